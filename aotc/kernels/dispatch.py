@@ -84,12 +84,14 @@ def call_kernel(
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    shares = _share_count(function, fused, lowering)
+    shares = most = _most_shares(function, fused, lowering)
+    if families.FAMILIES[fused.kernel].has_runs:
+        shares = arith.minui(most, _thread_count())
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
     scratch = families.scratch(fused, function)
     if scratch:
-        given.append(vectors.scale(shares, scratch))
+        given.append(vectors.scale(most, scratch))  # of a size that is known
     types = [value.type for value in operands]
     body = _dispatch(name, types, len(symbols), results, has_scratch=scratch > 0)
     return foreign.call(f"{name}{_CALL}", given, results, body)
@@ -212,18 +214,16 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
-def _share_count(function: Function, fused: Fused, lowering: Lowering) -> Value:
-    """How many shares a dispatch of a region has, as an index value."""
+def _most_shares(function: Function, fused: Fused, lowering: Lowering) -> Value:
+    """How many shares a dispatch of a region has at most, as an index value."""
     x, y = families.workgroups(fused, function)
-    work = work_of(function)
+    work, has_runs = work_of(function), families.FAMILIES[fused.kernel].has_runs
     if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        most = lowering.size(sharing.share_count(work, x * y))
-    else:
-        workgroups = arith.muli(lowering.size(x), lowering.size(y))
-        most = sharing.share_count_value(lowering.size(work), workgroups)
-    if not families.FAMILIES[fused.kernel].has_runs:
-        return most
-    return arith.minui(most, _thread_count())
+        count = sharing.run_count if has_runs else sharing.share_count
+        return lowering.size(count(work, x * y))
+    workgroups = arith.muli(lowering.size(x), lowering.size(y))
+    value = sharing.run_count_value if has_runs else sharing.share_count_value
+    return value(lowering.size(work), workgroups)
 
 
 def _thread_count() -> Value:

@@ -27,7 +27,7 @@ from aotc.kernels import families
 from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.sharing import share_count
+from aotc.kernels.sharing import run_count, share_count
 from aotc.kernels.tile import Tile, cycles
 from aotc.kernels.winograd.tile import Tile as WinogradTile
 from aotc.kernels.winograd.tile import estimate
@@ -54,11 +54,11 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
         (names), `sizes` (of the symbols: the least that they may have, but not 0),
         and for these sizes: `workgroups` along two axes, `shares` of them that threads
-        claim, `flops` (float operations of its product or window, for all algorithms
-        those of the direct one; one for each element of an elementwise op or a
-        reduction, three of a norm or a softmax), `bytes_read`
-        and `bytes_written` (each tensor once), and `cycles` on one core, where there is
-        a model of them.
+        claim (at most, where there are as many as threads), `flops` (float operations
+        of its product or window, for all algorithms those of the direct one; one for
+        each element of an elementwise op or a reduction, three of a norm or a softmax),
+        `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
+        where there is a model of them.
     """
     contracts = contracts_of(function)
     with known_contracts(contracts):
@@ -69,6 +69,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         evaluate_size(size, values) for size in families.workgroups(fused, function)
     ]
     work = evaluate_size(work_of(function), values)
+    has_runs = families.FAMILIES[fused.kernel].has_runs
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
         "family": fused.kernel,
@@ -80,7 +81,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
             for contract, value in zip(contracts, values, strict=True)
         },
         "workgroups": groups,
-        "shares": share_count(work, math.prod(groups)),
+        "shares": (run_count if has_runs else share_count)(work, math.prod(groups)),
         "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
         "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),

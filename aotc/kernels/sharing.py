@@ -21,6 +21,8 @@ from aotc.mlir import Value, arith
 # 2, 4, 8, … threads divide each of them evenly, one by one or by eights.
 _COUNTS = (1, 2, 4, 8, 16, 64, 256)
 _WORK = 300_000  # of a share, at least: some microseconds
+_RUN = 2  # workgroups that a run has, at least
+_MOST_RUNS = 64  # each has scratch
 
 
 def share_count(work: int, workgroups: int) -> int:
@@ -32,6 +34,17 @@ def share_count(work: int, workgroups: int) -> int:
     """
     wanted = max(1, min(work // _WORK, workgroups))
     return max(count for count in _COUNTS if count <= wanted)
+
+
+def run_count(work: int, workgroups: int) -> int:
+    """The same for a family that `has_runs`, each of which repeats some of another."""
+    return min(share_count(work, -(-workgroups // _RUN)), _MOST_RUNS)
+
+
+def run_count_value(work: Value, workgroups: Value) -> Value:
+    """`run_count` of index values, at the insertion point."""
+    runs = arith.ceildivui(workgroups, index(_RUN))
+    return arith.minui(share_count_value(work, runs), index(_MOST_RUNS))
 
 
 def share_count_value(work: Value, workgroups: Value) -> Value:

@@ -83,6 +83,7 @@ WINDOWS = {
     "flat_windows": ((1, 24, 24, 24), {"window": (1, 3)}, {"padding": ((0, 0), _ONE)}),
 }
 
+_OTHERS = {"other": ((), {}, {}), "back": ((), {"features": 24}, {})}
 _stem = (0.3 * _rng.normal(size=(3, 3, 3, 144))).astype("f")
 _square = (0.1 * _rng.normal(size=(1, 1, 144, 144))).astype("f")
 w = aotc.Weights(
@@ -91,7 +92,7 @@ w = aotc.Weights(
         "stem": _stem,
         **{
             f"{name}.{each}": value
-            for name, (_, sizes, _) in {**WINDOWS, "other": ((), {}, {})}.items()
+            for name, (_, sizes, _) in {**WINDOWS, **_OTHERS}.items()
             for each, value in _weights(**sizes).items()
         },
     }
@@ -208,6 +209,25 @@ def mean_of_windows(w, x):
     y = _expand(own, x, _relu6)
     y = nn.conv2d(y, mean, padding=(_ONE, _ONE), groups=144)
     return _project(own, y)
+
+
+_state = aotc.State({"image": onp.zeros((1, 24, 24, 24), "f4")})
+
+
+@aotc.entry(s=_state, x=_IMAGE)
+def recurrent(w, s, x):
+    """The result takes the place of the image that is read."""
+    own = _of(w, "back")
+    y = _depthwise(own, _expand(own, s["image"], _relu6), _relu6)
+    return {"image": _project(own, y) + x}, x.mean()
+
+
+@aotc.entry(s=_state)
+def state_alone(w, s):
+    """The same, with nothing after the last stage."""
+    own = _of(w, "back")
+    y = _depthwise(own, _expand(own, s["image"], _relu6), _relu6)
+    return {"image": nn.conv2d(y, own["project"])}, s["image"].mean()
 
 
 # ---- what is no chain, or a shorter one ---------------------------------------------

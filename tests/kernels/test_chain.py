@@ -1,5 +1,6 @@
 """Chains of convolutions compute what the graph says, a few lines at a time."""
 
+import json
 import re
 from pathlib import Path
 
@@ -23,7 +24,8 @@ MODEL = Path(__file__).parent / "chains.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 SYMBOLIC = ["any_images"]
-STATIC = [name for name in ENTRIES if name not in SYMBOLIC]
+STATEFUL = ["recurrent", "state_alone"]
+STATIC = [name for name in ENTRIES if name not in (*SYMBOLIC, *STATEFUL)]
 # entries whose stages have a kernel each, and those with a chain and another kernel
 WITHOUT = ["differentiated", "small"]
 SHORTER = ["read_between", "scaled_between"]
@@ -102,6 +104,29 @@ def test_a_call_decides_how_many_images_there_are(compiled, expected, name, imag
     compare(compiled, name, *expected(name, images))
 
 
+@pytest.mark.parametrize("name", STATEFUL)
+def test_the_result_takes_the_place_of_the_image_that_was_read(compiled, program, name):
+    rng, entry = np.random.default_rng(2), program.entry(name)
+    inputs = {
+        port.name: rng.normal(size=port.type.shape).astype("f")
+        for port in entry.ports("input")
+    }
+    image = rng.normal(size=(1, 24, 24, 24)).astype("f")
+    for _ in range(2):
+        known = {**program.parameters, **inputs}
+        given = [
+            image if port.kind == "state" else known[port.name]
+            for port in entry.arguments
+        ]
+        results = reference.evaluate(program.module, name, given)
+        compiled.write_state({"image": image})
+        found = compiled.entries[name](**inputs)
+        for port, wanted in zip(entry.results, results, strict=True):
+            mine = compiled.read_state()["image"] if port.kind == "state" else found
+            np.testing.assert_allclose(mine, wanted, rtol=2e-5, atol=1e-4)
+            image = wanted if port.kind == "state" else image
+
+
 @pytest.fixture(scope="module", params=LEVELS)
 def regions(request):
     unit = Unit(load(MODEL)).fork(Target.parse(request.param))
@@ -131,6 +156,15 @@ def test_a_chain_is_one_region(regions):
     assert {name: families_of(regions, name) for name in expected} == expected
     assert families_of(regions, "squeezed")[0] == "chain"
     assert "chain" not in families_of(regions, "differentiated")
+
+
+def test_the_memory_of_a_call_is_known(bundles):
+    """Threads decide how much scratch is used, but not how much is set aside."""
+    manifest = json.loads(
+        (bundles(Target.parse("x86_64-v3")) / "manifest.json").read_bytes()
+    )
+    (variant,) = manifest["variants"]
+    assert {*STATIC, *STATEFUL} <= {*variant["memory"]}
 
 
 def test_regions_are_formed_once(regions):

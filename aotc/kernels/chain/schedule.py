@@ -16,6 +16,7 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile, choose_tile, split_evenly
 
 _BYTES = 4  # of an element
+_LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,8 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     kept = _BYTES * _kept_elements(stages)
     images = geometry_of_stage(stages.depthwise).typical.images
     assert isinstance(images, int)
-    if images * kept < machine.second_cache // 2 or 4 * weights > kept:
+    least = min(_LEAST, machine.second_cache // 2)
+    if images * kept < least or 4 * weights > kept:
         return None
     return _with_lines(stages, schedule, machine)
 
