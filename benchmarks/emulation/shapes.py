@@ -92,6 +92,28 @@ def _depthwise(rng: _Random) -> _Entry:
     return {"x": (2, *size, channels)}, (*window, 1, channels), _activation(rng, text)
 
 
+def _chain(rng: _Random) -> _Entry:
+    """Pixels, windows over each channel, and pixels again, of one weight in parts."""
+    channels, middle, features = (
+        7 + _size(rng, 9),
+        60 + _size(rng, 40),
+        8 + _size(rng, 9),
+    )
+    window, step = (1 + _size(rng, 3), 1 + _size(rng, 3)), _size(rng, 2)
+    size = 30 + _size(rng, 6), 30 + _size(rng, 6)
+    parts = channels * middle, middle * features
+    whole = sum(parts) + window[0] * window[1] * middle
+    first = f"np.reshape(WEIGHT[:{parts[0]}], {(1, 1, channels, middle)})"
+    last = f"np.reshape(WEIGHT[-{parts[1]}:], {(1, 1, middle, features)})"
+    between = f"np.reshape(WEIGHT[{parts[0]}:-{parts[1]}], {(*window, 1, middle)})"
+    text = _activation(rng, f"nn.conv2d(x, {first})")
+    text = (
+        f'nn.conv2d({text}, {between}, groups={middle}, strides={step}, padding="SAME")'
+    )
+    text = f"nn.conv2d({_activation(rng, text)}, {last})"
+    return {"x": (_size(rng, 3), *size, channels)}, (whole,), _activation(rng, text)
+
+
 def _pooling(rng: _Random) -> _Entry:
     channels, size = 20 + _size(rng, 60), (9 + _size(rng, 9), 9 + _size(rng, 9))
     op = str(rng.choice(["max", "avg"]))
@@ -131,7 +153,7 @@ def _column_sum(rng: _Random) -> _Entry:
 
 
 _KINDS: tuple[Callable[[_Random], _Entry], ...] = (
-    *(_product, _product_of_values, _convolution, _depthwise, _pooling),
+    *(_product, _product_of_values, _convolution, _depthwise, _chain, _pooling),
     *(_attention, _decoder, _norm, _row_sum, _column_sum),
 )
 KINDS = len(_KINDS)

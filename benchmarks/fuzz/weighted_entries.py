@@ -190,6 +190,9 @@ class Entry:
         if found is None:
             return
         x, (count, *_, channels), window, given, result = found
+        if len(window) == 2 and self.chance(0.4):
+            self._inverted_residual(*found)
+            return
         features = self.one_of((8, 16, 17, 40, channels))
         is_depthwise = self.chance(0.25)
         groups, seen = (channels, 1) if is_depthwise else (1, channels)
@@ -197,6 +200,39 @@ class Entry:
         kernel = self.weight(*window, seen, features)
         source = f"nn.conv{len(window)}d({x}, {kernel}, {given}, groups={groups})"
         self.add(source, (count, *result, features), x)
+
+    def _inverted_residual(
+        self, x: str, shape: Shape, window: list[int], given: str, result: list[int]
+    ) -> None:
+        """Pixels by a weight, windows over each channel, and pixels by a weight."""
+        count, *_, channels = shape
+        middle, features = self.one_of((16, 24, 40)), self.one_of((8, 17, channels))
+        kernel = self.weight(*window, 1, middle)
+        if self.chance(0.8):
+            x = f"nn.conv2d({x}, {self.weight(1, 1, channels, middle)})"
+            x = self._line(self._followed(x, middle))
+        else:
+            x = self._line(f"np.tile({x}, (1, 1, 1, {middle}))[..., :{middle}]")
+        x = f"nn.conv2d({x}, {kernel}, {given}, groups={middle})"
+        x = self._followed(x, middle)
+        if self.chance(0.8):
+            x = f"nn.conv2d({self._line(x)}, {self.weight(1, 1, middle, features)})"
+            middle = features
+        self.add(x, (count, *result, middle))
+
+    def _followed(self, source: str, channels: int) -> str:
+        """Something, often with what follows it."""
+        if self.chance(0.6):
+            source = f"{source} + {self.weight(channels)}"
+        if self.chance(0.3):
+            return source
+        return str(self.one_of(UNARY).format(self._line(source)))
+
+    def _line(self, source: str) -> str:
+        """The name of a value that only the next lines read."""
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"{name} = {source}")
+        return name
 
     def pooling(self) -> None:
         """The largest or the mean of windows."""
