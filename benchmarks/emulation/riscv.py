@@ -110,8 +110,8 @@ def compile_model(model: Path, folder: Path) -> Path:
 def has_own_bindings(case: Case, folder: Path) -> bool:
     """Whether each operand and result of a kernel is a binding, in this order.
 
-    A binding may have some bytes more, up to the next multiple of 64. Nothing says it of
-    kernels that ask for the number of threads, which have scratch besides.
+    A binding may have some bytes more, up to the next multiple of 64. Nothing says it
+    of kernels that ask for the number of threads, which have scratch besides.
     """
     if case.scratch:
         return True
