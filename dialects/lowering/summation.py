@@ -70,6 +70,35 @@ def lowered_sum(low: Lowering, x: Value, source: Tensor, axes: Sequence[int]) ->
     return low.reduce(x, _reduced_type(source, axes), axes, 0, add)
 
 
+def with_few_axes(
+    low: Lowering, x: Value, source: Tensor, axes: Sequence[int]
+) -> tuple[Value, Tensor, list[int]]:
+    """`x`, its type and the axes to sum over, where IREE would merge too many sums.
+
+    Sums over three axes and more before a long one over a symbolic size were one
+    dispatch, which IREE 3.13 refuses to compile in one of four runs ("large vector
+    sizes"): all but the last of such neighbours become one axis.
+    """
+    is_static = [isinstance(size, int) for size in source.shape]
+    if all(is_static[axis] for axis in axes):
+        return x, source, [*axes]
+    groups: list[list[int]] = []
+    for axis in range(source.rank):
+        before = groups[-1][-1] if groups else axis
+        run = before, axis, axis + 1
+        are_static = is_static[before] and is_static[axis]
+        if groups and are_static and all(n in axes for n in run):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    shape = [element_count(tuple(source.shape[n] for n in group)) for group in groups]
+    merged = source.with_shape(shape)
+    summed = [n for n, group in enumerate(groups) if group[0] in axes]
+    if len(groups) < source.rank:
+        x = low.reshape(x, source, merged)
+    return x, merged, summed
+
+
 def block_of(size: int) -> int | None:
     """A divisor of `size` below and near its root; None if there is none.
 

@@ -22,7 +22,7 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
-from aotc.dialects.lowering.summation import lowered_sum
+from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
 from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
@@ -190,7 +190,9 @@ class ReduceSum(Reduction, name="reduce_sum"):
         source = Tensor.of(op.x)
         kind = wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
-        for axis in sorted(op.axes, reverse=True):
+        x, kind, axes = with_few_axes(low, x, kind, op.axes)
+        wide = kind
+        for axis in sorted(axes, reverse=True):
             kind = kind.with_shape(kind.shape[:axis] + kind.shape[axis + 1 :])
             x = lowered_sum(low, x, wide, (axis,))
             wide = kind
@@ -198,7 +200,12 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     start = staticmethod(lambda dtype: 0)
     combine = {"f": arith.addf, "i": arith.addi, "u": arith.addi}
-    samples = [*Reduction.samples, Sample((f32(0, 3),), {"axes": (0,)})]
+    samples = [
+        *Reduction.samples,
+        Sample((f32(0, 3),), {"axes": (0,)}),
+        Sample((f32("n", 2, 3, 4),), {"axes": (0, 1, 2, 3)}),
+        Sample((f32(2, 3, 2, "n", 4, 2),), {"axes": (0, 1, 2, 3, 5)}),
+    ]
 
 
 class ReduceProd(Reduction, name="reduce_prod"):

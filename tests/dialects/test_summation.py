@@ -46,6 +46,19 @@ def test_sums_of_fixed_size_are_split_if_they_are_long(size, reductions):
 
 
 @pytest.mark.parametrize(
+    ("shape", "reductions"),
+    [(("n", 29, 9, 39), 3), ((2, 3, 4, "n", 5), 3), (("n", 400), 2), ((2, 3, 4), 3)],
+)
+def test_sums_before_one_over_a_symbolic_size_are_few(shape, reductions):
+    """IREE refused one of four builds of a sum over all of (n, 29, 9, 39)."""
+
+    def entry(x):
+        return anp.sum(x)
+
+    assert lowered(entry, shape).count('"reduction"') == reductions
+
+
+@pytest.mark.parametrize(
     ("shape", "is_marked"),
     [
         ((aotc.Dim("n", max=LONGEST),), False),
