@@ -34,17 +34,25 @@ def key_of(
         others: the ops that it computes besides.
         views: what it reads through.
     """
-    attributes = anchor.operation.attributes
-    said = [f"{name} = {attributes[name]}" for name in sorted(attributes)]
+    said = []
     if fused.tile.get("packed", 1) == 0:
         said.append("right operand as it lies")
     if fused.tile.get("ahead"):
         said.append("fetched ahead")
     said += [f"reads {Tensor.of(value)}" for value in views]
-    types = ", ".join(str(Tensor.of(value)) for value in anchor.operands)
-    text = f"{fused.kernel}: {_name_of(anchor)}({types})"
-    names = ", ".join(map(_name_of, others))
-    return "; ".join(filter(None, [" ".join([text, ", ".join(said)]), names]))
+    text = ", ".join([f"{fused.kernel}: {_text_of(anchor)}", *said])
+    # others that are anchors as well may differ where the anchor does not
+    kinds = FAMILIES[fused.kernel].anchors
+    names = [_text_of(op) if isinstance(op, kinds) else _name_of(op) for op in others]
+    return "; ".join(filter(None, [text, ", ".join(names)]))
+
+
+def _text_of(op: GraphOp) -> str:
+    """An op with the types of its operands and its attributes."""
+    attributes = op.operation.attributes
+    types = ", ".join(str(Tensor.of(value)) for value in op.operands)
+    said = ", ".join(f"{name} = {attributes[name]}" for name in sorted(attributes))
+    return f"{_name_of(op)}({types}) {said}"
 
 
 def _name_of(op: GraphOp) -> str:

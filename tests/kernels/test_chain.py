@@ -13,12 +13,16 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
+from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.program_files import read_program
 from aotc.target import Target
+from aotc.tuning.proposals import propose
 
 MODEL = Path(__file__).parent / "chains.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -165,6 +169,20 @@ def test_the_memory_of_a_call_is_known(bundles):
     )
     (variant,) = manifest["variants"]
     assert {*STATIC, *STATEFUL} <= {*variant["memory"]}
+
+
+def test_chains_whose_windows_differ_are_measured_apart():
+    """Even if their last stages, which they are named by, are alike."""
+    target = Target.parse("x86_64-v3")
+    unit = Unit(load(MODEL)).fork(target)
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    with unit.module.context, ir.Location.unknown():
+        proposals = propose(unit, FuseRegions(), machine_of(target), ())
+    keys = [each.key for each in proposals]
+    last = "conv_general(f32[1, 24, 24, 144], f32[1, 1, 144, 32])"
+    alike = [key for key in keys if key.startswith(f"chain: {last}")]
+    assert any("f32[1, 3, 1, 144]" in key for key in alike)
+    assert any("f32[3, 3, 1, 144]" in key for key in alike)
 
 
 def test_regions_are_formed_once(regions):
