@@ -84,14 +84,15 @@ def call_kernel(
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    shares = most = _most_shares(function, fused, lowering)
-    if families.FAMILIES[fused.kernel].has_runs:
-        shares = arith.minui(most, _thread_count())
+    most = _most_shares(function, fused, lowering)
+    has_runs = families.FAMILIES[fused.kernel].has_runs
+    shares = arith.minui(most, _thread_count()) if has_runs else most
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
     scratch = families.scratch(fused, function)
     if scratch:
-        given.append(vectors.scale(most, scratch))  # of a size that is known
+        # for as many as there may be: how much memory a call takes is known then
+        given.append(vectors.scale(most, scratch))
     types = [value.type for value in operands]
     body = _dispatch(name, types, len(symbols), results, has_scratch=scratch > 0)
     return foreign.call(f"{name}{_CALL}", given, results, body)
@@ -217,13 +218,13 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
 def _most_shares(function: Function, fused: Fused, lowering: Lowering) -> Value:
     """How many shares a dispatch of a region has at most, as an index value."""
     x, y = families.workgroups(fused, function)
-    work, has_runs = work_of(function), families.FAMILIES[fused.kernel].has_runs
+    work = work_of(function)
     if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        count = sharing.run_count if has_runs else sharing.share_count
-        return lowering.size(count(work, x * y))
+        return lowering.size(families.most_shares(fused, work, x * y))
     workgroups = arith.muli(lowering.size(x), lowering.size(y))
-    value = sharing.run_count_value if has_runs else sharing.share_count_value
-    return value(lowering.size(work), workgroups)
+    has_runs = families.FAMILIES[fused.kernel].has_runs
+    count = sharing.run_count_value if has_runs else sharing.share_count_value
+    return count(lowering.size(work), workgroups)
 
 
 def _thread_count() -> Value:

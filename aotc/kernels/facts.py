@@ -27,7 +27,6 @@ from aotc.kernels import families
 from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.sharing import run_count, share_count
 from aotc.kernels.tile import Tile, cycles
 from aotc.kernels.winograd.tile import Tile as WinogradTile
 from aotc.kernels.winograd.tile import estimate
@@ -69,7 +68,6 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         evaluate_size(size, values) for size in families.workgroups(fused, function)
     ]
     work = evaluate_size(work_of(function), values)
-    has_runs = families.FAMILIES[fused.kernel].has_runs
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
         "family": fused.kernel,
@@ -81,7 +79,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
             for contract, value in zip(contracts, values, strict=True)
         },
         "workgroups": groups,
-        "shares": (run_count if has_runs else share_count)(work, math.prod(groups)),
+        "shares": families.most_shares(fused, work, math.prod(groups)),
         "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
         "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),

@@ -25,6 +25,7 @@ from aotc.kernels import (
     movement,
     packing,
     rows,
+    sharing,
     sorting,
     winograd,
 )
@@ -77,11 +78,11 @@ class Family:
             how many of the last axes of that a row has.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
             writes that where the state is.
-        before: the ops that make the operand of an anchor and that it computes, too,
-            where these have an anchor of their own; in order.
-        has_runs: whether it is given a run of workgroups, not each by itself, because
-            it keeps something from one to the next (`Arguments.workgroup`). There are
-            at most as many runs as threads.
+        before: the ops before an anchor that its kernel computes as well, in order,
+            though kernels of their own may be there for some; they become no anchors.
+        has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
+            time, because it keeps something from one to the next
+            (`Arguments.workgroup`). There are at most as many runs as threads.
     """
 
     anchors: tuple[type[GraphOp], ...]
@@ -319,6 +320,12 @@ def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
     """How many workgroups the kernel of a region has, along two axes."""
     family = FAMILIES[fused.kernel]
     return family.workgroups(anchor_of(fused, function), fused.tile)
+
+
+def most_shares(fused: Fused, work: int, workgroups: int) -> int:
+    """How many shares a dispatch of a region has at most; see `sharing.share_count`."""
+    has_runs = FAMILIES[fused.kernel].has_runs
+    return (sharing.run_count if has_runs else sharing.share_count)(work, workgroups)
 
 
 def anchor_of(fused: Fused, function: Function) -> GraphOp:

@@ -113,13 +113,14 @@ class _Counter:
         read = op.results if type(op).rearranges else op.operands
         moved = sum(map(bytes_of, (*read, *op.results)), start=0)
         work = _SLOWER * (self._value(flops_of(op)) + 2 * self._value(moved))
-        return _shared(work, work)
+        return _shared(work, share_count(work, work))
 
     def _of_call(self, function: Function) -> SharedWork | None:
         fused, loop = fused_of(function), control_of(function)
         if fused is not None:
             groups = map(self._value, families.workgroups(fused, function))
-            return _shared(self._value(work_of(function)), prod(groups))
+            work = self._value(work_of(function))
+            return _shared(work, families.most_shares(fused, work, prod(groups)))
         if not isinstance(loop, Scan):
             return None
         step = self.of_function(loop.functions[0])
@@ -133,6 +134,6 @@ class _Counter:
         return evaluate_size(size, self.symbols)
 
 
-def _shared(work: int, workgroups: int) -> SharedWork:
+def _shared(work: int, shares: int) -> SharedWork:
     """The work of a dispatch, if it has more than one share."""
-    return SharedWork(work if share_count(work, workgroups) > 1 else 0)
+    return SharedWork(work if shares > 1 else 0)

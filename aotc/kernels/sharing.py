@@ -21,8 +21,8 @@ from aotc.mlir import Value, arith
 # 2, 4, 8, … threads divide each of them evenly, one by one or by eights.
 _COUNTS = (1, 2, 4, 8, 16, 64, 256)
 _WORK = 300_000  # of a share, at least: some microseconds
-_RUN = 2  # workgroups that a run has, at least
-_MOST_RUNS = 64  # each has scratch
+_RUN = 2  # workgroups that most runs have at least, where neighbours compute some twice
+_MOST_RUNS = 64  # memory for the scratch of each is set aside, however many there are
 
 
 def share_count(work: int, workgroups: int) -> int:
@@ -37,7 +37,10 @@ def share_count(work: int, workgroups: int) -> int:
 
 
 def run_count(work: int, workgroups: int) -> int:
-    """The same for a family that `has_runs`, each of which repeats some of another."""
+    """How many shares a dispatch of a family that `has_runs` has at most.
+
+    Fewer than others have: each computes again some of what its neighbour computes.
+    """
     return min(share_count(work, -(-workgroups // _RUN)), _MOST_RUNS)
 
 

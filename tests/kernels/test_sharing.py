@@ -7,7 +7,12 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.plain import plain_of
 from aotc.importers import load
 from aotc.kernels.shared_work import SHARED_WORK
-from aotc.kernels.sharing import share_count, share_count_value
+from aotc.kernels.sharing import (
+    run_count,
+    run_count_value,
+    share_count,
+    share_count_value,
+)
 from aotc.kernels.vectors import index
 from aotc.mlir import func, ir, passmanager
 from aotc.passes import run_passes
@@ -53,14 +58,21 @@ def test_every_share_has_a_workgroup(workgroups):
     assert workgroups // 4 < share_count(LARGE, workgroups) <= workgroups
 
 
-def _folded(work, workgroups):
-    """What `share_count_value` gives for constants, by MLIR's folding."""
+@pytest.mark.parametrize("workgroups", [0, 1, 2, 3, 9, 39, 127, 128, 500])
+def test_runs_that_repeat_work_are_few(workgroups):
+    """About two workgroups each, and no more than there is scratch for."""
+    assert 1 <= run_count(LARGE, workgroups) <= min(64, max(1, -(-workgroups // 2)))
+    assert run_count(2 * WORK - 1, workgroups) == 1
+
+
+def _folded(work, workgroups, count=share_count_value):
+    """What `count` gives for constants, by MLIR's folding."""
     with context(), ir.Location.unknown():
         module, kind = ir.Module.create(), ir.IndexType.get()
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("count", ([], [kind]))
         with ir.InsertionPoint(function.add_entry_block()):
-            func.ReturnOp([share_count_value(index(work), index(workgroups))])
+            func.ReturnOp([count(index(work), index(workgroups))])
         manager = passmanager.PassManager.parse("builtin.module(canonicalize)")
         manager.run(module.operation)
         constant, _ = function.entry_block.operations
@@ -72,6 +84,8 @@ def test_a_call_counts_shares_as_the_build_does():
     for work in works:
         for workgroups in (0, 1, 2, 7, 20, 64, 1000):
             assert _folded(work, workgroups) == share_count(work, workgroups)
+            found = _folded(work, workgroups, run_count_value)
+            assert found == run_count(work, workgroups)
 
 
 MODEL = """
