@@ -40,7 +40,7 @@ from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
-_WITH_MORE = ("chain",)  # families whose regions are never an anchor alone
+_OF_SEVERAL_OPS = ("chain",)  # families whose regions are never an anchor alone
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class FuseRegions(Pass):
         indexed (`index_functions`).
         """
         region_of = Region.of if self.anchors_only else region_at
-        left_out = {*self._left_out, *(_WITH_MORE if self.anchors_only else ())}
+        left_out = {*self._left_out, *(_OF_SEVERAL_OPS if self.anchors_only else ())}
         functions = table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
@@ -194,9 +194,9 @@ def _anchors(
     weights: Container[Value],
     choosing: _Choosing,
 ) -> list[_Anchor]:
-    """The ops of a function that a kernel computes, in order.
+    """The ops of a function that are anchors of a kernel, in order.
 
-    But for those that the kernel of a later one computes, too.
+    Those that the kernel of a later anchor computes as well are left out.
     """
     with known_contracts(contracts_of(function)):
         found: list[_Anchor] = []

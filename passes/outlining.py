@@ -116,7 +116,8 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     anchor, operands, results = region.anchor, region.operands(), region.results()
     given = [*operands]
     packing = packing_of(fused)
-    # the first argument, if the kernel computes the anchor's first operand, too
+    # the weight is the anchor's second operand; it is the first argument where the
+    # region computes the first operand itself
     packed = int(anchor.operands[0] not in region.values)
     if packing is not None:
         given[packed] = packing.pack(Builder(), anchor)

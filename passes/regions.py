@@ -99,7 +99,10 @@ class Region:
         return [value for value in (*first, *others) if value not in self.values]
 
     def tensors(self, reads: Collection[Value]) -> int:
-        """How many it reads and writes at most, given what it reads."""
+        """How many tensors it reads and writes at most, given what it reads.
+
+        What the ops before the anchor give is read by nothing else, so never written.
+        """
         return len(reads) + len(self.values) - len(self.before)
 
     def key(self, fused: Fused) -> str:
@@ -175,7 +178,7 @@ def region_at(
 
 
 def _add_before(region: Region, ops: Sequence[GraphOp]) -> None:
-    """Add the ops that a kernel computes before its anchor, in order."""
+    """Add the ops that a kernel computes before its anchor, and what they read."""
     last = Tensor.of(region.anchor.results[0]).rank - 1
     columns = range(last, last + 1)
     for op in ops:

@@ -209,9 +209,9 @@ def geometry_of(op: GraphOp) -> Geometry | None:
 
 
 def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
-    """The same of a convolution as one of windows, even where these are pixels.
+    """What a convolution computes, as windows over images even where they are 1×1.
 
-    A convolution of pixels is a product otherwise, which knows no lines of images.
+    To `geometry_of` such a convolution is a product, which knows no lines of images.
     """
     known = geometry_of(op)
     if known is None or Tensor.of(op.x).rank not in (3, 4):

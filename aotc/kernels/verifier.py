@@ -148,7 +148,11 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
 
 
 def _why_chain_misread(function: Function, anchor: GraphOp, fused: Fused) -> str:
-    """The same of a chain, which has read its last weight from the first argument."""
+    """The same of a chain of convolutions.
+
+    Its kernel reads the weight of the last stage, packed, where the first argument is,
+    and the image and the other weights where the arguments are that its stages name.
+    """
     stages, tile = stages_of(anchor), ChainSchedule(**fused.tile).project
     arguments = list(function.entry_block.arguments)
     assert stages is not None  # or it would have no schedule

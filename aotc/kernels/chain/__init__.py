@@ -23,7 +23,7 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.kernels import arguments, depthwise, vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.chain.schedule import Schedule, Scratch, geometry_of_stage
+from aotc.kernels.chain.schedule import LineBuffers, Schedule, geometry_of_stage
 from aotc.kernels.chain.stages import Stages, stages_of
 from aotc.kernels.contraction import Contraction
 from aotc.kernels.contraction.joined import Joined
@@ -45,7 +45,7 @@ def write(
     """Write the kernel of a region, for a run of lines of the result."""
     stages, cut = stages_of(anchor), Schedule(**schedule)
     assert stages is not None
-    chain = _Chain(function, stages, cut, given, Scratch.of(stages, cut))
+    chain = _Chain(function, stages, cut, given, LineBuffers.of(stages, cut))
     chain.write(*given.workgroup)
 
 
@@ -59,15 +59,15 @@ class _Part:
         image: that they are of.
         low: the first line that their windows see, among those of all images; it may
             be padding.
-        begins: whether what their windows see is not there in part, from the lines
-            before.
+        is_first: whether it is the first of its image in this share, so that nothing
+            that its windows see is in the buffer yet.
     """
 
     first: Value
     last: Value
     image: Value
     low: Value
-    begins: Value
+    is_first: Value
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class _Chain:
         stages: of it.
         schedule: how it is cut up.
         given: the arguments of the kernel.
-        kept: what is kept between the stages.
+        buffers: of the lines between the stages.
     """
 
     function: Function
     stages: Stages
     schedule: Schedule
     given: Arguments
-    kept: Scratch
+    buffers: LineBuffers
 
     def write(self, first: Value, last: Value) -> None:
         """Write the work of a share: lines `first` to before `last` of the result."""
@@ -101,8 +101,8 @@ class _Chain:
                 inner = scale(arith.subi(line, start), shape.strides[0])
                 low = add(add(scale(image, shape.size[0]), inner), -shape.padding[0])
                 stop = arith.minsi(add(line, self.schedule.lines), end)
-                begins = int_compare("eq", line, begin)
-                self._write_part(_Part(line, stop, image, low, begins))
+                is_first = int_compare("eq", line, begin)
+                self._write_part(_Part(line, stop, image, low, is_first))
 
             vectors.repeat_for(begin, end, self.schedule.lines, write_lines)
 
@@ -114,7 +114,7 @@ class _Chain:
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
-            vectors.branch(part.begins, lambda: None, self._move_kept_lines)
+            vectors.branch(part.is_first, lambda: None, self._move_overlap)
             begin = Begin(index(0), index(0), image)
             expand.write_lines(*self._lines_to_expand(part), begin)
         windows = replace(windows, begin=(image, result))
@@ -126,34 +126,41 @@ class _Chain:
     # ---- where lines are kept -------------------------------------------------------
 
     def _begin_of_image(self, part: _Part) -> Value:
-        """Where the first line of all images would be, if those that are kept are."""
+        """Where the first line of all images would be, by where the buffered ones are.
+
+        That is before the scratch begins: only buffered lines are read from there on.
+        """
         if self.stages.expand is None:
             return index(0)
         begin = self._scratch.begin
-        return arith.subi(begin, scale(part.low, self.kept.line))
+        return arith.subi(begin, scale(part.low, self.buffers.line))
 
     def _begin_of_result(self, part: _Part) -> Value:
-        """The same of the results that the last stage reads."""
+        """The same of the results of the windows, which the last stage reads."""
         if self.stages.project is None:
             return index(0)
         shape = geometry_of_stage(self.stages.depthwise)
-        begin = add(self._scratch.begin, self.kept.expanded)
+        begin = add(self._scratch.begin, self.buffers.expanded)
         lines = scale(part.first, shape.result[1] * shape.features)
         return arith.subi(begin, lines)
 
     def _lines_to_expand(self, part: _Part) -> tuple[Value, Value]:
         """The lines that the windows of a part see, but for those that are there."""
-        shape, kept = geometry_of_stage(self.stages.depthwise), self.kept
+        shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
         top = scale(part.image, shape.size[0])
-        known = arith.select(part.begins, index(0), index(kept.kept))
+        known = arith.select(part.is_first, index(0), index(buffers.overlap))
         lines = add(arith.subi(part.last, part.first), -1)
-        bottom = add(add(part.low, scale(lines, shape.strides[0])), kept.span)
+        bottom = add(add(part.low, scale(lines, shape.strides[0])), buffers.span)
         return most(add(part.low, known), top), least(bottom, add(top, shape.size[0]))
 
-    def _move_kept_lines(self) -> None:
-        """Move the lines that the windows of this part and the one before see."""
+    def _move_overlap(self) -> None:
+        """Move lines that the part before has made, and this one reads, to the front.
+
+        By whole vectors, and so a little more: what comes after is made anew. Forwards,
+        as the lines are moved towards lower addresses and may lie over each other.
+        """
         memory, begin = self._scratch.memory, self._scratch.begin
-        lanes, line = self.schedule.lanes, self.kept.line
+        lanes, line = self.schedule.lanes, self.buffers.line
         strides = geometry_of_stage(self.stages.depthwise).strides
         distance = self.schedule.lines * strides[0] * line
 
@@ -162,7 +169,7 @@ class _Chain:
             moved = vectors.load(memory, add(to, distance), lanes)
             vectors.store(moved, memory, to, lanes)
 
-        vectors.repeat_for(0, self.kept.kept * line, lanes, move)
+        vectors.repeat_for(0, self.buffers.overlap * line, lanes, move)
 
     @property
     def _scratch(self) -> arguments.Scratch:

@@ -64,25 +64,25 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """What a share keeps of an image between the stages, in elements.
+class LineBuffers:
+    """The memory in which a share keeps lines between the stages, in elements.
 
     Args:
         span: lines of the image that a window sees.
-        kept: of them, those that the next windows see, too.
+        overlap: of them, those that the windows of the next line of results see, too.
         line: of a line of the image.
         expanded: of all lines of it; 0 if it is read where it lies.
         result: of the lines of results that the last stage reads; 0 if there is none.
     """
 
     span: int
-    kept: int
+    overlap: int
     line: int
     expanded: int
     result: int
 
     @classmethod
-    def of(cls, stages: Stages, schedule: Schedule) -> Scratch:
+    def of(cls, stages: Stages, schedule: Schedule) -> LineBuffers:
         """That of a chain."""
         shape = geometry_of_stage(stages.depthwise)
         span = (shape.window[0] - 1) * shape.dilation[0] + 1
@@ -91,7 +91,7 @@ class Scratch:
         result = schedule.lines * shape.result[1] * shape.features
         return cls(
             span=span,
-            kept=max(0, span - shape.strides[0]),
+            overlap=max(0, span - shape.strides[0]),
             line=line,
             expanded=_padded(windows * line, schedule) if stages.expand else 0,
             result=_padded(result, schedule) if stages.project else 0,
@@ -99,7 +99,7 @@ class Scratch:
 
     @property
     def elements(self) -> int:
-        """Of a share."""
+        """Of both together."""
         return self.expanded + self.result
 
 
@@ -177,7 +177,7 @@ def _with_lines(
     total = geometry_of_stage(stages.depthwise).result[0]
     for most in range(total, 0, -1):
         found = replace(schedule, lines=max(split_evenly(total, most)))
-        if _BYTES * Scratch.of(stages, found).elements <= machine.second_cache // 2:
+        if _BYTES * LineBuffers.of(stages, found).elements <= machine.second_cache // 2:
             return asdict(found)
     return None
 
@@ -207,4 +207,4 @@ def scratch_elements(op: GraphOp, schedule: Mapping[str, int]) -> int:
     """How many elements of memory each share has for itself."""
     stages = stages_of(op)
     assert stages is not None
-    return Scratch.of(stages, Schedule(**schedule)).elements
+    return LineBuffers.of(stages, Schedule(**schedule)).elements

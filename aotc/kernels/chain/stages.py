@@ -116,10 +116,12 @@ def _maker(
         if not isinstance(found, GraphOp) or not is_elementwise(found, ("f32",)):
             return None
         between.append(found)
+        if len(between) > _MOST_BETWEEN:
+            return None
         inner = [value for value in found.operands if _is_of_image(value)]
         rest += [value for value in dict.fromkeys(inner) if value not in values]
         values.update(inner)
-    if made is None or len(between) > _MOST_BETWEEN:
+    if made is None:
         return None
     for use in (use for value in values for use in value.uses):
         reader = use.owner.opview
@@ -129,7 +131,10 @@ def _maker(
 
 
 def _is_of_image(value: Value) -> bool:
-    """Whether an operand is no vector along the channels, and no number."""
+    """Whether an operand has an element of its own for each pixel.
+
+    Others are vectors along the channels and numbers, which all pixels read alike.
+    """
     last = Tensor.of(value).rank - 1
     source = readable_source(value, range(last, last + 1))
     return source is None or source == value

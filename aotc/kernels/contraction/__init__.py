@@ -199,7 +199,7 @@ class Contraction:
     def _with_panel(
         self, panel: Value, begin: Begin, write_panel: Callable[[Panel], None]
     ) -> None:
-        """Do something with the panel of a number, whole or with a remainder."""
+        """Write the work of a panel, given its number: whole, or with fewer columns."""
         tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)
