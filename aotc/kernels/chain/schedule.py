@@ -116,31 +116,53 @@ def geometry_of_stage(op: ConvGeneral) -> Geometry:
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
-    """The schedule of the chain that ends with an op; None where there is none for it.
-
-    A chain pays where what it keeps in a cache would be written and read by memory
-    that is further away, and where the weights, which each share reads once for some
-    lines, are few beside that.
-    """
+    """The schedule of the chain that ends with an op; None where there is none for it."""
     stages = stages_of(op)
-    if stages is None:
+    if stages is None or not depthwise.plan(stages.depthwise, machine):
         return None
-    ops = filter(None, [stages.expand, stages.depthwise, stages.project])
-    geometries = [geometry_by_lines(each) for each in ops]
-    windows = depthwise.plan(stages.depthwise, machine)
-    if windows is None or any(x is None or x.dtype != "f32" for x in geometries):
-        return None
+    geometries = [geometry_by_lines(each) for each in stages.ops]
     known = [x.typical for x in geometries if x is not None]
-    weights = sum(_BYTES * x.depth * x.features for x in known)
-    if any(2 * x.features < machine.lanes or min(x.result) < 2 for x in known):
+    if len(known) < len(geometries) or not _have_kernels(known, machine):
         return None
-    tiles = {
-        name: choose_tile(geometry_of_stage(each).typical, machine)
-        for name, each in (("expand", stages.expand), ("project", stages.project))
-        if each is not None
-    }
-    first, last = tiles.get("expand"), tiles.get("project")
-    schedule = Schedule(
+    if not _pays(stages, known, machine):
+        return None
+    return _with_lines(stages, _tiles(stages, machine), machine)
+
+
+def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
+    """Whether each stage is of f32, of half a vector of features, and of some lines."""
+    return all(
+        each.dtype == "f32"
+        and 2 * each.features >= machine.lanes
+        and min(each.result) >= 2
+        for each in geometries
+    )
+
+
+def _pays(stages: Stages, geometries: Sequence[Geometry], machine: Machine) -> bool:
+    """Whether a chain is faster than its stages one after the other.
+
+    That is where what it keeps in a cache would be written and read by memory that is
+    further away, and where the weights, which each share reads once for some lines, are
+    few beside that.
+    """
+    weights = sum(_BYTES * each.depth * each.features for each in geometries)
+    images = geometries[0].images
+    assert isinstance(images, int)
+    kept = _BYTES * _kept_elements(stages)
+    least = min(_LEAST, machine.second_cache // 2)
+    return images * kept >= least and 4 * weights <= kept
+
+
+def _tiles(stages: Stages, machine: Machine) -> Schedule:
+    """The tiles by which each stage takes the fewest cycles, a line at a time."""
+    windows = depthwise.plan(stages.depthwise, machine)
+    assert windows is not None
+    first, last = (
+        choose_tile(geometry_of_stage(op).typical, machine) if op else None
+        for op in (stages.expand, stages.project)
+    )
+    return Schedule(
         lanes=machine.lanes,
         lines=1,
         expand_rows=first.rows if first else 0,
@@ -150,13 +172,6 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         project_rows=last.rows if last else 0,
         project_vectors=last.vectors if last else 0,
     )
-    kept = _BYTES * _kept_elements(stages)
-    images = geometry_of_stage(stages.depthwise).typical.images
-    assert isinstance(images, int)
-    least = min(_LEAST, machine.second_cache // 2)
-    if images * kept < least or 4 * weights > kept:
-        return None
-    return _with_lines(stages, schedule, machine)
 
 
 def _kept_elements(stages: Stages) -> int:

@@ -46,6 +46,11 @@ class Stages:
         return self.project or self.depthwise
 
     @property
+    def ops(self) -> list[ConvGeneral]:
+        """Those that there are, in order."""
+        return [*filter(None, (self.expand, self.depthwise, self.project))]
+
+    @property
     def before(self) -> list[GraphOp]:
         """All ops that make its operand, in order."""
         first = filter(None, [self.expand, self.project and self.depthwise])
