@@ -116,7 +116,7 @@ def geometry_of_stage(op: ConvGeneral) -> Geometry:
 
 
 def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
-    """The schedule of the chain that ends with an op; None where there is none for it."""
+    """The schedule of the chain that ends with an op; None where there is none."""
     stages = stages_of(op)
     if stages is None or not depthwise.plan(stages.depthwise, machine):
         return None
