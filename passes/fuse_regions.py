@@ -25,7 +25,13 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.families import FAMILIES, choose, fetch_ahead, packing_of
+from aotc.kernels.families import (
+    FAMILIES,
+    choose,
+    fetch_ahead,
+    ops_before,
+    packing_of,
+)
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.schedules import tuned_schedules
@@ -39,8 +45,6 @@ from aotc.passes.outlining import outline
 from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
-
-_OF_SEVERAL_OPS = ("chain",)  # families whose regions are never an anchor alone
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,9 @@ class FuseRegions(Pass):
         indexed (`index_functions`).
         """
         region_of = Region.of if self.anchors_only else region_at
-        left_out = {*self._left_out, *(_OF_SEVERAL_OPS if self.anchors_only else ())}
+        left_out = self._left_out
+        if self.anchors_only:  # no region of these is an anchor alone
+            left_out |= {name for name, each in FAMILIES.items() if each.before}
         functions = table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
@@ -203,7 +209,7 @@ def _anchors(
         computed: set[Value] = set()
         for op, fused in reversed([*_find_anchors(function, weights, choosing)]):
             if op.results[0] not in computed:
-                before = FAMILIES[fused.kernel].before(op)
+                before = ops_before(fused, op)
                 computed.update(each.results[0] for each in before)
                 found.append((op, fused))
         return found[::-1]

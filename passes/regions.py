@@ -18,7 +18,7 @@ from aotc.kernels.epilogue import (
     readable_source,
     sliced_source,
 )
-from aotc.kernels.families import FAMILIES, packing_of
+from aotc.kernels.families import FAMILIES, ops_before, packing_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import is_inner
 from aotc.kernels.movement.views import view_of
@@ -154,7 +154,7 @@ def region_at(
     """The anchor with the elementwise ops after it that can be computed with it."""
     family = FAMILIES[fused.kernel]
     region = Region.of(anchor, fused, states, machine)
-    _add_before(region, family.before(anchor))
+    _add_before(region, ops_before(fused, anchor))
     rest = _users(anchor) if family.has_epilogue else []
     while rest:
         op = rest.pop(0)

@@ -80,6 +80,7 @@ class Family:
             writes that where the state is.
         before: the ops before an anchor that its kernel computes as well, in order,
             though kernels of their own may be there for some; they become no anchors.
+            None for a family whose regions may be an anchor alone.
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
             time, because it keeps something from one to the next
             (`Arguments.workgroup`). There are at most as many runs as threads.
@@ -100,7 +101,7 @@ class Family:
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
     leaves_states: bool = True
-    before: Callable[[GraphOp], Sequence[GraphOp]] = lambda op: ()
+    before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
     packing: Callable[[Schedule], Packing | None] = lambda schedule: None
     scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
@@ -301,6 +302,12 @@ def packing_of(fused: Fused) -> Packing | None:
 def scratch(fused: Fused, function: Function) -> int:
     """How many elements of scratch each share of a region's workgroups has."""
     return FAMILIES[fused.kernel].scratch(anchor_of(fused, function), fused.tile)
+
+
+def ops_before(fused: Fused, anchor: GraphOp) -> Sequence[GraphOp]:
+    """The ops before an anchor that its kernel computes, too; see `Family.before`."""
+    before = FAMILIES[fused.kernel].before
+    return () if before is None else before(anchor)
 
 
 def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:

@@ -210,17 +210,17 @@ class Entry:
         kernel = self.weight(*window, 1, middle)
         if self.chance(0.8):
             x = f"nn.conv2d({x}, {self.weight(1, 1, channels, middle)})"
-            x = self._line(self._followed(x, middle))
+            x = self._line(self._epilogue(x, middle))
         else:
             x = self._line(f"np.tile({x}, (1, 1, 1, {middle}))[..., :{middle}]")
         x = f"nn.conv2d({x}, {kernel}, {given}, groups={middle})"
-        x = self._followed(x, middle)
+        x = self._epilogue(x, middle)
         if self.chance(0.8):
             x = f"nn.conv2d({self._line(x)}, {self.weight(1, 1, middle, features)})"
             middle = features
         self.add(x, (count, *result, middle))
 
-    def _followed(self, source: str, channels: int) -> str:
+    def _epilogue(self, source: str, channels: int) -> str:
         """Something, often with what follows it."""
         if self.chance(0.6):
             source = f"{source} + {self.weight(channels)}"

@@ -188,14 +188,12 @@ class ReduceSum(Reduction, name="reduce_sum"):
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
-        kind = wide = source.with_dtype(accumulator(source.dtype))
+        kind = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
         x, kind, axes = with_few_axes(low, x, kind, op.axes)
-        wide = kind
         for axis in sorted(axes, reverse=True):
+            x = lowered_sum(low, x, kind, (axis,))
             kind = kind.with_shape(kind.shape[:axis] + kind.shape[axis + 1 :])
-            x = lowered_sum(low, x, wide, (axis,))
-            wide = kind
         return low.convert(x, kind, source.dtype)
 
     start = staticmethod(lambda dtype: 0)

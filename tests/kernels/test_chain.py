@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import aotc
-from aotc import processor, reference
+from aotc import reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.errors import InputError
@@ -30,40 +29,8 @@ ENTRIES = [entry.name for entry in load(MODEL).entries]
 SYMBOLIC = ["any_images"]
 STATEFUL = ["recurrent", "state_alone"]
 STATIC = [name for name in ENTRIES if name not in (*SYMBOLIC, *STATEFUL)]
-# entries whose stages have a kernel each, and those with a chain and another kernel
-WITHOUT = ["differentiated", "small"]
+# entries with a chain and another kernel
 SHORTER = ["read_between", "scaled_between"]
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory):
-    """The bundle for a target; built once."""
-    known = {}
-
-    def build_for(target):
-        if str(target) not in known:
-            folder = tmp_path_factory.mktemp("chains")
-            asked = {"targets": [target], "self_check": "off", "sign": False}
-            known[str(target)] = build(MODEL, output=folder, **asked).bundle
-        return known[str(target)]
-
-    return build_for
-
-
-@pytest.fixture(scope="module", params=[(x, n) for x in LEVELS for n in (1, 2)])
-def compiled(request, bundles):
-    level, threads = request.param
-    target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
-    return aotc.load(bundles(target), allow_unsigned=True, threads=threads)
-
-
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
 
 
 @pytest.fixture(scope="module")

@@ -41,13 +41,6 @@ def bundle(request, tmp_path_factory):
     return aotc.load(report.bundle, allow_unsigned=True)
 
 
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
-
-
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_kernel_computes_what_the_graph_says(bundle, program, name):

@@ -40,13 +40,6 @@ def bundle(tmp_path_factory):
     return report.bundle, [target.id for target in targets]
 
 
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
-
-
 def _arguments(program, entry, images):
     rng = np.random.default_rng(1)
     shapes = {

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import aotc
-from aotc import dtypes, processor, reference
+from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.errors import InputError
@@ -20,42 +19,10 @@ from aotc.program_files import read_program
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "concatenations.py"
-LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 SYMBOLIC = ["any_rows", "any_heads"]
 STATIC = [name for name in ENTRIES if name not in SYMBOLIC]
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, 1.0]
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory):
-    """The bundle for a target; built once."""
-    known = {}
-
-    def build_for(target):
-        if str(target) not in known:
-            folder = tmp_path_factory.mktemp("concatenations")
-            asked = {"targets": [target], "self_check": "off", "sign": False}
-            known[str(target)] = build(MODEL, output=folder, **asked).bundle
-        return known[str(target)]
-
-    return build_for
-
-
-@pytest.fixture(scope="module", params=[(x, n) for x in LEVELS for n in (1, 2)])
-def compiled(request, bundles):
-    level, threads = request.param
-    target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
-    return aotc.load(bundles(target), allow_unsigned=True, threads=threads)
-
-
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
 
 
 def drawn(program, name, rows=1):

@@ -5,15 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import aotc
-from aotc import dtypes, processor, reference
+from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.pipeline import build
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "rotations.py"
@@ -22,28 +20,6 @@ LENGTH = 20
 SIZES = [(1, 1), (1, 40), (2, 17), (3, 0), (0, 5)]
 ANY_BATCH = ["two_readers", "of_a_part"]
 STATIC = ["attend", "slope", "of_other_floats", "neighbours"]
-
-
-@pytest.fixture(scope="module", params=LEVELS)
-def bundle(request, tmp_path_factory):
-    target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
-    folder = tmp_path_factory.mktemp("rotations")
-    asked = {"targets": [target], "self_check": "off", "sign": False}
-    return build(MODEL, output=folder, **asked).bundle
-
-
-@pytest.fixture(scope="module", params=[1, 2])
-def compiled(request, bundle):
-    return aotc.load(bundle, allow_unsigned=True, threads=request.param)
-
-
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
 
 
 def compare(compiled, program, name, *, batch=None, length=None):

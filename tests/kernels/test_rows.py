@@ -50,13 +50,6 @@ def bundle(request, tmp_path_factory):
     return aotc.load(report.bundle, allow_unsigned=True)
 
 
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
-
-
 def compared(bundle, program, name, change=lambda x: x, shape=None):
     """Results of the kernel and the reference for the same inputs, in pairs."""
     rng, entry = np.random.default_rng(1), program.entry(name)

@@ -33,13 +33,6 @@ def bundle(request, tmp_path_factory):
     return aotc.load(report.bundle, allow_unsigned=True)
 
 
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
-
-
 def compare(bundle, program, name, rows=None):
     rng, entry = np.random.default_rng(1), program.entry(name)
     inputs = {

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import aotc
-from aotc import dtypes, processor, reference
+from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
@@ -14,38 +13,23 @@ from aotc.kernels import sorting
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.pipeline import build
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "sorts.py"
-LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 STATIC = [name for name in ENTRIES if name not in ("any_rows", "some_of_any")]
 
 
-@pytest.fixture(scope="module", params=LEVELS)
-def bundle(request, tmp_path_factory):
-    """All by kernels, also what IREE sorts faster."""
-    target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
-    folder = tmp_path_factory.mktemp("sorts")
-    asked = {"targets": [target], "self_check": "off", "sign": False}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "_time", lambda size, count: 0.0)
-        return build(MODEL, output=folder, force=True, **asked).bundle
-
-
-@pytest.fixture(scope="module", params=[1, 2])
-def compiled(request, bundle):
-    return aotc.load(bundle, allow_unsigned=True, threads=request.param)
-
-
 @pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
+def bundles(bundles):
+    """All by kernels, also what IREE sorts faster."""
+
+    def build_for(target):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sorting, "_time", lambda size, count: 0.0)
+            return bundles(target)
+
+    return build_for
 
 
 def compare(compiled, program, name, x):

@@ -13,7 +13,6 @@ from aotc.dialects.types import Dim
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import Tile, row_counts
-from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.target import Target
 
@@ -43,13 +42,6 @@ def bundle(request, tmp_path_factory):
         sign=False,
     )
     return aotc.load(report.bundle, allow_unsigned=True)
-
-
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
 
 
 def _inputs(point, sizes):

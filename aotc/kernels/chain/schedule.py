@@ -93,8 +93,8 @@ class LineBuffers:
             span=span,
             overlap=max(0, span - shape.strides[0]),
             line=line,
-            expanded=_padded(windows * line, schedule) if stages.expand else 0,
-            result=_padded(result, schedule) if stages.project else 0,
+            expanded=_buffer_size(windows * line, schedule) if stages.expand else 0,
+            result=_buffer_size(result, schedule) if stages.project else 0,
         )
 
     @property
@@ -103,7 +103,7 @@ class LineBuffers:
         return self.expanded + self.result
 
 
-def _padded(elements: int, schedule: Schedule) -> int:
+def _buffer_size(elements: int, schedule: Schedule) -> int:
     """Whole vectors, and one more: what moves lines reads past the last one."""
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 

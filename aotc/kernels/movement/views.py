@@ -79,7 +79,7 @@ class View:
             if size == whole:
                 axes.append(axis)
                 continue
-            joined, *others = _joined([axis]) or [Stride(1, 0)]
+            joined, *others = _fewest_strides([axis]) or [Stride(1, 0)]
             if others or not isinstance(start, int):
                 return None
             begin += start * joined.step
@@ -87,7 +87,7 @@ class View:
         return View(self.source, tuple(axes), begin)
 
     def _reshape(self, shape: Shape) -> View | None:
-        rest = _joined(self.axes)
+        rest = _fewest_strides(self.axes)
         axes = []
         for size in reversed(shape):
             found = _take_inner(rest, size)
@@ -98,7 +98,7 @@ class View:
 
     def run(self, first: int) -> int:
         """How many elements lie side by side, along the axes from `first` on."""
-        strides = _joined(self.axes[first:])
+        strides = _fewest_strides(self.axes[first:])
         size, step = (strides[-1].size, strides[-1].step) if strides else (1, 1)
         return size if step == 1 and isinstance(size, int) else 1
 
@@ -111,7 +111,10 @@ class View:
             column: its number along the others.
             first: the axis.
         """
-        before, after = _joined(self.axes[:first]), _joined(self.axes[first:])
+        before, after = (
+            _fewest_strides(self.axes[:first]),
+            _fewest_strides(self.axes[first:]),
+        )
         begin = add(_distance(given, before, row), _distance(given, after, column))
         return add(begin, self.begin)
 
@@ -150,7 +153,7 @@ def _view_through(value: Value, moves: Sequence[Move]) -> View | None:
     return found
 
 
-def _joined(axes: Iterable[Axis]) -> list[Stride]:
+def _fewest_strides(axes: Iterable[Axis]) -> list[Stride]:
     """The same elements in the same order by the fewest strides."""
     found: list[Stride] = []
     for inner in (stride for axis in axes for stride in axis):
