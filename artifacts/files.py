@@ -134,6 +134,22 @@ def load(root: int, path: str, size: int, sha256: str) -> Buffer:
         return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
 
 
+def load_into(root: int, path: str, memory: memoryview, sha256: str) -> None:
+    """Fill memory of the size of a file with its verified content.
+
+    Raises:
+        VerificationError: `size-mismatch` or `digest-mismatch`; what the memory holds
+            is not to be used then.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor(1) as beside:  # hashing takes as long as copying
+        for chunk in _fill(root, path, memory):
+            beside.submit(digest.update, chunk)
+    _compare(digest.hexdigest(), sha256, path)
+
+
 @contextmanager
 def sealed_path(root: int, path: str, size: int, sha256: str) -> Iterator[str]:
     """A path to open or map the verified content of a file at, while the block lasts.
@@ -178,7 +194,7 @@ def _sealed_memory(chunks: Iterator[bytes], size: int) -> Iterator[tuple[int, st
     descriptor = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         digest = _copy(chunks, descriptor, size)
-        _seal(descriptor)
+        seal(descriptor)
         yield descriptor, digest
     finally:
         os.close(descriptor)
@@ -213,7 +229,8 @@ def _tee(
             taken.result()
 
 
-def _seal(descriptor: int) -> None:
+def seal(descriptor: int) -> None:
+    """Let nobody change a memory file any more."""
     import fcntl
 
     seals = (
@@ -239,6 +256,27 @@ def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
                 found = size - left
             left -= len(chunk)
             yield chunk
+    _require_size(path, size, found)
+
+
+def _fill(root: int, path: str, memory: memoryview) -> Iterator[memoryview]:
+    """The parts of `memory`, one after another filled with those of a file.
+
+    Raises like `_chunks`.
+    """
+    with _open_file(root, path) as descriptor:
+        found, done = os.fstat(descriptor).st_size, 0
+        while found == len(memory) and done < found:
+            chunk = memory[done : done + _CHUNK]
+            count = os.readv(descriptor, [chunk])
+            if not count:
+                found = done
+            yield chunk[:count]
+            done += count
+    _require_size(path, len(memory), found)
+
+
+def _require_size(path: str, size: int, found: int) -> None:
     if found != size:
         raise VerificationError(
             "size-mismatch",

@@ -64,6 +64,15 @@ class VerifiedBundle:
         with disk.open_root(self.path) as root:
             return disk.load(root, path, file.size, file.sha256)
 
+    def load_into(self, path: str, memory: memoryview) -> None:
+        """Fill memory of the size of a file with its verified bytes.
+
+        Raises like `load`.
+        """
+        file = self.manifest.files[path]
+        with disk.open_root(self.path) as root:
+            disk.load_into(root, path, memory, file.sha256)
+
     @contextmanager
     def sealed_path(self, path: str) -> Iterator[str]:
         """A path to map the verified content of a file at, while the block lasts.

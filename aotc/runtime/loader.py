@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +13,14 @@ import iree.runtime as iree
 from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
-from aotc.artifacts.manifest import Variant
+from aotc.artifacts.manifest import Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
 from aotc.runtime.choice import choose
 from aotc.runtime.function import Module
+from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
 from aotc.runtime.small import is_small
 from aotc.system_errors import raise_system_error, system_errors
@@ -151,6 +153,23 @@ def start(
     return Module(context, module, device, on_cpu)
 
 
+def _load_weights(
+    bundle: VerifiedBundle, weights: Weights, index: Any, *, on_cpu: bool
+) -> None:
+    """Add verified weights to a parameter index, in huge pages where those help."""
+    if on_cpu:
+        with huge_pages_for(bundle.manifest.files[weights.file].size) as pages:
+            if pages is not None:
+                bundle.load_into(weights.file, pages.view)
+                header = header_size(pages.view)
+                if header is not None:
+                    load = functools.partial(index.load, format=weights.format)
+                    pages.put_in_place(header, load)
+                    return
+    with bundle.sealed_path(weights.file) as path:
+        index.load(path, weights.format)
+
+
 def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
     """The weights that `variant` needs, as parameter indexes by scope."""
     scopes: dict[str, Any] = {}
@@ -159,8 +178,9 @@ def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
             continue
         index = scopes.setdefault(weights.scope, iree.ParameterIndex())
         try:
-            with bundle.sealed_path(weights.file) as path:
-                index.load(path, weights.format)
+            _load_weights(
+                bundle, weights, index, on_cpu=BACKENDS[variant.backend].on_cpu
+            )
         except (RuntimeError, ValueError, IndexError) as error:
             raise_system_error(error, weights.file)
             first_line = str(error).partition("\n")[0]
