@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aotc.importers.torch import from_torch
     from aotc.runtime import Model, load
     from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
-    from aotc.tracing.dims import Dim
+    from aotc.tracing.dims import Dim, powers_of_two
     from aotc.tracing.entry import Spec, State, Weights, entry
     from aotc.tracing.title import bundle
     from aotc.transforms import (
@@ -52,6 +52,7 @@ _EXPORTS = {
     "from_onnx": "aotc.importers.onnx",
     "from_stablehlo": "aotc.importers.stablehlo",
     "Dim": "aotc.tracing.dims",
+    "powers_of_two": "aotc.tracing.dims",
     "Spec": "aotc.tracing.entry",
     "Weights": "aotc.tracing.entry",
     "State": "aotc.tracing.entry",
@@ -98,6 +99,7 @@ __all__ = [
     "linearize",
     "load",
     "mixed_precision",
+    "powers_of_two",
     "value_and_grad",
     "vjp",
     "vmap",

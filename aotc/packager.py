@@ -108,7 +108,10 @@ def manifest(
         "precision": _precision(program),
         "numerics": program.numerics,
         "symbols": _symbols(program),
-        "entry_points": [_entry_point(entry) for entry in program.entries],
+        "entry_points": [
+            _entry_point(entry, program.specializations_of(entry.name))
+            for entry in program.called_entries
+        ],
         "states": [_state(state) for state in program.states],
         "weights": [_weights(each) for each in weights],
         "variants": [_variant(variant) for variant in variants],
@@ -195,8 +198,13 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry_point(entry: Entry) -> dict[str, Any]:
+def _entry_point(entry: Entry, specializations: Sequence[Entry]) -> dict[str, Any]:
     guards = [guard.to_json() for guard in entry.guards]
+    special = [
+        {"export": each.name, "sizes": dict(each.specializes.sizes)}
+        for each in specializations
+        if each.specializes is not None
+    ]
     with known_contracts(entry.symbols):
         between = [_leaf("", tensor) for tensor in entry.intermediates]
         return {
@@ -210,6 +218,7 @@ def _entry_point(entry: Entry) -> dict[str, Any]:
             "updates": list(entry.updates),
             **({"guards": guards} if guards else {}),
             **({"intermediates": between} if between else {}),
+            **({"specializations": special} if special else {}),
         }
 
 

@@ -139,6 +139,19 @@ class Program:
         return entries_of(self.module)
 
     @property
+    def called_entries(self) -> list[Entry]:
+        """Those that callers name: all but specializations of others."""
+        return [each for each in self.entries if each.specializes is None]
+
+    def specializations_of(self, name: str) -> list[Entry]:
+        """The entries that are called in the place of an entry, for some sizes."""
+        return [
+            each
+            for each in self.entries
+            if each.specializes is not None and each.specializes.entry == name
+        ]
+
+    @property
     def states(self) -> list[StateSpec]:
         """The mutable ones among the parameters."""
         types = {each.name: each.type for each in parameters_of(self.module)}
@@ -304,8 +317,14 @@ class Program:
         }
 
     def keep_entries(self, names: Collection[str]) -> None:
-        """Drop other entries, and the parameters and states that only they take."""
-        keep_only(self.module, names)
+        """Drop other entries, and the parameters and states that only they take.
+
+        Specializations of those that are kept stay with them.
+        """
+        kept_names = {*names}
+        for name in names:
+            kept_names |= {each.name for each in self.specializations_of(name)}
+        keep_only(self.module, kept_names)
         self.drop_unread(self.parameters)
         kept = set(self.parameters)
         rows = self._attribute(_STATES, [])

@@ -57,6 +57,7 @@ def _contradictions(program: Program) -> Iterator[str]:
         kind = functions_of(module)[entry.name].type
         for said in _of_entry(entry, [*kind.inputs], [*kind.results], parameters):
             yield f"entry '{entry.name}': {said}"
+        yield from _of_specializations(entry, entries)
     yield from _of_states(program, parameters)
     yield from _of_module(program)
     target = program.target
@@ -131,6 +132,23 @@ def _of_entry(
         if {*said} != is_so:
             got = ", ".join(map(str, said))
             yield f"it {what} {', '.join(sorted(is_so))}; graph.entry says {got}"
+
+
+def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[str]:
+    """What is wrong with the sizes that an entry is to be, or is, specialized for."""
+    special, contracts = entry.specializes, {each.name: each for each in entry.symbols}
+    wanted = entry.specializations
+    if special is not None:
+        general = entries.get(special.entry)
+        if general is None or general.specializes is not None:
+            yield f"'{entry.name}' specializes '{special.entry}', which is no entry"
+            return
+        contracts = {each.name: each for each in general.symbols}
+        wanted = (special.sizes,)
+    for name, size in (pair for sizes in wanted for pair in sizes):
+        if name not in contracts or not contracts[name].allows(size):
+            said = f"{name} = {size}, which no call has"
+            yield f"'{entry.name}' is specialized for {said}"
 
 
 def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:

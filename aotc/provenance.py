@@ -93,7 +93,8 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
                     "source": source["file"],
-                    "entries": [entry.name for entry in program.entries],
+                    "entries": [entry.name for entry in program.called_entries],
+                    **_specializations(program),
                     "targets": [str(variant.target) for variant in variants],
                     "numerics": program.numerics,
                 },
@@ -107,6 +108,16 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
         },
     }
     return _canonical(document)
+
+
+def _specializations(program: Program) -> dict[str, Any]:
+    """The sizes that entries have code of their own for, if there are any."""
+    rows = [
+        {"entry": each.specializes.entry, "sizes": dict(each.specializes.sizes)}
+        for each in program.entries
+        if each.specializes is not None
+    ]
+    return {"specializations": rows} if rows else {}
 
 
 def _tuning(program: Program) -> list[dict[str, Any]]:

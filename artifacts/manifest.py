@@ -62,6 +62,18 @@ class Guard:
 
 
 @dataclass(frozen=True)
+class Specialization:
+    """Code of an entry for calls of some sizes alone, and the export that it is."""
+
+    export: str
+    sizes: Mapping[str, int]
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it computes calls of these sizes."""
+        return self.sizes.items() <= sizes.items()
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that can be called, with its inputs and outputs.
 
@@ -78,6 +90,22 @@ class EntryPoint:
     updates: tuple[str, ...]
     guards: tuple[Guard, ...] = ()
     intermediates: tuple[Leaf, ...] = ()
+    specializations: tuple[Specialization, ...] = ()
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """The functions that compute its calls: that of any sizes comes first."""
+        return (self.name, *(each.export for each in self.specializations))
+
+    def export_for(self, sizes: Mapping[str, int]) -> str:
+        """The export that computes calls of these sizes: the one made for most of them.
+
+        Args:
+            sizes: of all its symbols, by name.
+        """
+        fitting = [each for each in self.specializations if each.fits(sizes)]
+        best = max(fitting, key=lambda each: len(each.sizes), default=None)
+        return self.name if best is None else best.export
 
 
 @dataclass(frozen=True)
@@ -259,6 +287,10 @@ def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
         guards=tuple(
             Guard(g["condition"], g["message"], g.get("where", ""))
             for g in entry.get("guards", ())
+        ),
+        specializations=tuple(
+            Specialization(s["export"], s["sizes"])
+            for s in entry.get("specializations", ())
         ),
     )
 

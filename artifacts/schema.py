@@ -82,6 +82,9 @@ _leaf = record(
     {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
     {"layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc")},
 )
+_specialization = record(
+    {"export": _identifier, "sizes": mapping(_identifier, integer(0))}
+)
 _entry_point = record(
     {
         "name": _identifier,
@@ -93,7 +96,11 @@ _entry_point = record(
         "reads": listing(_string),
         "updates": listing(_string),
     },
-    {"guards": listing(_guard), "intermediates": listing(_leaf)},
+    {
+        "guards": listing(_guard),
+        "intermediates": listing(_leaf),
+        "specializations": listing(_specialization),
+    },
 )
 _state = record(
     {
@@ -339,6 +346,8 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
     used = {symbol for dim in everywhere for symbol in dim.symbols}
     for guard in entry.get("guards", ()):
         used |= Condition.parse(guard["condition"]).symbols
+    for specialization in entry.get("specializations", ()):
+        used |= set(specialization["sizes"])
     _check_known(sorted(used), symbols, " symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
     unbound = used - {symbol for _, symbol in deciding_sizes(dims)}

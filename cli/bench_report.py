@@ -168,7 +168,7 @@ class Report:
                 _ms(each.ms),
                 f"{_ratio(each.ms, self.profile.ms):.1%}",
                 f"{_ratio(each.processor_ms, each.ms):.2f}",
-                *_kernel_cells(each, self.point.name),
+                *_kernel_cells(each, self.profile.export),
             )
             for each in shown
         ]
@@ -274,11 +274,11 @@ _COSTS = (
 _KERNEL = ("GFLOP/s", "ops", "source")
 
 
-def _kernel_cells(each: Dispatch, entry: str) -> tuple[str, ...]:
+def _kernel_cells(each: Dispatch, export: str) -> tuple[str, ...]:
     """What a kernel computes and how fast; nothing of IREE's own code is known."""
     if each.kernel is None:
         return "-", "-", ""
-    calls = each.kernel["entries"].get(entry)
+    calls = each.kernel["entries"].get(export)
     where = places_text([calls]) if calls else ""
     speed = "-" if each.gflops is None else f"{each.gflops:.3g}"
     return speed, ops_text(each.kernel), where

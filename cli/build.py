@@ -86,6 +86,7 @@ class _Level(click.Choice[str]):
     "aotc build model.py --certify-gradients",
     "aotc build resnet.onnx --parity",
     "aotc build resnet.onnx --io-layout nhwc",
+    "aotc build model.py --specialize batch=1 --specialize batch=64",
     "aotc build model.py --peak-memory 512MB",
     "aotc build model.py --tuning tuning.json --tune 60",
 )
@@ -144,6 +145,14 @@ class _Level(click.Choice[str]):
     type=click.Choice(["nhwc", "nchw"]),
     help="Take and return images in this layout, whatever that of SOURCE; channels "
     "stand last, or before the spatial axes, also of sequences and volumes.",
+)
+@click.option(
+    "--specialize",
+    "specialize",
+    multiple=True,
+    metavar="SIZES",
+    help="Make code for calls of these sizes alone, such as batch=1,length=128, beside "
+    "that for any. May be given again.",
 )
 @click.option(
     "--numerics",
@@ -218,6 +227,7 @@ def build(
     key: Path | None,
     no_sign: bool,
     parity: bool,
+    specialize: tuple[str, ...],
     report: Path | None,
     verbose: bool,
     quiet: bool,
@@ -235,6 +245,7 @@ def build(
         raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
     from aotc.checks.parity import Plan
+    from aotc.cli.sizes import read_sizes
 
     path, named = source_and_entries(source)
     result = pipeline.build(
@@ -245,6 +256,7 @@ def build(
         signing_key=key,
         sign=not no_sign,
         parity=Plan() if parity else None,
+        specialize=[read_sizes(each, "--specialize") for each in specialize],
         reporter=reporter(verbose=verbose, quiet=quiet),
         **choices,
     )

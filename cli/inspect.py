@@ -73,7 +73,8 @@ def _show_kernels(
     _require_one_of("--target", target, list(manifest.variants))
     _require_one_of("--entry", entry, list(manifest.entry_points))
     variants = [v for v in manifest.variants.values() if target in (None, v.id)]
-    tables = [KernelTable(variant, entry) for variant in variants]
+    exports = None if entry is None else manifest.entry_points[entry].exports
+    tables = [KernelTable(variant, exports) for variant in variants]
     document = {
         "schema": "aotc.inspect-kernels/1",
         "verification": verdict,
@@ -192,6 +193,11 @@ def _entry(entry: EntryPoint) -> str:
     return f"{entry.name}({inputs}) -> {outputs}{notes}"
 
 
+def _sizes(sizes: Mapping[str, int]) -> str:
+    """`batch 4, length 128`."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 def _leaves(leaves: tuple[Leaf, ...]) -> str:
     return ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
 
@@ -204,6 +210,10 @@ def _symbols(manifest: Manifest) -> list[str]:
         lines.append(f"{name}: {symbol.min} to {limit}{step}")
     for entry in manifest.entry_points.values():
         lines += [f"{entry.name}: {guard.condition}" for guard in entry.guards]
+        lines += [
+            f"{entry.name}: specialized for {_sizes(each.sizes)}"
+            for each in entry.specializations
+        ]
     return lines
 
 
@@ -232,7 +242,7 @@ def _memory(manifest: Manifest) -> str:
         (
             variant.id,
             entry,
-            ", ".join(f"{name} {size}" for name, size in plan["sizes"].items()),
+            _sizes(plan["sizes"]),
             output.size(plan["resident_bytes"]),
             output.size(plan["peak_bytes"]),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,11 @@ class KernelTable:
 
     Args:
         variant: of a bundle.
-        entry: whose calls are shown; None for all.
+        exports: whose calls are shown; None for all.
     """
 
     variant: Variant
-    entry: str | None = None
+    exports: Collection[str] | None = None
 
     @property
     def _known(self) -> Row:
@@ -43,7 +43,7 @@ class KernelTable:
             entries = {
                 name: calls
                 for name, calls in row["entries"].items()
-                if self.entry in (None, name)
+                if self._is_shown(name)
             }
             if entries:
                 found.append({**row, "entries": entries})
@@ -52,7 +52,10 @@ class KernelTable:
     @property
     def _without(self) -> list[Row]:
         rows = self._known.get("without", ())
-        return [row for row in rows if self.entry in (None, row["entry"])]
+        return [row for row in rows if self._is_shown(row["entry"])]
+
+    def _is_shown(self, export: str) -> bool:
+        return self.exports is None or export in self.exports
 
     @property
     def _others(self) -> int | None:

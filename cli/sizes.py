@@ -5,15 +5,19 @@ from __future__ import annotations
 from aotc.errors import InputError
 
 
-def read_sizes(text: str | None) -> dict[str, int]:
+def read_sizes(text: str | None, option: str = "--sizes") -> dict[str, int]:
     """The sizes by name, from a text such as ``batch=4,length=128``.
+
+    Args:
+        text: None for none.
+        option: that it was given with, for messages.
 
     Raises:
         InputError: `bad-option` or `bad-size`.
     """
     found: dict[str, int] = {}
     for part in text.split(",") if text else ():
-        name, value = read_pair(part, "--sizes batch=4")
+        name, value = read_pair(part, f"{option} batch=4")
         if name in found:
             raise InputError("bad-option", f"the size {name!r} is given twice")
         found[name] = _number(name, value)

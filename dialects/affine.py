@@ -133,6 +133,32 @@ def evaluate(expr: Expr, values: Sequence[int]) -> int:
     return next(rule for kind, rule in _BINARY if isinstance(node, kind))(left, right)
 
 
+_REBUILD: list[tuple[Any, Callable[[Expr, Expr], Expr]]] = [
+    (ir.AffineAddExpr, lambda a, b: a + b),
+    (ir.AffineMulExpr, lambda a, b: a * b),
+    (ir.AffineFloorDivExpr, ir.AffineExpr.get_floor_div),
+    (ir.AffineCeilDivExpr, ir.AffineExpr.get_ceil_div),
+    (ir.AffineModExpr, ir.AffineExpr.get_mod),
+]
+
+
+def substitute(expr: Expr, symbols: Sequence[Expr]) -> Expr:
+    """The expression with `symbols[i]` in the place of symbol i, simplified."""
+
+    def rebuild(expr: Expr) -> Expr:
+        node = expr.maybe_downcast()
+        if isinstance(node, ir.AffineConstantExpr):
+            return node
+        if isinstance(node, ir.AffineSymbolExpr):
+            return symbols[int(node.position)]
+        left, right = rebuild(node.lhs), rebuild(node.rhs)
+        make = next(rule for kind, rule in _REBUILD if isinstance(node, kind))
+        return make(left, right)
+
+    found: Expr = simplify(rebuild(expr))
+    return found
+
+
 # ---- sums ---------------------------------------------------------------------------
 
 

@@ -23,9 +23,12 @@ from aotc.mlir import Function, Module, Type, Value, ir
 from aotc.pytree import Structure
 
 _ENTRY, _INTERMEDIATES = "graph.entry", "graph.intermediates"
+SPECIALIZATIONS, SPECIALIZES = "graph.specializations", "graph.specializes"
 _SIDES = ("arg_attrs", "res_attrs")
 _LAYOUT_FACTS = {"layout": "graph.layout", "source_layout": "graph.source_layout"}
 _NEARBY = 5  # sizes that are tried for each symbol
+
+Sizes = tuple[tuple[str, int], ...]  # of symbols by name, in the order of the symbols
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,14 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Specialization:
+    """Which entry a function is for, in calls of which sizes."""
+
+    entry: str
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
 class Entry:
     """One function of the model that can be called.
 
@@ -63,6 +74,9 @@ class Entry:
         updates: names of the states it updates.
         guards: what must hold of the sizes of a call besides.
         intermediates: the largest tensors in between, where sizes have no limit.
+        specializations: sizes of calls that are to have code of their own, until the
+            pass `specialize` has made an entry for each.
+        specializes: whose calls it is for, and of which sizes, if it is such an entry.
     """
 
     name: str
@@ -75,6 +89,8 @@ class Entry:
     updates: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     intermediates: tuple[Tensor, ...] = ()
+    specializations: tuple[Sizes, ...] = ()
+    specializes: Specialization | None = None
 
     @classmethod
     def flat(
@@ -173,6 +189,9 @@ def write_entry(module: Module, entry: Entry) -> None:
             attributes[SYMBOLS] = contracts_attribute(entry.symbols)
         if entry.guards:
             attributes[GUARDS] = guards_attribute(entry.guards)
+        if entry.specializations:
+            rows = [dict(sizes) for sizes in entry.specializations]
+            attributes[SPECIALIZATIONS] = attribute_of(rows)
 
 
 def weight_arguments(function: Function) -> list[Value]:
@@ -244,7 +263,8 @@ def strip_program(module: Module) -> None:
 
 
 def _read_entry(name: str, function: Function) -> Entry:
-    stated = plain_of(function.attributes[_ENTRY])
+    attributes = function.attributes
+    stated = plain_of(attributes[_ENTRY])
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return Entry(
         name,
@@ -257,7 +277,22 @@ def _read_entry(name: str, function: Function) -> Entry:
         tuple(stated["updates"]),
         tuple(guards_of(function)),
         tuple(_intermediates(function)),
+        tuple(_wanted_specializations(function)),
+        _specialization(function),
     )
+
+
+def _wanted_specializations(function: Function) -> Iterator[Sizes]:
+    if SPECIALIZATIONS in function.attributes:
+        for sizes in plain_of(function.attributes[SPECIALIZATIONS]):
+            yield tuple(sizes.items())
+
+
+def _specialization(function: Function) -> Specialization | None:
+    if SPECIALIZES not in function.attributes:
+        return None
+    stated = plain_of(function.attributes[SPECIALIZES])
+    return Specialization(stated["entry"], tuple(stated["sizes"].items()))
 
 
 def _intermediates(function: Function) -> list[Tensor]:

@@ -24,6 +24,11 @@ class Contract:
     max: int | None = None
     multiple_of: int = 1
 
+    def allows(self, size: int) -> bool:
+        """Whether a call may bind this size."""
+        most = size if self.max is None else self.max
+        return self.min <= size <= most and size % self.multiple_of == 0
+
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
         return {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}

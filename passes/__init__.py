@@ -32,6 +32,7 @@ PASSES = {
     "set-io-layout": "aotc.passes.set_io_layout:SetIoLayout",
     "autodiff": "aotc.passes.autodiff:Autodiff",
     "inline": "aotc.passes.inline:Inline",
+    "specialize": "aotc.passes.specialize:Specialize",
     "simplify": "aotc.passes.simplify:Simplify",
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",

@@ -51,6 +51,7 @@ PASS_STAGES = (
         (
             "autodiff",
             "inline",
+            "specialize",
             "simplify",
             "cse",
             "recover-ops",

@@ -123,7 +123,7 @@ class Code:
             each.name: Function(
                 code,
                 each.name,
-                each.name,
+                [each.name],
                 Contract(each.name, each.inputs, {}),
                 each.outputs,
                 True,

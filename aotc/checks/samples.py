@@ -2,13 +2,15 @@
 
 Symbols take their least sizes, then 1, then small primes that differ from one another,
 then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
-Then each symbol that something is added up over takes a size beyond the blocks that
-long sums are cut into. Where no example shows integers, one more call takes any.
+Then they take the sizes that have code of their own, and each symbol that something is
+added up over takes a size beyond the blocks that long sums are cut into. Where no
+example shows integers, one more call takes any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import prod
@@ -90,6 +92,10 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         for number, parts in enumerate(usual)
     ]
     few = next(_nearest_allowed(entry, _size_per_symbol(_SMALL, entry)), usual[-1])
+    for parts in dict.fromkeys(_specialized_sizes(entry, few)):
+        if parts not in usual:
+            sizes = _sizes_by_name(entry, parts)
+            found.append(Item(len(found), sizes, True, Integers.BITS))
     if has_free_integers(entry, _example(program, entry)):
         sizes = _sizes_by_name(entry, few)
         found.append(Item(len(found), sizes, False, Integers.ANY, True))
@@ -177,6 +183,17 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
         wanted = list(few)
         wanted[position] = -(-_LONG // entry.symbols[position].multiple_of)
         yield from _nearest_allowed(entry, wanted)
+
+
+def _specialized_sizes(entry: Entry, few: Parts) -> Iterator[Parts]:
+    """`few` with the sizes of each specialization, whose code is compared, too."""
+    for sizes in map(dict, entry.specializations):
+        wanted = [
+            sizes.get(each.name, part * each.multiple_of) // each.multiple_of
+            for each, part in zip(entry.symbols, few, strict=True)
+        ]
+        with suppress(InputError):  # guards leave no sizes of the others nearby
+            yield tuple(entry.nearest_allowed(wanted, fixed=sizes))
 
 
 def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:

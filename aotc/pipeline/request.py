@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
     "--io-layout": Span("graph", "graph"),
+    "--specialize": Span("graph", "graph"),
     "--numerics": Span("optimized", "graph"),
     "--passes": Span("graph", "optimized"),
     "--tuning": Span("optimized", "regions"),
@@ -73,6 +74,8 @@ class Request:
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
             by default they have that of the source; see `docs/stages.md`.
+        specialize: sizes of calls, by name, that get code of their own, each beside
+            the code for any sizes; see `aotc.dialects.specialization`.
         numerics: how far results may be from what the model writes, out of
             `aotc.numerics.LEVELS`; by default that of the IR that the source is, else
             the first.
@@ -115,6 +118,7 @@ class Request:
     level: int | None = None
     without: str | None = None
     io_layout: str | None = None
+    specialize: Sequence[Mapping[str, int]] = ()
     numerics: str | None = None
     tuning: Path | None = None
     tune: float | None = None
@@ -149,6 +153,7 @@ class Request:
             "-O": self.level is not None,
             "--without": self.without is not None,
             "--io-layout": self.io_layout is not None,
+            "--specialize": bool(self.specialize),
             "--numerics": self.numerics is not None,
             "--passes": self.passes is not None,
             "--tuning": self.tuning is not None,

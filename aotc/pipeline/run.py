@@ -31,6 +31,7 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
+from aotc.pipeline.specializations import ask_for_specializations
 from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
@@ -108,6 +109,9 @@ class Build:
         if self.request.io_layout is not None:
             self.request.require_open(stage)
             _set_io_layout(unit, self.request.io_layout)
+        if self.request.specialize:
+            self.request.require_open(stage)
+            ask_for_specializations(program, self.request.specialize)
         keeps = self.compares and lowered_op(program.module) is None
         original = program.copy() if keeps else None
         return Source(unit, stage, title, dict(program.parameters), original)

@@ -29,6 +29,7 @@ from aotc.passes.stages import (
 )
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
+from aotc.program import Program
 from aotc.tuning import TuningUse, is_tunable, tune
 
 
@@ -85,6 +86,7 @@ class Lower(Stage):
     def run(self, build: Build) -> None:
         """Run them."""
         if self.stage.per_target and not build.units:
+            _require_specialized(build.program)
             require_supported(build.program.module, build.targets)
             build.units = [build.unit.fork(target) for target in build.targets]
         if not self.stage.per_target:
@@ -114,6 +116,22 @@ class Lower(Stage):
             for each in passes
             if not isinstance(each, JoinProducts)
         ]
+
+
+def _require_specialized(program: Program) -> None:
+    """Refuse to leave out what was to make code for some sizes.
+
+    Raises:
+        InputError: `bad-option`.
+    """
+    for entry in program.entries:
+        if entry.specializations:
+            raise InputError(
+                "bad-option",
+                f"entry '{entry.name}' is to be specialized for some sizes, and no "
+                "pass has made code for them",
+                hint="add 'specialize' to --passes, after 'inline'",
+            )
 
 
 class Tune(Stage):

@@ -20,6 +20,7 @@ from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 
 Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]  # of all inputs of a call
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _REMEMBERED = 256
@@ -129,10 +130,10 @@ class Contract:
         ]
         # Static sizes were right for the compiler, or it would not have made code.
         self._computed = [leaf for leaf in computed if not _is_static(leaf)]
-        self._allowed: set[tuple[Shape, ...]] = set()
+        self._allowed: set[Shapes] = set()
 
-    def arrays(self, values: Sequence[Any]) -> list[Array]:
-        """The arrays of a call.
+    def arrays(self, values: Sequence[Any]) -> tuple[list[Array], Shapes]:
+        """The arrays of a call, and the shapes of these.
 
         Raises:
             InputError: a value, or the shapes of all together, break the contract.
@@ -151,9 +152,13 @@ class Contract:
             if len(self._allowed) >= _REMEMBERED:
                 self._allowed.clear()
             self._allowed.add(shapes)
-        return arrays
+        return arrays, shapes
 
-    def _check(self, shapes: tuple[Shape, ...]) -> None:
+    def sizes(self, shapes: Shapes) -> dict[str, int]:
+        """The value of each symbol in a call with these shapes, which are allowed."""
+        return self._values(shapes)
+
+    def _check(self, shapes: Shapes) -> None:
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 raise spec.error("rank-mismatch", f"shape {_text(shape)}")
@@ -204,7 +209,7 @@ class Contract:
         except Undefined as error:
             raise spec.error("shape-mismatch", f"sizes for which {error}") from None
 
-    def _values(self, shapes: tuple[Shape, ...]) -> dict[str, int]:
+    def _values(self, shapes: Shapes) -> dict[str, int]:
         """What the sizes say that each symbol is: those that are just one, then others.
 
         A size such as `n * 2 + m` decides n once m is known.

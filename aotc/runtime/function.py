@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import iree.runtime as iree
 
@@ -11,10 +11,11 @@ from aotc.artifacts.manifest import Leaf
 from aotc.errors import AotcError, SetupError, VerificationError
 from aotc.printing import failed_assertion
 from aotc.runtime import buffers, engine, lifetime
-from aotc.runtime.contract import Array, Contract
+from aotc.runtime.contract import Array, Contract, Shapes
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError)
+_REMEMBERED = 256  # shapes of calls
 
 
 class Module:
@@ -29,24 +30,39 @@ class Module:
         self.lock = lifetime.call_lock()
 
 
+class Prepared(NamedTuple):
+    """A call that is ready to run: the export, and arguments on the device."""
+
+    export: Any
+    arguments: Any
+
+
 class Function:
     """One exported function: flat arrays in, flat arrays out, all of them checked.
 
     Args:
+        code: that exports it.
         owner: how messages call the function.
+        exports: its names there; several that make up one function for calls of
+            different sizes.
+        contract: of its inputs.
+        outputs: what it returns.
         pure: it neither reads nor changes a state. Then large inputs are used in place
             and results are views; otherwise both are copied, because a later call may
             write to memory that the module still holds.
+        choose: the export for a call, by the value of each symbol; by default the
+            first.
     """
 
     def __init__(
         self,
         code: Module,
         owner: str,
-        export: str,
+        exports: Sequence[str],
         contract: Contract,
         outputs: Sequence[Leaf],
         pure: bool,
+        choose: Callable[[Mapping[str, int]], str] | None = None,
     ) -> None:
         self._owner = owner
         self._contract = contract
@@ -55,11 +71,9 @@ class Function:
         self._has_pool = code.has_pool
         self._lock = code.lock
         self._invoke = code.context.invoke
-        self._function = code.module.lookup_function(export)
-        if self._function is None:
-            raise VerificationError(
-                "entry-missing", f"the module does not export {export!r}", where=owner
-            )
+        self._exports = {name: _look_up(code, owner, name) for name in exports}
+        self._choose = choose or (lambda _: exports[0])
+        self._chosen: dict[Shapes, Any] = {}
         leaves = [spec.leaf for spec in contract.inputs]
         reader = buffers.viewer if code.on_cpu else buffers.fetcher
         self._senders = [buffers.sender(code.device, x) for x in leaves]
@@ -76,34 +90,43 @@ class Function:
         """
         return self.invoke(self.prepare(values))
 
-    def prepare(self, values: Sequence[Any]) -> Any:
-        """The arguments of a call: checked, and copied to the device."""
+    def prepare(self, values: Sequence[Any]) -> Prepared:
+        """A call whose arguments are checked, and copied to the device."""
         if self._has_pool:
             lifetime.require_pool()
         try:
-            arrays = self._contract.arrays(values)
+            arrays, shapes = self._contract.arrays(values)
         except MemoryError as error:
             raise self._diagnose(error) from error
+        export = self._chosen.get(shapes) or self._export_for(shapes)
         try:
             with self._lock:
-                return self._arguments(arrays)
+                return Prepared(export, self._arguments(arrays, shapes))
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
-    def _arguments(self, arrays: Sequence[Array]) -> Any:
+    def _export_for(self, shapes: Shapes) -> Any:
+        """The export for calls of these shapes, which is remembered."""
+        export = self._exports[self._choose(self._contract.sizes(shapes))]
+        if len(self._chosen) >= _REMEMBERED:
+            self._chosen.clear()
+        self._chosen[shapes] = export
+        return export
+
+    def _arguments(self, arrays: Sequence[Array], shapes: Shapes) -> Any:
         if self._device is not None:
-            engine.expect(self._device, (id(self), *(x.shape for x in arrays)))
+            engine.expect(self._device, (id(self), shapes))
         arguments = _VariantList(len(arrays))
         for send, array in zip(self._senders, arrays, strict=True):
             arguments.push_ref(send(array))
         return arguments
 
-    def invoke(self, arguments: Any) -> list[Array]:
-        """Run with arguments that are prepared."""
+    def invoke(self, call: Prepared) -> list[Array]:
+        """Run a call that is prepared."""
         results = _VariantList(len(self._readers))
         try:
             with self._lock:
-                self._invoke(self._function, arguments, results)
+                self._invoke(call.export, call.arguments, results)
                 get = results.get_as_object
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
                 # The next call may overwrite what a stateful function returned.
@@ -122,3 +145,12 @@ class Function:
         return failed_assertion(str(error)) or SetupError(
             "run-failed", f"{self._owner}: {first_line}"
         )
+
+
+def _look_up(code: Module, owner: str, export: str) -> Any:
+    function = code.module.lookup_function(export)
+    if function is None:
+        raise VerificationError(
+            "entry-missing", f"the module does not export {export!r}", where=owner
+        )
+    return function

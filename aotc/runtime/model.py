@@ -36,7 +36,7 @@ class Entry:
         self._run = Function(
             code,
             owner=spec.name,
-            export=spec.name,
+            exports=spec.exports,
             contract=Contract(
                 spec.name,
                 spec.inputs,
@@ -46,6 +46,7 @@ class Entry:
             ),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
+            choose=spec.export_for,
         )
 
     def __call__(self, *positional: Any, **inputs: Any) -> Any:

@@ -26,8 +26,8 @@ class _Access:
         self._flatten = flattener(owner, state.tree)
         self.build = trees.builder(state.tree)
         empty, full = Contract(owner, (), {}), Contract(owner, state.leaves, {})
-        self.reader = Function(code, owner, state.read, empty, state.leaves, False)
-        self.writer = Function(code, owner, state.write, full, (), False)
+        self.reader = Function(code, owner, [state.read], empty, state.leaves, False)
+        self.writer = Function(code, owner, [state.write], full, (), False)
 
     def flat(self, tree: Any) -> list[Any]:
         """The leaves of a pytree that has the form of the state."""

@@ -69,8 +69,15 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Profile:
-    """The dispatches of a call, those that take longest first; medians of calls."""
+    """The dispatches of a call, those that take longest first; medians of calls.
 
+    Args:
+        export: that was called: the entry, or a specialization of it.
+        calls: how many.
+        dispatches: of a call.
+    """
+
+    export: str
     calls: int
     dispatches: tuple[Dispatch, ...]
 
@@ -82,7 +89,8 @@ class Profile:
     def to_json(self) -> dict[str, Any]:
         """The document."""
         found = [each.to_json() for each in self.dispatches]
-        return {"calls": self.calls, "ms": self.ms, "dispatches": found}
+        head = {"export": self.export, "calls": self.calls, "ms": self.ms}
+        return {**head, "dispatches": found}
 
 
 def profile_of(measured: Measurement) -> Profile:
@@ -110,6 +118,8 @@ def profile_of(measured: Measurement) -> Profile:
     fitting = int(_SECONDS * 1e9 / median(measured.times))
     calls = max(1, min(_MOST_CALLS, fitting))
     point = bundle.manifest.entry_points[subject.entry]
+    sizes = sizes_for(bundle.manifest, point, {}, subject.inputs)
+    export = point.export_for(sizes)
     with system_errors(), ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
         record = folder / "calls.ireeprof"
@@ -117,7 +127,7 @@ def profile_of(measured: Measurement) -> Profile:
             "iree-benchmark-module",
             *_module(stack, bundle, chosen, folder),
             *_device(threads),
-            f"--function={subject.entry}",
+            f"--function={export}",
             *_inputs(point.inputs, subject.inputs, folder),
             f"--benchmark_min_time={calls}x",
             "--device_profiling_mode=host-execution,executable-metadata",
@@ -127,9 +137,8 @@ def profile_of(measured: Measurement) -> Profile:
             "iree-profile", "dispatch", "--format=jsonl", "--dispatch_events", record
         )
     rows = (chosen.kernels or {}).get("regions", ())
-    sizes = sizes_for(bundle.manifest, point, {}, subject.inputs)
     kernels = {row["name"]: _row_for(row, sizes) for row in rows}
-    return Profile(calls, tuple(dispatches_in(told, calls, kernels)))
+    return Profile(export, calls, tuple(dispatches_in(told, calls, kernels)))
 
 
 def _row_for(row: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:

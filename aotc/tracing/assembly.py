@@ -10,13 +10,15 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
-from aotc.dialects.entries import Entry, Port, write_entry
+from aotc.dialects.entries import Entry, Port, Sizes, write_entry
 from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import functions_of
+from aotc.dialects.specialization import allowed_specializations
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
@@ -25,6 +27,7 @@ from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.program import Program
 from aotc.pytree import Structure, flatten, leaf_names
+from aotc.tracing.dims import Dim
 from aotc.tracing.entry import (
     EntryFunction,
     Frozen,
@@ -167,7 +170,8 @@ class Argument:
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
     with context(), at_location(declared.place), at_user_line():
         sources = parameter_sources(declared)
-        contracts = _contracts(declared, sources.values())
+        dims = list(_dims(sources.values()))
+        contracts = _contracts(declared, dims)
         builder.require_same_contracts(declared, contracts)
         sizes = {
             contract.name: SymbolicDim.symbol(number) * contract.multiple_of
@@ -189,7 +193,8 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
         if declared.network is None:
             _warn_of_idle(declared, tracing.function, ports, result.ports)
     entry = _entry(builder, declared.name, contracts, arguments, result)
-    return replace(entry, guards=tuple(tracing.guards.values()))
+    entry = replace(entry, guards=tuple(tracing.guards.values()))
+    return replace(entry, specializations=_specializations(declared, entry, dims))
 
 
 def _call(
@@ -306,13 +311,20 @@ def _argument(
     return Argument(parameter, source, structure, ports)
 
 
-def _contracts(declared: EntryFunction, sources: Iterable[Any]) -> tuple[Contract, ...]:
-    """The symbols of all Specs; the same name is the same one, whatever it promises."""
+def _dims(sources: Iterable[Any]) -> Iterator[Dim]:
+    """Those in the sizes of all Specs, from the first to the last."""
     given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
     specs = [spec for source in given for spec in flatten(source)[0]]
     sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]
+    for size in sizes:
+        if not isinstance(size, int):
+            yield from size.dims()
+
+
+def _contracts(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
+    """The symbols of Dims; the same name is the same one, whatever it promises."""
     symbols: dict[str, Contract] = {}
-    for dim in (d for size in sizes if not isinstance(size, int) for d in size.dims()):
+    for dim in dims:
         contract, nothing = dim.contract(), Contract(dim.name)
         known = symbols.get(dim.name, nothing)
         if nothing not in (known, contract) and known != contract:
@@ -323,6 +335,33 @@ def _contracts(declared: EntryFunction, sources: Iterable[Any]) -> tuple[Contrac
             )
         symbols[dim.name] = known if contract == nothing else contract
     return tuple(symbols.values())
+
+
+def _specializations(
+    declared: EntryFunction, entry: Entry, dims: Iterable[Dim]
+) -> tuple[Sizes, ...]:
+    """All combinations of the sizes that Dims are to be specialized for.
+
+    Those that a guard refuses are left out: no call has them.
+    """
+    chosen: dict[str, tuple[int, ...]] = {}
+    for dim in dims:
+        sizes = tuple(dim.specialize)
+        known = chosen.setdefault(dim.name, sizes) or sizes
+        if sizes and known != sizes:
+            fail(
+                "bad-contract",
+                f"entry '{declared.name}' specializes size '{dim.name}' for "
+                f"{known} and for {sizes}",
+                "use one Dim for both",
+            )
+        chosen[dim.name] = known
+    names = sorted(name for name, sizes in chosen.items() if sizes)
+    if not names:
+        return ()
+    combinations = product(*(chosen[name] for name in names))
+    wanted = (tuple(zip(names, sizes, strict=True)) for sizes in combinations)
+    return allowed_specializations(entry, wanted)
 
 
 def _require_bound(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.symbols import Contract
@@ -67,12 +67,15 @@ class Dim(DimTerm):
         min: least size (0 or more).
         max: greatest size, or None for no bound.
         multiple_of: the size divides by this.
+        specialize: sizes whose calls get code of their own, made for just these;
+            `powers_of_two` lists such. Other sizes have the code for any.
     """
 
     name: str
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
+    specialize: Iterable[int] = ()
 
     def __post_init__(self) -> None:
         """Refuse names and contracts that no size can have."""
@@ -99,6 +102,20 @@ class Dim(DimTerm):
                 f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
                 f"multiple_of {self.multiple_of}",
             )
+        object.__setattr__(self, "specialize", self._specialized_sizes())
+
+    def _specialized_sizes(self) -> tuple[int, ...]:
+        """Those of `specialize` in order, each once; refused where no call has them."""
+        given = self.specialize
+        sizes = [given] if isinstance(given, str | int) else list(given)
+        for size in sizes:
+            if not _is_size(size) or not self.contract().allows(size):
+                fail(
+                    "bad-contract",
+                    f"expected sizes that {self.contract()} allows, to specialize Dim "
+                    f"'{self.name}' for; got {size!r}",
+                )
+        return tuple(sorted(set(sizes)))
 
     def dims(self) -> Iterator[Dim]:
         """Itself."""
@@ -111,6 +128,22 @@ class Dim(DimTerm):
     def contract(self) -> Contract:
         """The same facts for the graph."""
         return Contract(self.name, self.min, self.max, self.multiple_of)
+
+
+def powers_of_two(least: int, most: int) -> tuple[int, ...]:
+    """The powers of two from `least` to `most`, for `Dim(specialize=…)`.
+
+    `powers_of_two(1, 8)` is `(1, 2, 4, 8)`.
+    """
+    for what, value in (("least", least), ("most", most)):
+        if not _is_size(value) or value < 1:
+            fail(
+                "bad-contract",
+                f"expected {what} to be a size of 1 or more; got {value!r}",
+            )
+    return tuple(
+        1 << exponent for exponent in range((least - 1).bit_length(), most.bit_length())
+    )
 
 
 _OPERATORS: dict[str, Callable[[Size, Size], Size]] = {

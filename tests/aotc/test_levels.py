@@ -53,6 +53,7 @@ def predict(weights, x):
 NEEDED = [
     "autodiff",
     "inline",
+    "specialize",
     "decompose",
     "record-intermediates",
     "lower-to-linalg",
@@ -135,11 +136,12 @@ def test_ir_of_an_unknown_level_is_refused(source, tmp_path, wrong):
 
 def test_a_stage_among_the_passes_has_those_of_the_level(source, tmp_path):
     report = build(source, level=0, passes="optimized,cse", stop_after="optimized")
-    assert [each.name for each in report.passes] == ["autodiff", "inline", "cse"]
+    names = [each.name for each in report.passes]
+    assert names == ["autodiff", "inline", "specialize", "cse"]
     build(source, level=0, dump=tmp_path / "ir", stop_after="graph")
     graph = tmp_path / "ir" / "graph.mlir"
     report = build(graph, passes="optimized", stop_after="optimized")
-    assert [each.name for each in report.passes] == ["autodiff", "inline"]
+    assert [each.name for each in report.passes] == names[:-1]
     report = build(graph, level=2, stop_after="optimized")
     assert len(report.passes) == len(PASS_STAGES[0].passes())
     assert "graph.level" not in report.ir

@@ -72,6 +72,7 @@ _FOR_GRAPHS = {
     "simplify",
     "sink-reshapes",
     "sink-transposes",
+    "specialize",
 }
 
 

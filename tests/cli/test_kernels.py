@@ -80,10 +80,10 @@ def test_says_which_operations_of_winograd_kernels_are_counted() -> None:
 
 
 def test_an_entry_is_shown_with_its_own_calls_alone() -> None:
-    document = KernelTable(variant(KERNELS), "embed").to_json()
+    document = KernelTable(variant(KERNELS), ["embed"]).to_json()
     assert [list(row["entries"]) for row in document["kernels"]] == [["embed"]]
     assert document["without_kernel"] == []
-    assert KernelTable(variant(KERNELS), "train").to_json()["kernels"] == []
+    assert KernelTable(variant(KERNELS), ["train"]).to_json()["kernels"] == []
 
 
 @pytest.mark.parametrize(

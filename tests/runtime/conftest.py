@@ -61,6 +61,10 @@ module @aotc {
   func.func @echo(%x: tensor<?xf32>) -> tensor<?xf32> {
     return %x : tensor<?xf32>
   }
+  func.func @echo__k_4(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = arith.addf %x, %x : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
 }
 """
 TARGET = Target.parse("cpu")

@@ -17,7 +17,9 @@ def check(*inputs):
         for number, (declared, _) in enumerate(inputs)
     ]
     arrays = [np.zeros(shape, "f4") for _, shape in inputs]
-    return Contract("f", leaves, SYMBOLS).arrays(arrays)
+    found, shapes = Contract("f", leaves, SYMBOLS).arrays(arrays)
+    assert shapes == tuple(array.shape for array in found)
+    return found
 
 
 def test_sizes_say_what_a_symbol_is():
@@ -31,7 +33,7 @@ def test_sizes_say_what_a_symbol_is():
 def test_refuses_masked_elements_and_takes_arrays_that_have_none():
     contract = Contract("f", [Leaf("x", "f32", (3,))], SYMBOLS)
     values = np.arange(3, dtype="f4")
-    (array,) = contract.arrays([np.ma.masked_array(values)])
+    (array,), _ = contract.arrays([np.ma.masked_array(values)])
     assert array.tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="masked") as caught:
         contract.arrays([np.ma.masked_array(values, values > 1)])
