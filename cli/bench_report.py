@@ -19,6 +19,7 @@ _SHOWN = 20  # dispatches
 _COLUMNS = ("count", "min", "p50", "p90", "p99", "max", "mean", "std")
 _LONG_TAIL = 2.0  # p99 over p50
 _LEAST_SHARE = 0.9  # of a processor, that one thread should get
+_MANY_FAULTS = 1000  # a call: 4 MB, which take some 2 ms to be filled with zeros
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,13 @@ class Report:
                     f"{_prefix(name)}its thread got {each.busy_processors:.0%} of a "
                     "processor; other processes had the rest"
                 )
+            if each.page_faults > _MANY_FAULTS:
+                yield (
+                    f"{_prefix(name)}each call takes {each.page_faults:.0f} pages of "
+                    "memory from the system and gives them back; glibc keeps them with "
+                    "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 in the "
+                    "environment"
+                )
 
 
 # ---- parts of the document ----------------------------------------------------------
@@ -253,6 +261,7 @@ def _bundle_document(each: Measurement, latency: Latency) -> dict[str, Any]:
         "latency_ms": latency.to_json(),
         "calls_per_second": 1000 / latency.mean,
         "busy_processors": each.busy_processors,
+        "page_faults_per_call": each.page_faults,
         "memory_bytes": {
             "before_load": loaded.memory_before_load,
             "after_load": loaded.memory_after_load,

@@ -66,10 +66,14 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Round:
-    """Calls one after the other: their times, and what the process used meanwhile."""
+    """Calls one after the other: their times, and what the process used meanwhile.
+
+    `page_faults` are pages that it took from the system without reading a disk.
+    """
 
     times: list[int]
     wall_ns: int
     processor_ns: int
+    page_faults: int
     memory: int | None
     peak_memory: int | None

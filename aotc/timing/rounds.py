@@ -33,6 +33,11 @@ class Measurement:
         wall = sum(each.wall_ns for each in self.rounds)
         return sum(each.processor_ns for each in self.rounds) / wall
 
+    @property
+    def page_faults(self) -> float:
+        """Pages that a call takes from the system, on average over the rounds."""
+        return sum(each.page_faults for each in self.rounds) / len(self.times)
+
 
 def measure(subjects: Sequence[Subject], budget: Budget) -> list[Measurement]:
     """Load each bundle in a process of its own, and call them in turn.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 import time
 import warnings
@@ -85,14 +86,20 @@ class Caller:
         gc.collect()
         gc.disable()
         try:
+            faults = _page_faults()
             start, used = time.perf_counter_ns(), time.process_time_ns()
             times = _times(self._call, budget, start)
             wall = time.perf_counter_ns() - start
             used = time.process_time_ns() - used
+            faults = _page_faults() - faults
         finally:
             gc.enable()
         found = memory()
-        return Round(times, wall, used, found["resident"], found["peak"])
+        return Round(times, wall, used, faults, found["resident"], found["peak"])
+
+
+def _page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _times(call: Callable[[], Any], budget: Budget, start: int) -> list[int]:

@@ -76,6 +76,19 @@ def test_tells_times_in_order_and_what_they_belong_to(
     assert document["passed"] is True
 
 
+def test_says_what_keeps_the_memory_that_calls_give_back(
+    bundle: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (*bundle, "scale", "--calls", "3", "--sizes", "batch=5")
+    few = bench(*arguments)
+    assert few["bundles"][0]["page_faults_per_call"] < 1000
+    assert not [note for note in few["notes"] if "MALLOC" in note]
+    many = property(lambda measured: 20_748.25)
+    monkeypatch.setattr("aotc.timing.rounds.Measurement.page_faults", many)
+    (note,) = (note for note in bench(*arguments)["notes"] if "MALLOC" in note)
+    assert "takes 20748 pages" in note
+
+
 def test_calls_for_as_long_as_it_is_told(bundle: list[str], bench: Bench) -> None:
     (found,) = bench(*bundle, "add", "--seconds", "0.1")["bundles"]
     calls = found["latency_ms"]
