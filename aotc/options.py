@@ -109,6 +109,7 @@ _TABLE = [
         None,
         f"threads that a loaded model computes with, 1 to {MAX_THREADS}",
     ),
+    Option("AOTC_HUGE_PAGES", _flag, True, "load large weights into huge pages"),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]
 

@@ -110,7 +110,7 @@ def manifest(
         "symbols": _symbols(program),
         "entry_points": [
             _entry_point(entry, program.specializations_of(entry.name))
-            for entry in program.called_entries
+            for entry in program.entry_points
         ],
         "states": [_state(state) for state in program.states],
         "weights": [_weights(each) for each in weights],

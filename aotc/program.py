@@ -139,8 +139,8 @@ class Program:
         return entries_of(self.module)
 
     @property
-    def called_entries(self) -> list[Entry]:
-        """Those that callers name: all but specializations of others."""
+    def entry_points(self) -> list[Entry]:
+        """The entries that callers name: all but specializations of others."""
         return [each for each in self.entries if each.specializes is None]
 
     def specializations_of(self, name: str) -> list[Entry]:

@@ -180,7 +180,7 @@ def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
 
 
 def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
-    known = [entry.name for entry in program.called_entries]
+    known = [entry.name for entry in program.entry_points]
     for name in names:
         if name not in known:
             raise InputError(

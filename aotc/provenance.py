@@ -93,7 +93,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
                     "source": source["file"],
-                    "entries": [entry.name for entry in program.called_entries],
+                    "entries": [entry.name for entry in program.entry_points],
                     **_specializations(program),
                     "targets": [str(variant.target) for variant in variants],
                     "numerics": program.numerics,

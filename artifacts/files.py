@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc.errors import InputError, VerificationError
 from aotc.system_errors import cannot_read
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Buffer = mmap.mmap | bytes
 
@@ -144,10 +148,29 @@ def load_into(root: int, path: str, memory: memoryview, sha256: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     digest = hashlib.sha256()
-    with ThreadPoolExecutor(1) as beside:  # hashing takes as long as copying
-        for chunk in _fill(root, path, memory):
-            beside.submit(digest.update, chunk)
+    beside = ThreadPoolExecutor(1)  # hashing takes as long as copying
+    try:
+        chunks = _fill(root, path, memory)
+        hashed = [beside.submit(digest.update, chunk) for chunk in chunks]
+    finally:
+        _finish(beside)
+    for each in hashed:
+        each.result()
     _compare(digest.hexdigest(), sha256, path)
+
+
+def _finish(executor: Executor) -> None:
+    """Wait for what has been submitted, also when interrupted: it reads memory."""
+    interrupted: KeyboardInterrupt | None = None
+    while True:
+        try:
+            executor.shutdown()
+        except KeyboardInterrupt as error:
+            interrupted = error
+        else:
+            break
+    if interrupted is not None:
+        raise interrupted
 
 
 @contextmanager

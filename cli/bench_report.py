@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -230,12 +231,13 @@ class Report:
                     f"{_prefix(name)}its thread got {each.busy_processors:.0%} of a "
                     "processor; other processes had the rest"
                 )
-            if each.page_faults > _MANY_FAULTS:
+            keeps = "MALLOC_MMAP_MAX_" in os.environ or not each.loaded.threads
+            if each.page_faults > _MANY_FAULTS and not keeps:
                 yield (
                     f"{_prefix(name)}each call takes {each.page_faults:.0f} pages of "
-                    "memory from the system and gives them back; glibc keeps them with "
-                    "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 in the "
-                    "environment"
+                    "memory from the system; if it gives them back after each, glibc "
+                    "keeps them with MALLOC_MMAP_MAX_=0 "
+                    "MALLOC_TRIM_THRESHOLD_=17179869184 in the environment"
                 )
 
 

@@ -28,7 +28,7 @@ _SIDES = ("arg_attrs", "res_attrs")
 _LAYOUT_FACTS = {"layout": "graph.layout", "source_layout": "graph.source_layout"}
 _NEARBY = 5  # sizes that are tried for each symbol
 
-Sizes = tuple[tuple[str, int], ...]  # of symbols by name, in the order of the symbols
+Sizes = tuple[tuple[str, int], ...]  # of some symbols, sorted by their names
 
 
 @dataclass(frozen=True)

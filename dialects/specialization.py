@@ -39,15 +39,18 @@ def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Size
     Raises:
         InputError: `too-many-specializations`.
     """
-    found = tuple(dict.fromkeys(each for each in wanted if _is_allowed(entry, each)))
-    if len(found) > MOST:
-        raise InputError(
-            "too-many-specializations",
-            f"entry '{entry.name}' is to be specialized for {len(found)} combinations "
-            f"of sizes; expected at most {MOST}, each of which is compiled",
-            hint="specialize for the sizes that calls have most often",
-        )
-    return found
+    found: dict[Sizes, None] = {}
+    for each in wanted:
+        if _is_allowed(entry, each):
+            found[each] = None
+        if len(found) > MOST:
+            raise InputError(
+                "too-many-specializations",
+                f"entry '{entry.name}' is to be specialized for more than {MOST} "
+                "combinations of sizes, each of which is compiled",
+                hint="specialize for the sizes that calls have most often",
+            )
+    return tuple(found)
 
 
 def _is_allowed(entry: Entry, sizes: Sizes) -> bool:

@@ -164,7 +164,7 @@ def measure(
         running = list(zip(variants, processes, strict=True))
         return [
             parity
-            for entry in program.entries
+            for entry in program.entry_points
             for parity in _of_entry(_Comparison(program, graph, entry, plan), running)
         ]
 

@@ -9,8 +9,7 @@ example shows integers, one more call takes any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import prod
@@ -20,7 +19,7 @@ import numpy as np
 
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
 from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import Entry
+from aotc.dialects.entries import Entry, Sizes
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract
@@ -31,6 +30,7 @@ from aotc.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)
+_NEXT_SIZES = 20  # that are tried for code that others take calls from
 _LONG = 4099  # a prime beyond 4096: blocks of any power of two up to it leave a rest
 
 
@@ -92,7 +92,15 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         for number, parts in enumerate(usual)
     ]
     few = next(_nearest_allowed(entry, _size_per_symbol(_SMALL, entry)), usual[-1])
-    for parts in dict.fromkeys(_specialized_sizes(entry, few)):
+    special = [
+        *entry.specializations,
+        *(
+            each.specializes.sizes
+            for each in program.specializations_of(entry.name)
+            if each.specializes is not None
+        ),
+    ]
+    for parts in dict.fromkeys(_sizes_for_each_code(entry, special, few)):
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
             found.append(Item(len(found), sizes, True, Integers.BITS))
@@ -185,15 +193,28 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
         yield from _nearest_allowed(entry, wanted)
 
 
-def _specialized_sizes(entry: Entry, few: Parts) -> Iterator[Parts]:
-    """`few` with the sizes of each specialization, whose code is compared, too."""
-    for sizes in map(dict, entry.specializations):
-        wanted = [
-            sizes.get(each.name, part * each.multiple_of) // each.multiple_of
-            for each, part in zip(entry.symbols, few, strict=True)
-        ]
-        with suppress(InputError):  # guards leave no sizes of the others nearby
-            yield tuple(entry.nearest_allowed(wanted, fixed=sizes))
+def _sizes_for_each_code(
+    entry: Entry, special: Sequence[Sizes], few: Parts
+) -> Iterator[Parts]:
+    """For each specialization, and for the general code, sizes of a call that has it.
+
+    Sizes that are free are those of `few`, or the next ones, where these have the code
+    of another specialization. There are none where calls of all sizes nearby have.
+    """
+    for own in ((), *special) if special else ():
+        fixed = dict(own)
+        for step in range(_NEXT_SIZES):
+            wanted = [
+                fixed[each.name] // each.multiple_of
+                if each.name in fixed
+                else _nearest_in_contract(each, part + step)
+                for each, part in zip(entry.symbols, few, strict=True)
+            ]
+            sizes = _sizes_by_name(entry, tuple(wanted)).items()
+            fitting = [each for each in special if dict(each).items() <= sizes]
+            if entry.allows(wanted) and max(fitting, key=len, default=()) == own:
+                yield tuple(wanted)
+                break
 
 
 def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:

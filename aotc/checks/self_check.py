@@ -79,13 +79,13 @@ def check_entries(
                 {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
             )
             for target, code in found.items()
-            for entry in program.entries
+            for entry in program.entry_points
         ]
         if not running:
             return rows
         jobs = [
             (Subject(program, graph, entry), item)
-            for entry in program.entries
+            for entry in program.entry_points
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
@@ -99,7 +99,7 @@ def skipped_checks(
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
-        for entry in program.entries
+        for entry in program.entry_points
     ]
 
 

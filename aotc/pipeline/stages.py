@@ -54,7 +54,7 @@ class Import(Stage):
     def run(self, build: Build) -> None:
         """Load it."""
         build.load()
-        build.report.images = image_layouts(build.program.entries)
+        build.report.images = image_layouts(build.program.entry_points)
         for unit in build.units or [build.unit]:
             build.dump_ir(unit)
 

@@ -27,10 +27,12 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from aotc import options
 from aotc.artifacts.files import seal
+from aotc.errors import SetupError
 
 _SYSTEM = Path("/sys/kernel/mm/transparent_hugepage")
-_LEAST = 4 << 20  # bytes; fewer pages have room in the tables of a processor
+_LEAST = 4 << 20  # bytes; the TLB of a processor has room for fewer pages
 _ARCHIVE = b"IRPA"
 
 # <sys/mman.h> of Linux
@@ -55,12 +57,13 @@ def huge_page_size() -> int | None:
 
 @contextmanager
 def huge_pages_for(size: int) -> Iterator[HugePages | None]:
-    """Memory for so many bytes, given back in the end unless it is in place by then.
+    """Memory for so many bytes, unmapped in the end unless it is in place by then.
 
-    None where small pages will do, or where the system has no others to give.
+    None where small pages will do (see AOTC_HUGE_PAGES), or where there are no others.
     """
     pages = None
-    if size >= _LEAST and huge_page_size() is not None:
+    is_on = options.get("AOTC_HUGE_PAGES") and huge_page_size() is not None
+    if size >= _LEAST and is_on:
         with suppress(OSError):  # what is wrong, small pages will tell
             pages = HugePages(size)
     try:
@@ -121,14 +124,24 @@ class HugePages:
         Args:
             header: how many bytes the file holds, of the content; zeros come after.
             map_file: maps a file, given by its path, as a whole.
+
+        Raises:
+            SetupError: `huge-pages`: the system refuses a step.
         """
         _write(self._file, self.view[:header])
         self._unmap(self._expected)
         seal(self._file)
         map_file(f"/proc/self/fd/{self._file}")
-        target = _address_of(self._file, self._length)
-        _call("mprotect", self._address, self._length, _READ)
-        _call("mremap", self._address, self._length, self._length, _MOVE, target)
+        try:
+            target = _address_of(self._file, self._length)
+            _call("mprotect", self._address, self._length, _READ)
+            _call("mremap", self._address, self._length, self._length, _MOVE, target)
+        except OSError as error:
+            raise SetupError(
+                "huge-pages",
+                f"the weights cannot be put into huge pages: {error}",
+                hint="set AOTC_HUGE_PAGES=0, and they lie in small ones",
+            ) from error
         del self._mapped[self._address]
         self.view = memoryview(b"")
 
@@ -170,10 +183,12 @@ def _write(file: int, content: memoryview) -> None:
 def _address_of(file: int, length: int) -> int:
     """Where this process has mapped a file, as a whole."""
     status = os.fstat(file)
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, _, offset, _, inode, *_ = line.split()
-        start, end = (int(each, 16) for each in span.split("-"))
-        if int(inode) == status.st_ino and end - start == length and not int(offset):
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}".encode()
+    for line in Path("/proc/self/maps").read_bytes().split(b"\n")[:-1]:
+        span, _, offset, *owner = line.split()[:5]
+        start, end = (int(each, 16) for each in span.split(b"-"))
+        is_whole = end - start == length and not int(offset, 16)
+        if is_whole and owner == [device, b"%d" % status.st_ino]:
             return start
     raise OSError("a file of weights is not mapped as a whole")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aotc.artifacts.host import Host
-from aotc.artifacts.manifest import Manifest, Variant
+from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.profiles import Profile
 from aotc.artifacts.selection import (
@@ -84,8 +84,8 @@ class Cell:
             return ()
         there = _memory_there(variant, self.devices.profile)
         return tuple(
-            _entry_memory(variant, name, there)
-            for name in self.artifact.manifest.entry_points
+            _entry_memory(variant, point, there)
+            for point in self.artifact.manifest.entry_points.values()
         )
 
     @property
@@ -124,11 +124,15 @@ def _memory_there(variant: Variant, profile: Profile) -> int | None:
     return profile.memory_bytes if on_cpu(variant) else profile.gpu_memory_bytes
 
 
-def _entry_memory(variant: Variant, entry: str, there: int | None) -> EntryMemory:
-    plan = variant.memory.get(entry)
-    if plan is None:
-        return EntryMemory(entry, {}, None, there)
-    return EntryMemory(entry, plan["sizes"], plan["peak_bytes"], there)
+def _entry_memory(
+    variant: Variant, point: EntryPoint, there: int | None
+) -> EntryMemory:
+    """What the calls of an entry need at most, whichever code they have."""
+    plans = [variant.memory[name] for name in point.exports if name in variant.memory]
+    if point.name not in variant.memory:
+        return EntryMemory(point.name, {}, None, there)
+    worst = max(plans, key=lambda plan: int(plan["peak_bytes"]))
+    return EntryMemory(point.name, worst["sizes"], worst["peak_bytes"], there)
 
 
 def entry_names(entries: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:

@@ -107,8 +107,11 @@ def test_ir_with_specializations_goes_on_to_the_same_code(report, tmp_path):
     whole = build(MODEL, output=tmp_path / "a", dump=tmp_path / "ir", **asked)
     again = build(
         tmp_path / "ir" / "optimized.mlir", output=tmp_path / "b", entries=["predict"],
-        name="specialized_model", **asked,
+        name="specialized_model", **asked | {"self_check": "full"},
     )  # fmt: skip
+    (row,) = again.self_checks
+    sizes = {each["batch"] for each in row.to_manifest()["checked"]}
+    assert {1, 8} < sizes, "the general code and each specialization"
     manifests = [
         json.loads((each.bundle / "manifest.json").read_text())
         for each in (whole, again)

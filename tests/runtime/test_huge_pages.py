@@ -8,7 +8,8 @@ import iree.runtime as iree
 import numpy as np
 import pytest
 
-from aotc.errors import VerificationError
+from aotc import options
+from aotc.errors import SetupError, VerificationError
 from aotc.runtime import huge_pages, load
 from aotc.runtime.huge_pages import HugePages, header_size, huge_page_size
 
@@ -79,8 +80,9 @@ def test_what_is_not_put_in_place_is_given_back():
 
 def test_a_file_that_is_not_mapped_as_a_whole_is_an_error():
     pages = HugePages(MIB)
-    with pytest.raises(OSError, match="not mapped"):
+    with pytest.raises(SetupError, match="not mapped") as caught:
         pages.put_in_place(10, lambda path: None)
+    assert caught.value.code == "huge-pages"
     pages.close()
 
 
@@ -109,6 +111,15 @@ def test_loading_again_and_again_leaves_no_mappings_behind(bundle, trust, w):
         if turn == 9:
             before = maps()
     assert maps() <= before + 3
+
+
+@pytest.mark.usefixtures("_all_weights")
+def test_huge_pages_can_be_switched_off(bundle, trust, w, monkeypatch):
+    monkeypatch.setattr(huge_pages, "HugePages", None)  # not to be called
+    with options.override("AOTC_HUGE_PAGES", "0"):
+        model = load(bundle, trust=trust, threads=1)
+    x = np.ones((2, 4), "f4")
+    np.testing.assert_array_equal(model.predict(x=x), x @ w)
 
 
 @pytest.mark.usefixtures("_all_weights")
