@@ -58,6 +58,9 @@ def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
 def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> list[str]:
     """The body of a function that writes a window of a tensor and nothing else of it.
 
+    IREE cuts the window up into tiles, one for each workgroup, so it is the one to say
+    how many these are.
+
     Args:
         kinds: of the tensor, which the result is tied to; of the window; and of the
             vector of integers that says where it starts on each axis. It is moved to
@@ -85,8 +88,8 @@ def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> li
         f": {part} -> {views[0]}",
         "flow.return",
         "} count() -> (index, index, index) {",
-        "%one = arith.constant 1 : index",
-        "flow.return %one, %one, %one : index, index, index",
+        f"%x, %y, %z = {_TENSOR.removesuffix('.tensor')}.workgroup_count_from_slice()",
+        "flow.return %x, %y, %z : index, index, index",
         "}",
         f"return %r : {whole}",
     ]
