@@ -14,6 +14,7 @@ from aotc.dialects.entries import Entry, Port
 from aotc.dialects.functions import functions_of, is_private, lowered_op
 from aotc.dialects.lowering import foreign
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
+from aotc.dialects.specialization import specialized_types
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import lowered_type
 from aotc.errors import InputError
@@ -137,7 +138,7 @@ def _of_entry(
 def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[str]:
     """What is wrong with the sizes that an entry is to be, or is, specialized for."""
     special, contracts = entry.specializes, {each.name: each for each in entry.symbols}
-    wanted = entry.specializations
+    wanted, general = entry.specializations, None
     if special is not None:
         general = entries.get(special.entry)
         if general is None or general.specializes is not None:
@@ -145,10 +146,17 @@ def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[
             return
         contracts = {each.name: each for each in general.symbols}
         wanted = (special.sizes,)
+    if () in wanted:
+        yield f"'{entry.name}' is specialized for no sizes"
     for name, size in (pair for sizes in wanted for pair in sizes):
         if name not in contracts or not contracts[name].allows(size):
             said = f"{name} = {size}, which no call has"
             yield f"'{entry.name}' is specialized for {said}"
+            return
+    if special is not None and general is not None:
+        types = [[x.type for x in entry.ports(kind)] for kind in ("input", "output")]
+        if types != [*specialized_types(general, dict(special.sizes))]:
+            yield f"'{entry.name}' has not the types of '{general.name}' for its sizes"
 
 
 def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:

@@ -90,6 +90,18 @@ def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -
     return name
 
 
+def specialized_types(
+    entry: Entry, sizes: Mapping[str, int]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The types of the inputs and of the outputs of an entry, for some sizes."""
+    fixing = _Fixing(entry, sizes, {})
+    inputs, outputs = (
+        [fixing.fixed(port.type) for port in entry.ports(kind)]
+        for kind in ("input", "output")
+    )
+    return inputs, outputs
+
+
 def _copy(function: Function, name: str) -> Function:
     """A function once more, behind itself, under another name."""
     with ir.InsertionPoint.after(function.operation):
@@ -184,7 +196,8 @@ class _Fixing:
                 [self._type(each) for each in kind.results],
             )
         tensor = Tensor.of(kind)
-        if tensor.is_static:
-            return kind
-        fixed = self._map(shape_map(tensor.shape))
-        return tensor.with_shape(shape_of_map(fixed)).to_mlir()
+        return kind if tensor.is_static else self.fixed(tensor).to_mlir()
+
+    def fixed(self, tensor: Tensor) -> Tensor:
+        """The type with the numbers in the place of the symbols."""
+        return tensor.with_shape(shape_of_map(self._map(shape_map(tensor.shape))))

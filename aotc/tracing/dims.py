@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size
@@ -107,7 +108,8 @@ class Dim(DimTerm):
     def _specialized_sizes(self) -> tuple[int, ...]:
         """Those of `specialize` in order, each once; refused where no call has them."""
         given = self.specialize
-        sizes = [given] if isinstance(given, str | int) else list(given)
+        is_list = isinstance(given, Iterable) and not isinstance(given, str)
+        sizes: list[Any] = list(given) if is_list else [given]
         for size in sizes:
             if not _is_size(size) or not self.contract().allows(size):
                 fail(

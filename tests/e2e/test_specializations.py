@@ -8,6 +8,7 @@ import pytest
 
 import aotc as compiler
 from aotc import reference
+from aotc.errors import InputError
 from aotc.importers import load
 from aotc.passes import run_passes
 from aotc.pipeline import build
@@ -30,6 +31,14 @@ def program():
     loaded = load(MODEL)
     run_passes(loaded.module, ("autodiff",), silently=True)
     return loaded
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory):
+    """The IR of the stage `optimized`."""
+    folder = tmp_path_factory.mktemp("ir")
+    build(MODEL, dump=folder, stop_after="optimized")
+    return folder / "optimized.mlir"
 
 
 @pytest.fixture
@@ -125,6 +134,29 @@ def test_ir_with_specializations_goes_on_to_the_same_code(report, tmp_path):
         for each in (whole, again)
     )
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{batch = 8 : i64}", "{batch = 9 : i64}", "has not the types of 'predict'"),
+        ("{batch = 8 : i64}", "{}", "is specialized for no sizes"),
+        ("{batch = 8 : i64}", "{batch = 65 : i64}", "batch = 65, which no call has"),
+        ('entry = "predict"', 'entry = "recur"', "has not the types of 'recur'"),
+        ('entry = "predict"', 'entry = "elephant"', "'elephant', which is no entry"),
+    ],
+)
+def test_edited_ir_whose_specializations_contradict_it_is_refused(
+    dumped, old, new, words, tmp_path
+):
+    file = dumped.parent / f"{tmp_path.name}.mlir"
+    lines = dumped.read_text().splitlines(keepends=True)
+    (line,) = (i for i, x in enumerate(lines) if "func.func @predict__batch_8(" in x)
+    assert old in lines[line]
+    lines[line] = lines[line].replace(old, new)
+    file.write_text("".join(lines))
+    with pytest.raises(InputError, match=words):
+        build(file, output=tmp_path, stop_after="regions")
 
 
 def test_inspect_and_bench_tell_which_code_a_call_has(report, aotc):

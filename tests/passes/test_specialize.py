@@ -135,6 +135,7 @@ def test_refuses_sizes_that_no_call_has(sizes, code, words):
         ((True,), "got True"),
         ((2.0,), "got 2.0"),
         ("all", "got 'all'"),
+        (None, "got None"),
     ],
 )
 def test_refuses_a_dim_with_sizes_that_it_does_not_allow(sizes, words):
