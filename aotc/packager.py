@@ -21,7 +21,7 @@ from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
 from aotc.backend.crossing import reader_name, writer_name
-from aotc.dialects.entries import Entry, Port
+from aotc.dialects.entries import Entry, Port, Sizes
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
@@ -198,12 +198,11 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry_point(entry: Entry, specializations: Sequence[Entry]) -> dict[str, Any]:
+def _entry_point(entry: Entry, specializations: Mapping[str, Sizes]) -> dict[str, Any]:
     guards = [guard.to_json() for guard in entry.guards]
     special = [
-        {"export": each.name, "sizes": dict(each.specializes.sizes)}
-        for each in specializations
-        if each.specializes is not None
+        {"export": name, "sizes": dict(sizes)}
+        for name, sizes in specializations.items()
     ]
     with known_contracts(entry.symbols):
         between = [_leaf("", tensor) for tensor in entry.intermediates]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.entries import Entry, entries_of, rename_ports, write_entry
+from aotc.dialects.entries import Entry, Sizes, entries_of, rename_ports, write_entry
 from aotc.dialects.functions import copy_module, keep_only
 from aotc.dialects.fusion import TARGET
 from aotc.dialects.graph import GraphOp
@@ -143,13 +143,13 @@ class Program:
         """The entries that callers name: all but specializations of others."""
         return [each for each in self.entries if each.specializes is None]
 
-    def specializations_of(self, name: str) -> list[Entry]:
-        """The entries that are called in the place of an entry, for some sizes."""
-        return [
-            each
+    def specializations_of(self, name: str) -> dict[str, Sizes]:
+        """The entries that are called in the place of an entry, and for which sizes."""
+        return {
+            each.name: each.specializes.sizes
             for each in self.entries
             if each.specializes is not None and each.specializes.entry == name
-        ]
+        }
 
     @property
     def states(self) -> list[StateSpec]:
@@ -323,7 +323,7 @@ class Program:
         """
         kept_names = {*names}
         for name in names:
-            kept_names |= {each.name for each in self.specializations_of(name)}
+            kept_names |= self.specializations_of(name).keys()
         keep_only(self.module, kept_names)
         self.drop_unread(self.parameters)
         kept = set(self.parameters)

@@ -113,9 +113,9 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
 def _specializations(program: Program) -> dict[str, Any]:
     """The sizes that entries have code of their own for, if there are any."""
     rows = [
-        {"entry": each.specializes.entry, "sizes": dict(each.specializes.sizes)}
-        for each in program.entries
-        if each.specializes is not None
+        {"entry": entry.name, "sizes": dict(sizes)}
+        for entry in program.entry_points
+        for sizes in program.specializations_of(entry.name).values()
     ]
     return {"specializations": rows} if rows else {}
 

@@ -227,7 +227,7 @@ def _copy(chunks: Iterator[bytes], descriptor: int, size: int) -> str:
     """Write `chunks`, `size` bytes in all, and return their SHA-256."""
     digest = hashlib.sha256()
     for chunk in _tee(chunks, digest.update, size):
-        _write_all(descriptor, chunk)
+        write_all(descriptor, chunk)
     return digest.hexdigest()
 
 
@@ -262,7 +262,8 @@ def seal(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write data to a descriptor, which may take it in parts."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

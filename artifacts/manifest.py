@@ -8,7 +8,7 @@ spelling, and `sha256(manifest.json)` identifies the bundle.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,9 +68,13 @@ class Specialization:
     export: str
     sizes: Mapping[str, int]
 
-    def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it computes calls of these sizes."""
-        return self.sizes.items() <= sizes.items()
+
+def most_specific(
+    specializations: Iterable[Specialization], sizes: Mapping[str, int]
+) -> Specialization | None:
+    """The one that was made for most of the sizes of a call; None if none fits it."""
+    fitting = [x for x in specializations if x.sizes.items() <= sizes.items()]
+    return max(fitting, key=lambda each: len(each.sizes), default=None)
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,7 @@ class EntryPoint:
         Args:
             sizes: of all its symbols, by name.
         """
-        fitting = [each for each in self.specializations if each.fits(sizes)]
-        best = max(fitting, key=lambda each: len(each.sizes), default=None)
+        best = most_specific(self.specializations, sizes)
         return self.name if best is None else best.export
 
 

@@ -96,7 +96,7 @@ def specialized_types(
     """The types of the inputs and of the outputs of an entry, for some sizes."""
     fixing = _Fixing(entry, sizes, {})
     inputs, outputs = (
-        [fixing.fixed(port.type) for port in entry.ports(kind)]
+        [fixing.fixed_type(port.type) for port in entry.ports(kind)]
         for kind in ("input", "output")
     )
     return inputs, outputs
@@ -196,8 +196,8 @@ class _Fixing:
                 [self._type(each) for each in kind.results],
             )
         tensor = Tensor.of(kind)
-        return kind if tensor.is_static else self.fixed(tensor).to_mlir()
+        return kind if tensor.is_static else self.fixed_type(tensor).to_mlir()
 
-    def fixed(self, tensor: Tensor) -> Tensor:
+    def fixed_type(self, tensor: Tensor) -> Tensor:
         """The type with the numbers in the place of the symbols."""
         return tensor.with_shape(shape_of_map(self._map(shape_map(tensor.shape))))

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from aotc.artifacts.manifest import Specialization, most_specific
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
 from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import Entry, Sizes
+from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import Contract
@@ -92,14 +93,8 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         for number, parts in enumerate(usual)
     ]
     few = next(_nearest_allowed(entry, _size_per_symbol(_SMALL, entry)), usual[-1])
-    special = [
-        *entry.specializations,
-        *(
-            each.specializes.sizes
-            for each in program.specializations_of(entry.name)
-            if each.specializes is not None
-        ),
-    ]
+    made = program.specializations_of(entry.name).values()
+    special = [Specialization("", dict(x)) for x in (*entry.specializations, *made)]
     for parts in dict.fromkeys(_sizes_for_each_code(entry, special, few)):
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
@@ -194,15 +189,15 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
 
 
 def _sizes_for_each_code(
-    entry: Entry, special: Sequence[Sizes], few: Parts
+    entry: Entry, special: Sequence[Specialization], few: Parts
 ) -> Iterator[Parts]:
     """For each specialization, and for the general code, sizes of a call that has it.
 
     Sizes that are free are those of `few`, or the next ones, where these have the code
     of another specialization. There are none where calls of all sizes nearby have.
     """
-    for own in ((), *special) if special else ():
-        fixed = dict(own)
+    for own in (None, *special) if special else ():
+        fixed = {} if own is None else own.sizes
         for step in range(_NEXT_SIZES):
             wanted = [
                 fixed[each.name] // each.multiple_of
@@ -210,9 +205,8 @@ def _sizes_for_each_code(
                 else _nearest_in_contract(each, part + step)
                 for each, part in zip(entry.symbols, few, strict=True)
             ]
-            sizes = _sizes_by_name(entry, tuple(wanted)).items()
-            fitting = [each for each in special if dict(each).items() <= sizes]
-            if entry.allows(wanted) and max(fitting, key=len, default=()) == own:
+            sizes = _sizes_by_name(entry, tuple(wanted))
+            if entry.allows(wanted) and most_specific(special, sizes) is own:
                 yield tuple(wanted)
                 break
 

@@ -154,15 +154,11 @@ class Contract:
             self._allowed.add(shapes)
         return arrays, shapes
 
-    def sizes(self, shapes: Shapes) -> dict[str, int]:
-        """The value of each symbol in a call with these shapes, which are allowed."""
-        return self._values(shapes)
-
     def _check(self, shapes: Shapes) -> None:
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 raise spec.error("rank-mismatch", f"shape {_text(shape)}")
-        values = self._values(shapes)
+        values = self.sizes(shapes)
         for spec, shape in zip(self.inputs, shapes, strict=True):
             for dim, size in zip(spec.dims, shape, strict=True):
                 if isinstance(dim, int):
@@ -209,7 +205,7 @@ class Contract:
         except Undefined as error:
             raise spec.error("shape-mismatch", f"sizes for which {error}") from None
 
-    def _values(self, shapes: Shapes) -> dict[str, int]:
+    def sizes(self, shapes: Shapes) -> dict[str, int]:
         """What the sizes say that each symbol is: those that are just one, then others.
 
         A size such as `n * 2 + m` decides n once m is known.

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 
 from aotc import options
-from aotc.artifacts.files import seal
+from aotc.artifacts.files import seal, write_all
 from aotc.errors import SetupError
 
 _SYSTEM = Path("/sys/kernel/mm/transparent_hugepage")
@@ -128,7 +128,7 @@ class HugePages:
         Raises:
             SetupError: `huge-pages`: the system refuses a step.
         """
-        _write(self._file, self.view[:header])
+        write_all(self._file, self.view[:header])
         self._unmap(self._expected)
         seal(self._file)
         map_file(f"/proc/self/fd/{self._file}")
@@ -173,11 +173,6 @@ class HugePages:
 
     def _unmap(self, address: int) -> None:
         _call("munmap", address, self._mapped.pop(address))
-
-
-def _write(file: int, content: memoryview) -> None:
-    while content:
-        content = content[os.write(file, content) :]
 
 
 def _address_of(file: int, length: int) -> int:
