@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
@@ -192,6 +193,9 @@ class Epilogue:
             length = _length_of_rows(op)
             if length is not None:
                 return [self._read_of_row(op.x, place, length) for place in places]
+            group = _group_of_rows(op)
+            if group is not None:
+                return [self._read_of_group(op.x, place, group) for place in places]
             for place in places:
                 key = value, place.key
                 if key not in shared:
@@ -241,6 +245,13 @@ class Epilogue:
         element = vectors.load_element(self._memories[source], row)
         return vectors.repeat(element, self._lanes)
 
+    def _read_of_group(self, source: Value, place: Place, group: _Group) -> Value:
+        """What is the same at a place in all rows of a group."""
+        length = vectors.index(group.rows * group.width)
+        index = arith.divui(arith.subi(place.at, place.column), length)
+        at = vectors.add(vectors.scale(index, group.width), place.column)
+        return vectors.load(self._memories[source], at, self._lanes, place.count)
+
     def _as_float(self, x: Value) -> Value:
         """A vector as f32; between floats, all there is to a cast is rounding."""
         kind = vectors.vector_type(x.type.shape[0])
@@ -278,13 +289,15 @@ def readable_source(
     """What a kernel reads for an operand of the shape of its rows; None if it cannot.
 
     That is the operand, or what is repeated in it: a number, a vector along the
-    columns, in all rows, or an element for each row, in all columns.
+    columns, in all rows or in those of a group, or an element for each row, in all
+    columns.
 
     Args:
         value: the operand.
         columns: the axes of the shape along which rows share vectors.
         dtypes: of elements that the kernel reads.
-        by_rows: whether the kernel can read an element for each row.
+        by_rows: whether the kernel can read what differs from row to row, an element
+            for each, or a vector for so many of them.
     """
     if Tensor.of(value).dtype not in dtypes:
         return None
@@ -300,6 +313,10 @@ def readable_source(
     if by_rows and _length_of_rows(op) is not None:
         rows = {axis for axis in range(len(shape)) if axis not in columns}
         return op.x if axes == {axis for axis in rows if shape[axis] != 1} else value
+    if by_rows and needed and needed < axes:
+        group = _group_of_rows(op)
+        width = element_count([shape[axis] for axis in columns])
+        return op.x if group is not None and group.width == width else value
     return op.x if axes == needed else value
 
 
@@ -330,6 +347,33 @@ def _length_of_rows(op: Broadcast) -> int | None:
     if not axes or not is_leading or not isinstance(length, int):
         return None
     return length if length > 1 else None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """So many rows of so many elements each, which are the same."""
+
+    rows: int
+    width: int
+
+
+def _group_of_rows(op: Broadcast) -> _Group | None:
+    """The rows that are one vector of the source of a broadcast; None if none are.
+
+    There is a vector for each index of the first axes, and axes between those and the
+    columns repeat it.
+    """
+    shape, source = Tensor.of(op.y).shape, Tensor.of(op.x).shape
+    axes = {axis for axis, n in zip(op.axes, source, strict=True) if n != 1}
+    longer = [axis for axis, n in enumerate(shape) if n != 1]
+    runs = [is_own for is_own, _ in groupby(longer, axes.__contains__)]
+    repeated = [axis for axis in longer if axis not in axes]
+    if runs != [True, False, True]:
+        return None
+    rows = element_count([shape[axis] for axis in repeated])
+    width = element_count(shape[repeated[-1] + 1 :])
+    are_static = isinstance(rows, int) and isinstance(width, int)
+    return _Group(rows, width) if are_static else None
 
 
 def is_elementwise(op: GraphOp, dtypes: Container[str]) -> bool:

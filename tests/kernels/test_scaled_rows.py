@@ -19,7 +19,13 @@ MODEL = Path(__file__).parent / "scaled_rows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 # tensors that are repeated before the kernel: not by element of a row
-AS_WHOLE = {"of_each_product": 1, "reductions": 1}
+AS_WHOLE = {
+    "of_each_product": 1,
+    "reductions": 1,
+    "same_in_every_group": 1,
+    "between_groups": 1,
+}
+ANY_ROWS = ["any_rows", "any_groups"]
 
 
 @pytest.fixture(scope="module", params=LEVELS)
@@ -51,14 +57,15 @@ def compare(bundle, program, name, rows=None):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6 * scale)
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name != "any_rows"])
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name not in ANY_ROWS])
 def test_rows_are_scaled_as_the_graph_says(bundle, program, name):
     compare(bundle, program, name)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 33, 200])
-def test_a_call_decides_how_many_rows_are_scaled(bundle, program, rows):
-    compare(bundle, program, "any_rows", rows)
+@pytest.mark.parametrize("name", ANY_ROWS)
+def test_a_call_decides_how_many_rows_are_scaled(bundle, program, name, rows):
+    compare(bundle, program, name, rows)
 
 
 @pytest.mark.parametrize("level", LEVELS)
