@@ -315,7 +315,7 @@ def readable_source(
         return op.x if axes == {axis for axis in rows if shape[axis] != 1} else value
     if by_rows and needed and needed < axes:
         group = _group_of_rows(op)
-        width = element_count([shape[axis] for axis in columns])
+        width = element_count(tuple(shape[axis] for axis in columns))
         return op.x if group is not None and group.width == width else value
     return op.x if axes == needed else value
 
@@ -370,10 +370,11 @@ def _group_of_rows(op: Broadcast) -> _Group | None:
     repeated = [axis for axis in longer if axis not in axes]
     if runs != [True, False, True]:
         return None
-    rows = element_count([shape[axis] for axis in repeated])
+    rows = element_count(tuple(shape[axis] for axis in repeated))
     width = element_count(shape[repeated[-1] + 1 :])
-    are_static = isinstance(rows, int) and isinstance(width, int)
-    return _Group(rows, width) if are_static else None
+    if not (isinstance(rows, int) and isinstance(width, int)):
+        return None
+    return _Group(rows, width)
 
 
 def is_elementwise(op: GraphOp, dtypes: Container[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Results whose rows, or groups of rows, are scaled and shifted by numbers of their own.
+"""Results whose rows, or groups of rows, have scales and shifts of their own.
 
 A model file, which the tests beside it build.
 """

@@ -51,6 +51,29 @@ def test_a_gate_of_channels_scales_the_weight(model, function, shape):
     assert not network.run("scale-weights")
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: nn.conv2d(x * gate(x), POINTWISE), [4, 6]),
+        (lambda x: nn.conv2d(gate(x) * x, POINTWISE), [4, 6]),
+        (lambda x: (x * gate(x)) @ SQUARE, [4, 6]),
+        (lambda x: (x * gate(x)) @ SQUARE.T.copy().T, [4, 6]),
+        (lambda x: anp.einsum("nhwc,cwf->nhf", x * anp.mean(x, 1, keepdims=True),
+            RNG.normal(size=(4, 9, 2)).astype("f")), [4, 9, 2]),
+        # a number for each image
+        (lambda x: (x * anp.mean(x, (1, 2, 3), keepdims=True)) @ SQUARE, [4, 6]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("type", ["f32[2, 8, 9, 4]", "f32[n, 8, 9, 4]"])
+def test_a_gate_of_each_image_makes_a_weight_for_each(model, function, shape, type):
+    network = model(function, type, symbols=("n",))
+    network.run("simplify", "cse")
+    network.keeps_meaning_under("scale-weights", "simplify", "cse")
+    (found,) = made_of(network, "multiply")
+    assert found[1:] == shape
+    assert not network.run("scale-weights")
+
+
 def _read_twice(x):
     scaled = x * gate(x)
     return nn.conv2d(scaled, POINTWISE), scaled
@@ -59,9 +82,23 @@ def _read_twice(x):
 @pytest.mark.parametrize(
     ("function", "type"),
     [
-        # each image has a gate of its own
-        (lambda x: nn.conv2d(x * gate(x), POINTWISE), "f32[2, 8, 9, 4]"),
-        (lambda x: nn.conv2d(x * gate(x), POINTWISE), "f32[n, 8, 9, 4]"),
+        # each image has a gate of its own, and more than a product of its own
+        (
+            lambda x: nn.conv2d(x * gate(x), np.tile(POINTWISE, (3, 2, 1, 1))),
+            "f32[2, 8, 9, 4]",
+        ),
+        (lambda x: nn.conv2d(x * gate(x), POINTWISE, strides=2), "f32[2, 8, 9, 4]"),
+        (
+            lambda x: nn.conv2d(x * gate(x), POINTWISE, padding=((1, 1), (1, 1))),
+            "f32[n, 8, 9, 4]",
+        ),
+        # its weight is larger than an image
+        (lambda x: nn.conv2d(x * gate(x), POINTWISE), "f32[7, 2, 3, 4]"),
+        # each line has a gate of its own
+        (
+            lambda x: nn.conv2d(x * anp.max(x, (2, 3), keepdims=True), POINTWISE),
+            "f32[2, 8, 9, 4]",
+        ),
         # the weight is the larger one
         (lambda x: nn.conv2d(x * gate(x), POINTWISE), "f32[1, 2, 3, 4]"),
         # a gate that is infinite makes NaN of padding, which the image has not
