@@ -91,7 +91,8 @@ class Memory:
     Args:
         sizes: of the symbolic dimensions, the largest allowed ones.
         resident_bytes: between calls: weights (where they are copied to the device, not
-            mapped from their file), states and constants.
+            mapped from their file), states, constants, and memory that the module keeps
+            for calls.
         peak_bytes: at most, in a call: these, inputs, outputs and what is in between.
     """
 

@@ -9,7 +9,8 @@ and gives large buffers back to the system; the next call then pays for every pa
 (a third of a training step of ResNet-20). Behind IREE's caching allocator a call finds
 the buffers that the one before it freed. The cache matches exact sizes only and has no
 limit, so it is emptied before a call of another function or of other sizes. The thread
-pool's device has pools of its own, which IREE 3.13 does not let us choose.
+pool's device has pools of its own, which IREE 3.13 does not let us choose; a module
+holds itself what these would not keep (aotc/worker/workspaces.py).
 
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for

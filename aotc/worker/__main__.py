@@ -14,6 +14,7 @@ from aotc.worker import IO_ERROR, constants, memory
 from aotc.worker.long_sums import split_long_sums
 from aotc.worker.parent import end_with
 from aotc.worker.references import separate_references
+from aotc.worker.workspaces import keep_workspaces
 
 
 def main(folder: Path) -> int:
@@ -33,6 +34,8 @@ def main(folder: Path) -> int:
     if is_mapped and (refusal := constants.excess_message(module)):
         print(refusal, file=sys.stderr)
         return 1
+    if is_mapped:
+        keep_workspaces(module)
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,

@@ -33,8 +33,8 @@ class MemoryPlan:
     """Bytes that a model holds on the device.
 
     Args:
-        resident: between calls: weights, states and constants, without what the device
-            keeps for the next call.
+        resident: between calls: weights, states, constants and large workspaces
+            (`aotc.worker.workspaces`), without what the device keeps for the next call.
         peak: at most, during calls of the entry: these, its inputs, its outputs, and
             all that it computes on the way. The second call counts as well as the
             first, because states may then be in other places.

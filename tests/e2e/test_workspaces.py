@@ -1,0 +1,79 @@
+"""A module keeps the memory of what its entries compute on the way, if that is much."""
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc.artifacts.pack import read_bundle
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "workspaces_model.py"
+ROWS, COLUMNS = 4096, 1024
+BLOCK = ROWS * COLUMNS * 4  # bytes
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    asked = {"targets": Target.named("native"), "sign": False, "self_check": "off"}
+    return build(MODEL, output=tmp_path_factory.mktemp("workspaces"), **asked).bundle
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def model(request, bundle):
+    return aotc.load(bundle, allow_unsigned=True, threads=request.param)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Inputs, and what entries of some values make of each."""
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(ROWS, COLUMNS)).astype("f") for _ in range(2)]
+    return [(x, {count: sums(x, count) for count in (3, 5, 6)}) for x in inputs]
+
+
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def sums(x, count):
+    parts = [softmax(x)]
+    for _ in range(count - 1):
+        parts.append(softmax(parts[-1] * np.float32(3)))
+    return sum(np.sum(part * parts[-1], 1) for part in parts)
+
+
+def test_entries_that_share_the_memory_do_not_disturb_each_other(model, expected):
+    before, added = model.read_state(), 0
+    for x, known in expected:
+        calls = [("five", 5), ("six", 6), ("three", 3), ("any_rows", 5)]
+        for name, count in [*calls, *reversed(calls)]:
+            model.add(x=x)  # which is under way when it returns, if nothing waits
+            added = added + known[5]
+            found = model.entries[name](x=x)
+            np.testing.assert_allclose(found, known[count], rtol=1e-5, err_msg=name)
+    np.testing.assert_allclose(model.read_state() - before, added, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["five", "six", "add"])
+def test_no_call_takes_memory_from_the_system(model, expected, name):
+    entry, (x, _) = model.entries[name], expected[0]
+    for _ in range(2):
+        entry(x=x)
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        entry(x=x)
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start
+    assert taken * resource.getpagesize() < BLOCK
+
+
+def test_the_manifest_counts_what_is_kept_as_part_of_every_call(bundle):
+    (variant,) = read_bundle(bundle, None, True).manifest.variants.values()
+    kept = {name: plan["resident_bytes"] for name, plan in variant.memory.items()}
+    assert kept["three"] == kept["five"] == kept["six"] > 5 * BLOCK
+    assert kept["add"] == kept["six"] + ROWS * 4
+    assert variant.memory["three"]["peak_bytes"] > kept["three"]

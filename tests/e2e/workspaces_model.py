@@ -1,0 +1,52 @@
+"""Entries that hold more at a time than IREE's pool keeps between calls.
+
+A model file, which the test beside it builds.
+"""
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+_ROWS, _COLUMNS = 4096, 1024  # 16 MiB
+_n = aotc.Dim("n", min=0)
+_x = aotc.Spec((_ROWS, _COLUMNS), "f32")
+
+total = aotc.State(np.zeros(_ROWS))
+
+
+def _sums(x, count):
+    """Sums of values that are all in memory when the last of them is known."""
+    parts = [nn.softmax(x)]
+    for _ in range(count - 1):
+        parts.append(nn.softmax(parts[-1] * 3.0))
+    first, *rest = [np.sum(part * parts[-1], 1) for part in parts]
+    for each in rest:
+        first = first + each
+    return first
+
+
+@aotc.entry(x=_x)
+def five(x):
+    return _sums(x, 5)
+
+
+@aotc.entry(x=_x)
+def six(x):
+    return _sums(x, 6)
+
+
+@aotc.entry(x=_x)
+def three(x):
+    """Which the pool keeps."""
+    return _sums(x, 3)
+
+
+@aotc.entry(x=aotc.Spec((_n, _COLUMNS), "f32"))
+def any_rows(x):
+    return _sums(x, 5)
+
+
+@aotc.entry(x=_x)
+def add(total, x):
+    """Changes a state, and returns nothing."""
+    return total + _sums(x, 5)
