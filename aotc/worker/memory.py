@@ -97,7 +97,7 @@ class _Run:
 
     def __init__(self, host: Host, is_mapped: bool) -> None:
         self.is_mapped = is_mapped
-        self.globals: dict[str, Known] = {}
+        self.globals: dict[str, Known] = {**host.numbers}
         self.imported: list[_Buffer] = []  # which the caller holds until the end
         self.alive = self.peak = 0  # bytes
         # size and kind of buffers that wait for another use
@@ -215,6 +215,7 @@ class Host:
 
     def __init__(self, module: Any) -> None:
         self.initializers: list[_Function] = []
+        self.numbers: dict[str, int] = {}  # with which globals begin
         self._functions: dict[str, _Function] = {}
         self._ops: dict[str, Any] = {}
         for op in module.body.operations:
@@ -223,6 +224,10 @@ class Host:
                 self._ops[op.attributes["sym_name"].value] = op
             elif kind == "util.initializer":
                 self.initializers.append(_Function(op))
+            elif kind == "util.global" and "initial_value" in op.attributes:
+                value = getattr(op.attributes["initial_value"], "value", None)
+                if isinstance(value, int):
+                    self.numbers[op.attributes["sym_name"].value] = value
 
     def function(self, name: str) -> _Function:
         """The function called `name`."""

@@ -8,6 +8,7 @@ import pytest
 
 import aotc
 from aotc.artifacts.pack import read_bundle
+from aotc.errors import AotcError
 from aotc.pipeline import build
 from aotc.target import Target
 
@@ -32,7 +33,7 @@ def expected():
     """Inputs, and what entries of some values make of each."""
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(ROWS, COLUMNS)).astype("f") for _ in range(2)]
-    return [(x, {count: sums(x, count) for count in (3, 5, 6)}) for x in inputs]
+    return [(x, {count: sums(x, count) for count in (2, 5, 6)}) for x in inputs]
 
 
 def softmax(x):
@@ -50,7 +51,7 @@ def sums(x, count):
 def test_entries_that_share_the_memory_do_not_disturb_each_other(model, expected):
     before, added = model.read_state(), 0
     for x, known in expected:
-        calls = [("five", 5), ("six", 6), ("three", 3), ("any_rows", 5)]
+        calls = [("five", 5), ("six", 6), ("two", 2), ("any_rows", 5)]
         for name, count in [*calls, *reversed(calls)]:
             model.add(x=x)  # which is under way when it returns, if nothing waits
             added = added + known[5]
@@ -71,9 +72,19 @@ def test_no_call_takes_memory_from_the_system(model, expected, name):
     assert taken * resource.getpagesize() < BLOCK
 
 
-def test_the_manifest_counts_what_is_kept_as_part_of_every_call(bundle):
+def test_an_entry_beyond_the_memory_of_the_machine_disturbs_no_other(model, expected):
+    x, known = expected[0]
+    for _ in range(2):
+        with pytest.raises(AotcError) as raised:
+            model.excessive(x=x[0, :3])
+        assert raised.value.code == "out-of-memory"
+        np.testing.assert_allclose(model.five(x=x), known[5], rtol=1e-5)
+
+
+def test_the_manifest_counts_what_a_call_leaves_behind(bundle):
     (variant,) = read_bundle(bundle, None, True).manifest.variants.values()
     kept = {name: plan["resident_bytes"] for name, plan in variant.memory.items()}
-    assert kept["three"] == kept["five"] == kept["six"] > 5 * BLOCK
-    assert kept["add"] == kept["six"] + ROWS * 4
-    assert variant.memory["three"]["peak_bytes"] > kept["three"]
+    assert kept["two"] == 0
+    assert kept["six"] > kept["five"] > 5 * BLOCK
+    assert kept["add"] == kept["five"] + ROWS * 4
+    assert variant.memory["five"]["peak_bytes"] > kept["five"]

@@ -36,9 +36,9 @@ def six(x):
 
 
 @aotc.entry(x=_x)
-def three(x):
+def two(x):
     """Which the pool keeps."""
-    return _sums(x, 3)
+    return _sums(x, 2)
 
 
 @aotc.entry(x=aotc.Spec((_n, _COLUMNS), "f32"))
@@ -50,3 +50,9 @@ def any_rows(x):
 def add(total, x):
     """Changes a state, and returns nothing."""
     return total + _sums(x, 5)
+
+
+@aotc.entry(x=aotc.Spec((3,), "f32"))
+def excessive(x):
+    """Needs 4 TiB."""
+    return np.cumsum(np.broadcast_to(x[0], (2**40,)))[3]
