@@ -133,14 +133,22 @@ class FuseRegions(Pass):
         The caller outlines each before the next. The functions of the module are to be
         indexed (`index_functions`).
         """
-        region_of = Region.of if self.anchors_only else region_at
         left_out = self._left_out
         if self.anchors_only:  # no region of these is an anchor alone
             left_out |= {name for name, each in FAMILIES.items() if each.before}
-        functions = table_of(unit.module)
+        last = {name for name, each in FAMILIES.items() if each.is_last}
+        for others in (last, FAMILIES.keys() - last):
+            choosing = _Choosing(machine, left_out | others, unit.program.numerics)
+            yield from self._regions(unit, choosing)
+
+    def _regions(
+        self, unit: Unit, choosing: _Choosing
+    ) -> Iterator[tuple[Region, Fused]]:
+        """Those of some families."""
+        region_of = Region.of if self.anchors_only else region_at
+        machine, functions = choosing.machine, table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
-            choosing = _Choosing(machine, left_out, unit.program.numerics)
             found = _all_anchors(functions, entry, choosing)
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):

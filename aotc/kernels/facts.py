@@ -16,7 +16,7 @@ from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
@@ -124,17 +124,19 @@ def _plural(count: int, what: str) -> str:
 def _computing_ops(function: Function) -> list[GraphOp]:
     """The ops of a region that compute.
 
-    Not those that bring elements into order, or undo the packing of an operand.
+    Not those that bring elements into order, if that is not what it is for, or undo the
+    packing of an operand.
     """
     undoing = _undone_packing(function)
-    return [
+    ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
+    found = [
         op
-        for op in function.entry_block.operations
-        if isinstance(op, GraphOp)
-        and not type(op).rearranges
+        for op in ops
+        if not type(op).rearranges
         and not isinstance(op, NO_WORK)
         and op.results[0] not in undoing
     ]
+    return found or ops
 
 
 def _undone_packing(function: Function) -> set[Value]:
@@ -152,7 +154,7 @@ def _name_of(op: GraphOp) -> str:
 def flops_of(op: GraphOp) -> Size:
     """The float operations of an op; one for each element of an elementwise one."""
     results = _count(op.results[0])
-    if isinstance(op, Concatenate):
+    if isinstance(op, (Concatenate, Transpose)):
         return 0
     if isinstance(op, DotGeneral):
         sizes = Tensor.of(op.lhs).shape

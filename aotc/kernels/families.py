@@ -13,6 +13,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import backward_slice
@@ -35,6 +36,7 @@ from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.chain import schedule as chain_schedule
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
+from aotc.kernels.movement import transposing
 from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
@@ -76,6 +78,8 @@ class Family:
             does.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
+        is_last: whether its anchors are looked for where the others have their
+            regions, which may read through them.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
             writes that where the state is.
         before: the ops before an anchor that its kernel computes as well, in order,
@@ -101,6 +105,7 @@ class Family:
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
     leaves_states: bool = True
+    is_last: bool = False
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
     packing: Callable[[Schedule], Packing | None] = lambda schedule: None
@@ -256,6 +261,14 @@ FAMILIES = {
         workgroups=movement.workgroups,
         write=movement.write,
         leaves_states=False,
+    ),
+    "transpose": Family(
+        anchors=(Transpose,),
+        plan=transposing.plan,
+        workgroups=transposing.workgroups,
+        write=transposing.write,
+        leaves_states=False,
+        is_last=True,
     ),
 }
 

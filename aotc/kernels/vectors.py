@@ -250,6 +250,21 @@ def pick(x: Value, places: Sequence[int]) -> Value:
     return x if is_all else _shuffle(x, x, list(places))
 
 
+def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
+    """A vector of elements of some: each by the number of a vector and a place in it.
+
+    A number of none of them stands for any element.
+    """
+    lanes = len(places)
+    made = pick(found[0], [at if number == 0 else 0 for number, at in places])
+    for this, vector in enumerate(found[1:], 1):
+        chosen = [
+            lanes + at if number == this else n for n, (number, at) in enumerate(places)
+        ]
+        made = _shuffle(made, vector, chosen)
+    return made
+
+
 def any_of(conditions: Value) -> Value:
     """Whether any lane of a vector of i1 is true."""
     made: Value = ir.Operation.create(
@@ -265,7 +280,7 @@ def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
     """The elements at some places of two vectors, one after the other."""
     made: Value = ir.Operation.create(
         "vector.shuffle",
-        results=[vector_type(len(places))],
+        results=[vector_type(len(places), x.type.element_type)],
         operands=[x, y],
         attributes={"mask": ir.DenseI64ArrayAttr.get(places)},
     ).result

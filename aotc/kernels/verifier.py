@@ -21,6 +21,7 @@ from aotc.kernels.chain.stages import stages_of
 from aotc.kernels.contraction.joined import Joined, known_geometry
 from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead
 from aotc.kernels.machine import Machine
+from aotc.kernels.movement import transposing
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.schedules import candidates_of
 from aotc.kernels.tile import Tile, terms_at_a_time
@@ -110,19 +111,25 @@ def _why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) ->
 
 
 def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -> str:
-    """Why a kernel would take an operand for what it is not; "" if it would not.
-
-    That of products reads their operands where the first arguments are.
-    """
-    if fused.kernel == "movement":
-        is_right = movement.is_computed(
-            function, anchor_of(fused, function), fused.tile
-        )
-        return "" if is_right else "expected parts of its arguments in a concatenation"
+    """Why a kernel would take an operand for what it is not; "" if it would not."""
+    if fused.kernel == "contraction":
+        return _why_product_misread(function, anchors, fused)
+    anchor = anchor_of(fused, function)
     if fused.kernel == "chain":
-        return _why_chain_misread(function, anchor_of(fused, function), fused)
-    if fused.kernel != "contraction":
-        return ""
+        return _why_chain_misread(function, anchor, fused)
+    if fused.kernel == "movement":
+        is_right = movement.is_computed(function, anchor, fused.tile)
+        return "" if is_right else "expected parts of its arguments in a concatenation"
+    if fused.kernel == "transpose":
+        is_right = transposing.is_computed(function, anchor)
+        return "" if is_right else "expected a transpose of its argument alone"
+    return ""
+
+
+def _why_product_misread(
+    function: Function, anchors: Sequence[GraphOp], fused: Fused
+) -> str:
+    """The same of products: operands are read where the first arguments are."""
     left, right = list(function.entry_block.arguments)[:2]
     tile, (first, *_) = Tile.of_plain(fused.tile), anchors
     for anchor in anchors:

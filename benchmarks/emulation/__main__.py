@@ -36,7 +36,10 @@ MODELS = (
     *(f"tests/kernels/{name}.py" for name in ("windows", "rows", "symbolic")),
     *(f"tests/kernels/{name}.py" for name in ("integers", "narrow_floats", "sorts")),
     *(f"tests/kernels/{name}.py" for name in ("joined", "groups", "gates")),
-    *(f"tests/kernels/{name}.py" for name in ("concatenations", "chains")),
+    *(
+        f"tests/kernels/{name}.py"
+        for name in ("concatenations", "chains", "transposes")
+    ),
     *(f"examples/{name}/model.py" for name in ("digits", "cnn", "resnet", "unet")),
     *(f"examples/{name}/model.py" for name in ("bert", "vit", "gpt", "dit", "moe")),
 )

@@ -10,7 +10,7 @@ the result is written in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import gcd
 
@@ -29,6 +29,7 @@ from aotc.kernels.epilogue import (
     readable_source,
 )
 from aotc.kernels.machine import Machine
+from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.views import View, view_of
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
@@ -38,7 +39,6 @@ _MOST_PARTS = 8
 _LEAST = 1 << 10  # elements that are worth code of their own
 _WORK = 1 << 14  # elements of a workgroup, at least: some microseconds
 _FEW_ROWS = 8  # long ones, which threads would have too few of to share
-_UNROLLED = 8  # vectors
 
 
 @dataclass(frozen=True)
@@ -280,17 +280,4 @@ class _Kernel:
             found = epilogue.compute(part.value, place, known)
             vectors.store(found, self.result, place.at, self.lanes, count)
 
-        self._write_vectors(part.run, write)
-
-    def _write_vectors(self, run: int, write: Callable[[Value, int], None]) -> None:
-        """Write a run: in a loop over some vectors, and what is left of it at once."""
-        step = self.lanes * _UNROLLED
-        whole = run // step if run > 2 * step else 0
-
-        def write_some(first: Value, count: int) -> None:
-            for offset in range(0, count, self.lanes):
-                write(add(first, offset), min(self.lanes, count - offset))
-
-        if whole:
-            vectors.repeat_for(0, whole * step, step, lambda n: write_some(n, step))
-        write_some(index(whole * step), run - whole * step)
+        write_run(part.run, self.lanes, write)

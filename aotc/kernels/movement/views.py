@@ -87,7 +87,7 @@ class View:
         return View(self.source, tuple(axes), begin)
 
     def _reshape(self, shape: Shape) -> View | None:
-        rest = _fewest_strides(self.axes)
+        rest = self.strides
         axes = []
         for size in reversed(shape):
             found = _take_inner(rest, size)
@@ -95,6 +95,11 @@ class View:
                 return None
             axes.append(found)
         return View(self.source, tuple(reversed(axes)), self.begin)
+
+    @property
+    def strides(self) -> list[Stride]:
+        """All axes in order, by the fewest strides."""
+        return _fewest_strides(self.axes)
 
     def run(self, first: int) -> int:
         """How many elements lie side by side, along the axes from `first` on."""

@@ -1,0 +1,365 @@
+"""Transposes: elements are read side by side, and written side by side.
+
+A transpose is of some axes, once those that stay together are one. Along one of them
+elements lie side by side where they are read, along the last one where they are
+written:
+
+- The same axis: its runs are copied.
+- Two long ones: squares of as many elements as a vector has, both ways, are transposed
+  in registers. So all of a line of the cache is used when it is there.
+- A short one, as the channels of an image: its vectors are mixed, or taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.ops.shape import Reshape, Transpose
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import vectors
+from aotc.kernels.arguments import Arguments
+from aotc.kernels.epilogue import defining_op
+from aotc.kernels.machine import Machine
+from aotc.kernels.movement.runs import write_run
+from aotc.kernels.movement.views import View
+from aotc.kernels.vectors import add, index, scale
+from aotc.mlir import Function, Value, arith, func
+
+_DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
+_LEAST = 1 << 10  # elements that are worth code of their own
+_WORK = 1 << 14  # elements of a workgroup, about: some microseconds
+_FEW = 4  # vectors that are mixed
+_SQUARES = 4  # beside each other in the result
+_FEW_RUNS = 8  # long ones, which threads would have too few of to share
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis of a transpose.
+
+    Args:
+        size: of it.
+        read: from one element to the next, in the operand.
+        written: the same in the result.
+    """
+
+    size: Size
+    read: int
+    written: Size
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """How a transpose is gone through.
+
+    Args:
+        outer: axes that workgroups go through.
+        long: that a workgroup goes through a block of.
+        last: that lies side by side in the result; if that is `long`, in the operand.
+    """
+
+    outer: Sequence[_Axis]
+    long: _Axis
+    last: _Axis
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether elements side by side stay so."""
+        return self.last.read == 1 and self.last.written == 1
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether a short axis and the long one are a run, of one or the other."""
+        few = self.last.size
+        steps = self.long.read, self.long.written
+        return isinstance(few, int) and few <= _FEW and few in steps
+
+    def rows(self, lanes: int) -> int:
+        """How many elements along `last` a workgroup has."""
+        assert isinstance(self.last.size, int)
+        whole = self.is_of_runs or self.is_of_few
+        return self.last.size if whole else lanes * _SQUARES
+
+    def workgroups(self, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+        """How many there are: blocks of the long axis, and all that is around."""
+        blocks = ceil_divide(self.long.size, schedule["block"])
+        parts = ceil_divide(self.last.size, self.rows(schedule["lanes"]))
+        return blocks, element_count((*(axis.size for axis in self.outer), parts))
+
+
+def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+    """The schedule of a transpose; None where there is no kernel for it.
+
+    What is before and after it is in memory anyway: IREE makes one dispatch of a
+    transpose and what it computes around it.
+    """
+    assert isinstance(op, Transpose)
+    source = Tensor.of(op.x)
+    size = element_count(source.shape)
+    if source.dtype not in _DTYPES or (isinstance(size, int) and size < _LEAST):
+        return None
+    nest, lanes = _nest_of(op), machine.lanes
+    if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
+        return None
+    assert isinstance(nest.last.size, int)
+    if nest.is_of_runs:
+        outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
+        is_long = nest.last.size > _WORK
+        is_for_one = is_long and (not isinstance(outer, int) or outer < _FEW_RUNS)
+        if 2 * nest.last.size < lanes or is_for_one:
+            return None
+        return {"lanes": lanes, "block": max(1, _WORK // nest.last.size)}
+    assert isinstance(nest.long.size, int)
+    if not nest.is_of_few and 2 * min(nest.last.size, nest.long.size) < lanes:
+        return None
+    squares = max(1, _WORK // (lanes * nest.rows(lanes)))
+    return {"lanes": lanes, "block": lanes * squares}
+
+
+def _is_in_memory(value: Value) -> bool:
+    """Whether a value is an argument, or what a kernel has made."""
+    made = defining_op(value)
+    if isinstance(made, Reshape):
+        return _is_in_memory(made.x)
+    return made is None or isinstance(made, func.CallOp)
+
+
+def _is_for_memory(value: Value) -> bool:
+    """Whether kernels read a value, or callers."""
+    readers = [use.owner.opview for use in value.uses]
+    return all(
+        _is_for_memory(reader.y)
+        if isinstance(reader, Reshape)
+        else isinstance(reader, (func.CallOp, func.ReturnOp))
+        for reader in readers
+    )
+
+
+def _nest_of(op: Transpose) -> _Nest | None:
+    """How a transpose is gone through; None if a call decides about inner axes."""
+    whole = View.of_whole(op.x)
+    view = None if whole is None else whole.through(op)
+    if view is None or 0 in Tensor.of(op.y).shape or len(view.strides) < 2:
+        return None
+    *others, last = _axes_of(view)
+    if not isinstance(last.size, int):
+        return None
+    if last.read == 1:
+        return _Nest(others[:-1], others[-1], last)
+    (beside,) = (axis for axis in others if axis.read == 1)
+    others.remove(beside)
+    if not isinstance(beside.size, int):
+        return None
+    if beside.size <= _FEW < last.size and last.read == beside.size:
+        return _Nest(others, last, beside)
+    return _Nest(others, beside, last)
+
+
+def _axes_of(view: View) -> list[_Axis]:
+    """The axes of a view, by the fewest; one that a call decides about is by itself."""
+    found: list[_Axis] = []
+    written: Size = 1
+    for stride in reversed([stride for axis in view.axes for stride in axis]):
+        inner = found[-1] if found else None
+        if (
+            inner is not None
+            and isinstance(inner.size, int)
+            and isinstance(stride.size, int)
+            and stride.step == inner.size * inner.read
+        ):
+            found[-1] = _Axis(stride.size * inner.size, inner.read, inner.written)
+        elif stride.size != 1:
+            found.append(_Axis(stride.size, stride.step, written))
+        written = stride.size * written
+    return found[::-1]
+
+
+def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    """How many there are; see `_Nest.workgroups`."""
+    assert isinstance(op, Transpose)
+    nest = _nest_of(op)
+    assert nest is not None
+    return nest.workgroups(schedule)
+
+
+def is_computed(function: Function, anchor: GraphOp) -> bool:
+    """Whether a function, which may have been edited, is a transpose alone."""
+    *ops, end = function.entry_block.operations
+    are_its_own = [*function.entry_block.arguments] == [*anchor.operands]
+    return ops == [anchor] and are_its_own and [*end.operands] == [*anchor.results]
+
+
+def write(
+    function: Function,
+    anchor: GraphOp,
+    schedule: Mapping[str, int],
+    given: Arguments,
+) -> None:
+    """Write the kernel of a region."""
+    assert isinstance(anchor, Transpose)
+    nest = _nest_of(anchor)
+    assert nest is not None
+    kernel = _Kernel(nest, schedule["lanes"], schedule["block"], given)
+    if nest.is_of_runs:
+        kernel.write_runs()
+    elif nest.is_of_few:
+        kernel.write_few()
+    else:
+        kernel.write_squares()
+
+
+_Place: TypeAlias = tuple[Value, Value]  # of an element, in the operand and the result
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes the work of a workgroup at the insertion point.
+
+    Args:
+        nest: what is gone through.
+        lanes: of a vector.
+        block: of the long axis, that a workgroup has.
+        given: where operand and result are.
+    """
+
+    nest: _Nest
+    lanes: int
+    block: int
+    given: Arguments
+
+    def write_runs(self) -> None:
+        """Copy runs."""
+        long, length = self.nest.long, self.nest.last.size
+        assert isinstance(length, int)
+        begin = self._outer_place(self.given.workgroup[1])
+        first = self._first
+        end = arith.minui(add(first, self.block), self.given.size(long.size))
+
+        def copy(number: Value) -> None:
+            read, written = self._along(begin, number)
+            write_run(
+                length,
+                self.lanes,
+                lambda n, count: self._store(
+                    self._load(add(read, n), count), add(written, n), count
+                ),
+            )
+
+        vectors.repeat_for(first, end, 1, copy)
+
+    def write_squares(self) -> None:
+        """Transpose squares: a vector has elements that were in as many others."""
+        last, lanes = self.nest.last, self.lanes
+        assert isinstance(last.size, int)
+        rest = last.size % lanes
+        whole = index(last.size - rest)
+        rows = self.nest.rows(lanes)
+        blocks, number = index(-(-last.size // rows)), self.given.workgroup[1]
+        first = scale(arith.remui(number, blocks), rows)
+        end = add(first, rows)
+        around = self._outer_place(arith.divui(number, blocks))
+
+        def write(place: Value, width: int) -> None:
+            begin = self._along(around, place)
+
+            def write_square(row: Value, count: int = lanes) -> None:
+                self._square(self._move(begin, last, row), width, count)
+
+            vectors.repeat_for(first, arith.minui(end, whole), lanes, write_square)
+            if rest:
+                is_last = int_compare("ugt", end, whole)
+                vectors.branch(is_last, lambda: write_square(whole, rest), lambda: None)
+
+        self._along_long(write)
+
+    def _square(self, begin: _Place, width: int, rows: int) -> None:
+        """Transpose `rows` times `width` elements; both are at most a vector's."""
+        (read, written), long, last = begin, self.nest.long, self.nest.last
+        found = [self._load(add(read, n * last.read), width) for n in range(rows)]
+        found += found[-1:] * (self.lanes - rows)
+        for n, vector in enumerate(vectors.transpose(found)[:width]):
+            place = add(written, self.given.scale(index(n), long.written))
+            self._store(vector, place, rows)
+
+    def write_few(self) -> None:
+        """Mix a few vectors, or take them apart."""
+        begin = self._outer_place(self.given.workgroup[1])
+        is_one_run = self.nest.long.read == self.nest.last.size  # in the operand
+        write = self._take_apart if is_one_run else self._mix
+        self._along_long(lambda n, width: write(self._along(begin, n), width))
+
+    def _take_apart(self, begin: _Place, width: int) -> None:
+        """Write `width` elements of the long axis, for each index of the short one."""
+        (read, written), few, lanes = begin, self.nest.last, self.lanes
+        count, run = few.size, self._run(width)
+        assert isinstance(count, int)
+        found = [self._load(add(read, at), size) for at, size in run]
+        for this in range(count):
+            places = [divmod(n * count + this, lanes) for n in range(lanes)]
+            place = add(written, self.given.scale(index(this), few.written))
+            self._store(vectors.gather(found, places), place, width)
+
+    def _mix(self, begin: _Place, width: int) -> None:
+        """Write all indices of the short axis, for `width` of the long one."""
+        (read, written), few, lanes = begin, self.nest.last, self.lanes
+        count, run = few.size, self._run(width)
+        assert isinstance(count, int)
+        found = [self._load(add(read, n * few.read), width) for n in range(count)]
+        for at, size in run:
+            places = [divmod(at + n, count)[::-1] for n in range(lanes)]
+            self._store(vectors.gather(found, places), add(written, at), size)
+
+    def _run(self, width: int) -> list[tuple[int, int]]:
+        """The vectors of a run of all indices: where they begin, and their lengths."""
+        assert isinstance(self.nest.last.size, int)
+        size = width * self.nest.last.size
+        return [(at, min(self.lanes, size - at)) for at in range(0, size, self.lanes)]
+
+    @property
+    def _first(self) -> Value:
+        """Of the block of the long axis."""
+        return scale(self.given.workgroup[0], self.block)
+
+    def _along_long(self, write: Callable[[Value, int], None]) -> None:
+        """Go through the block of the long axis by vectors."""
+        size, lanes, first = self.nest.long.size, self.lanes, self._first
+        assert isinstance(size, int)
+        end, rest = add(first, self.block), size % lanes
+        whole = index(size - rest)
+        vectors.repeat_for(
+            first, arith.minui(end, whole), lanes, lambda n: write(n, lanes)
+        )
+        if rest:
+            is_last = int_compare("ugt", end, whole)
+            vectors.branch(is_last, lambda: write(whole, rest), lambda: None)
+
+    def _outer_place(self, number: Value) -> _Place:
+        """Where the outer axes have an index, by its number."""
+        place = index(0), index(0)
+        for axis in reversed(self.nest.outer[1:]):
+            size = self.given.size(axis.size)
+            place = self._move(place, axis, arith.remui(number, size))
+            number = arith.divui(number, size)
+        for axis in self.nest.outer[:1]:
+            place = self._move(place, axis, number)
+        return place
+
+    def _along(self, place: _Place, count: Value) -> _Place:
+        """So many elements along the long axis."""
+        return self._move(place, self.nest.long, count)
+
+    def _move(self, place: _Place, axis: _Axis, count: Value) -> _Place:
+        """So many elements along an axis."""
+        read, written = place
+        read = add(read, scale(count, axis.read))
+        return read, add(written, self.given.scale(count, axis.written))
+
+    def _load(self, at: Value, count: int) -> Value:
+        return vectors.load(self.given.memories[0], at, self.lanes, count)
+
+    def _store(self, vector: Value, at: Value, count: int) -> None:
+        vectors.store(vector, self.given.memories[1], at, self.lanes, count)
