@@ -46,7 +46,7 @@ def test_random_entries_compute_what_their_model_says(level, tmp_path):
 def test_random_entries_have_kernels_of_all_families(tmp_path):
     """But for sorting: it makes another order of numbers that rounding tells apart."""
     model = tmp_path / "model.py"
-    model.write_text(model_source(seed=5, entries=16))
+    model.write_text(model_source(seed=17, entries=16))
     unit = Unit(load(model), Target.parse("x86_64-v3"))
     optimized, regions, *_ = PASS_STAGES
     run_passes(unit, [*optimized.passes(), *regions.passes()])
