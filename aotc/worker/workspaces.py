@@ -11,6 +11,7 @@ is left when the next begins.
 
 The first call that needs a block allocates it, and a later one that needs more another
 in its place: an entry that needs more memory than there is keeps no other from running.
+Blocks that an entry needs one after the other lie in one place, too.
 
 Blocks whose size depends on a call, and those inside of loops, stay as they are.
 """
@@ -18,6 +19,7 @@ Blocks whose size depends on a call, and those inside of loops, stay as they are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 _POOLED_AT_MOST = 64 << 20  # bytes
@@ -51,10 +53,12 @@ class _Block(NamedTuple):
     """A block of memory that an entry allocates in every call.
 
     Args:
+        place: the number of the global that is to hold it.
         alloca: the op that allocates it.
         dealloca: the op that gives it back.
     """
 
+    place: int
     alloca: Any
     dealloca: Any
 
@@ -68,13 +72,24 @@ def keep_workspaces(module: Any) -> None:
     from iree.compiler import ir
 
     with module.context, ir.Location.unknown():
-        entries = [[*_large_blocks(entry)] for entry in _entries(module)]
-        for number in range(max(map(len, entries), default=0)):
-            name = f"workspace.{number}"
-            blocks = [blocks[number] for blocks in entries if number < len(blocks)]
-            _define(module, name, blocks[0].alloca.attributes["affinity"])
-            for block in blocks:
-                _use(block, name)
+        prefix = _unused_prefix(module)
+        defined: set[str] = set()
+        for block in [block for e in _entries(module) for block in _large_blocks(e)]:
+            name = f"{prefix}.{block.place}"
+            if name not in defined:
+                _define(module, name, block.alloca.attributes["affinity"])
+                defined.add(name)
+            _use(block, name)
+
+
+def _unused_prefix(module: Any) -> str:
+    """What no name of a module begins with: users name its states."""
+    every = [op.attributes for op in module.body.operations]
+    names = [each["sym_name"].value for each in every if "sym_name" in each]
+    prefix = "workspace"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
 
 
 def _entries(module: Any) -> list[Any]:
@@ -107,16 +122,27 @@ def _is_public(function: Any) -> bool:
 
 
 def _large_blocks(function: Any) -> Iterator[_Block]:
-    """The blocks that a function allocates once in a call and gives back, in order."""
+    """The blocks that a function allocates once in a call and gives back, in order.
+
+    Each has the first place that no other holds at that time.
+    """
     ops = [op.operation for op in function.regions[0].blocks[0].operations]
-    ends = {op.operands[0]: op for op in ops if op.name == "stream.resource.dealloca"}
-    for op in ops:
+    ends = {
+        op.operands[0]: (at, op)
+        for at, op in enumerate(ops)
+        if op.name == "stream.resource.dealloca"
+    }
+    free_from: dict[int, int] = {}  # of each place, the number of an op
+    for at, op in enumerate(ops):
         if op.name != "stream.resource.alloca" or str(op.results[0].type) != _BUFFER:
             continue
-        size, end = _constant(op.operands[0]) or 0, ends.get(op.results[0])
+        size = _constant(op.operands[0]) or 0
+        freed_at, end = ends.get(op.results[0], (0, None))
         is_freed = end is not None and len(end.operands) == 3  # after a timepoint
         if is_freed and size > _POOLED_AT_MOST:
-            yield _Block(op, end)
+            place = next(n for n in count() if free_from.get(n, 0) <= at)
+            free_from[place] = freed_at
+            yield _Block(place, op, end)
 
 
 def _constant(value: Any) -> int | None:

@@ -5,13 +5,14 @@ A model file, which the test beside it builds.
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import debug, nn
 
 _ROWS, _COLUMNS = 4096, 1024  # 16 MiB
 _n = aotc.Dim("n", min=0)
 _x = aotc.Spec((_ROWS, _COLUMNS), "f32")
 
-total = aotc.State(np.zeros(_ROWS))
+# by a name that the module might take for its memory
+workspace = aotc.State([np.zeros(_ROWS)])
 
 
 def _sums(x, count):
@@ -36,6 +37,14 @@ def six(x):
 
 
 @aotc.entry(x=_x)
+def in_turn(x):
+    """Has such values three times, one after the other."""
+    first = debug.barrier(_sums(x, 5))
+    second = debug.barrier(_sums(x * first[:, None], 6))
+    return _sums(x * second[:, None], 5)
+
+
+@aotc.entry(x=_x)
 def two(x):
     """Which the pool keeps."""
     return _sums(x, 2)
@@ -47,9 +56,9 @@ def any_rows(x):
 
 
 @aotc.entry(x=_x)
-def add(total, x):
+def add(workspace, x):
     """Changes a state, and returns nothing."""
-    return total + _sums(x, 5)
+    return [workspace[0] + _sums(x, 5)]
 
 
 @aotc.entry(x=aotc.Spec((3,), "f32"))
