@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import iree.runtime as iree
@@ -16,6 +16,7 @@ from aotc.runtime.contract import Array, Contract, Shapes
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError)
 _REMEMBERED = 256  # shapes of calls
+_RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
 
 
 class Module:
@@ -28,6 +29,20 @@ class Module:
         self.on_cpu = on_cpu
         self.has_pool = lifetime.has_pool(device)
         self.lock = lifetime.call_lock()
+        self._release = module.lookup_function(_RELEASE)
+        self._last_call: Hashable = None
+
+    def expect(self, call: Hashable) -> None:
+        """Keep memory for a call that is like the last one, else give it back.
+
+        Args:
+            call: the function and the sizes of its inputs.
+        """
+        if self._release is not None and call != self._last_call:
+            self.context.invoke(self._release, _VariantList(0), _VariantList(0))
+            self._last_call = call
+        if self.on_cpu:
+            engine.expect(self.device, call)
 
 
 class Prepared(NamedTuple):
@@ -67,7 +82,7 @@ class Function:
         self._owner = owner
         self._contract = contract
         self._pure = pure
-        self._device = code.device if code.on_cpu else None
+        self._expect = code.expect
         self._has_pool = code.has_pool
         self._lock = code.lock
         self._invoke = code.context.invoke
@@ -114,8 +129,7 @@ class Function:
         return export
 
     def _arguments(self, arrays: Sequence[Array], shapes: Shapes) -> Any:
-        if self._device is not None:
-            engine.expect(self._device, (id(self), shapes))
+        self._expect((id(self), shapes))
         arguments = _VariantList(len(arrays))
         for send, array in zip(self._senders, arrays, strict=True):
             arguments.push_ref(send(array))

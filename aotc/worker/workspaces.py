@@ -1,23 +1,22 @@
 """Large workspaces of entries, kept between calls.
 
-What an entry computes on the way lies in one block of memory as a rule, which IREE's
-stream phase allocates in each call and gives back at its end. The pool of local-task
-keeps blocks of up to 64 MiB for later calls (IREE 3.13, task_device.c); a larger one
-goes back to the system, and the next call pays for every page again, which took a tenth
-of a call of a U-Net. So the module keeps the block in a global that all of its entries
-share: a module runs one call at a time (`aotc.runtime.lifetime`). Where IREE would give
-the block back, the call waits until it is no longer used, so that no work of one call
-is left when the next begins.
+What an entry computes on the way lies in one block of memory as a rule, or in several
+if a barrier or a check parts it. IREE's stream phase allocates blocks in each call, and
+gives them back at its end. The pool of local-task keeps those of up to 64 MiB for later
+calls (IREE 3.13, task_device.c); a larger one goes back to the system, and the next
+call pays for every page again, which took a tenth of a call of a U-Net. So the module
+keeps such blocks in globals that all of its entries share, one for blocks that an entry
+needs one after the other: a module runs one call at a time (`aotc.runtime.lifetime`).
 
-The first call that needs a block allocates it, and a later one that needs more another
-in its place: an entry that needs more memory than there is keeps no other from running.
-Blocks that an entry needs one after the other lie in one place, too.
+The first call that needs a block allocates it. Before a call of another kind the loader
+has them given back, so that a model never holds more than one entry needs.
 
 Blocks whose size depends on a call, and those inside of loops, stay as they are.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
@@ -25,26 +24,39 @@ from typing import Any, NamedTuple
 _POOLED_AT_MOST = 64 << 20  # bytes
 _BUFFER = "!stream.resource<transient>"
 
+# Names begin with what none of a user's does.
+_GLOBAL = "$workspace.{place}"
+_RELEASE = "$release_workspaces"  # which `aotc.runtime.function` calls
 _KEPT = """
-util.global private mutable @{name} : {buffer}
-util.global private mutable @{name}.size = 0 : index
+util.global private mutable @"{name}" : {buffer}
+util.global private mutable @"{name}.size" = 0 : index
 
-util.func private @{name}.of(%size: index) -> {buffer} {{
-  %held = util.global.load @{name}.size : index
+util.func private @"{name}.at_least"(%size: index) -> {buffer} {{
+  %held = util.global.load @"{name}.size" : index
   %is_enough = arith.cmpi uge, %held, %size : index
   cf.cond_br %is_enough, ^held, ^larger
 ^held:
-  %old = util.global.load @{name} : {buffer}
+  %old = util.global.load @"{name}" : {buffer}
   util.return %old : {buffer}
 ^larger:
-  %zero = arith.constant 0 : index
-  %none = util.null : {buffer}
-  util.global.store %zero, @{name}.size : index
-  util.global.store %none, @{name} : {buffer}
   %new = stream.resource.alloc uninitialized on({affinity}) : {buffer}{{%size}}
-  util.global.store %new, @{name} : {buffer}
-  util.global.store %size, @{name}.size : index
+  util.global.store %new, @"{name}" : {buffer}
+  util.global.store %size, @"{name}.size" : index
   util.return %new : {buffer}
+}}
+"""
+# IREE cannot lower that a global holds no block, so it holds a small one.
+_GIVEN_BACK = """
+  %{place} = stream.resource.alloc uninitialized on({affinity}) : {buffer}{{%one}}
+  util.global.store %zero, @"{name}.size" : index
+  util.global.store %{place}, @"{name}" : {buffer}
+"""
+_GIVE_BACK = """
+util.func public @"{release}"() {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+{body}
+  util.return
 }}
 """
 
@@ -54,11 +66,13 @@ class _Block(NamedTuple):
 
     Args:
         place: the number of the global that is to hold it.
+        size: in bytes.
         alloca: the op that allocates it.
         dealloca: the op that gives it back.
     """
 
     place: int
+    size: int
     alloca: Any
     dealloca: Any
 
@@ -72,50 +86,25 @@ def keep_workspaces(module: Any) -> None:
     from iree.compiler import ir
 
     with module.context, ir.Location.unknown():
-        prefix = _unused_prefix(module)
-        defined: set[str] = set()
-        for block in [block for e in _entries(module) for block in _large_blocks(e)]:
-            name = f"{prefix}.{block.place}"
-            if name not in defined:
-                _define(module, name, block.alloca.attributes["affinity"])
-                defined.add(name)
-            _use(block, name)
+        affinities: dict[int, Any] = {}
+        used: list[tuple[_Block, int]] = []
+        for entry in filter(_is_entry, module.body.operations):
+            largest: defaultdict[int, int] = defaultdict(int)
+            blocks = [*_large_blocks(entry)]
+            for block in blocks:
+                largest[block.place] = max(largest[block.place], block.size)
+                affinities[block.place] = block.alloca.attributes["affinity"]
+            used += [(block, largest[block.place]) for block in blocks]
+        _define(module, affinities)
+        for block, size in used:
+            _keep_between_calls(block, size)
 
 
-def _unused_prefix(module: Any) -> str:
-    """What no name of a module begins with: users name its states."""
-    every = [op.attributes for op in module.body.operations]
-    names = [each["sym_name"].value for each in every if "sym_name" in each]
-    prefix = "workspace"
-    while any(name.startswith(prefix) for name in names):
-        prefix += "_"
-    return prefix
-
-
-def _entries(module: Any) -> list[Any]:
-    """The functions that callers call, and no other function does."""
-    from iree.compiler import ir
-
-    called: set[str] = set()
-
-    def note(op: Any) -> Any:
-        if op.name == "util.call":
-            called.add(op.attributes["callee"].value)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(note)
-    functions = [
-        op for op in module.body.operations if op.operation.name == "util.func"
-    ]
-    return [
-        function
-        for function in functions
-        if _is_public(function) and function.attributes["sym_name"].value not in called
-    ]
-
-
-def _is_public(function: Any) -> bool:
-    attributes = function.attributes
+def _is_entry(op: Any) -> bool:
+    """Whether callers call an op."""
+    if op.operation.name != "util.func":
+        return False
+    attributes = op.operation.attributes
     if "sym_visibility" not in attributes:
         return True
     return bool(attributes["sym_visibility"].value == "public")
@@ -142,7 +131,7 @@ def _large_blocks(function: Any) -> Iterator[_Block]:
         if is_freed and size > _POOLED_AT_MOST:
             place = next(n for n in count() if free_from.get(n, 0) <= at)
             free_from[place] = freed_at
-            yield _Block(place, op, end)
+            yield _Block(place, size, op, end)
 
 
 def _constant(value: Any) -> int | None:
@@ -155,24 +144,43 @@ def _constant(value: Any) -> int | None:
     return int(owner.attributes["value"].value)
 
 
-def _define(module: Any, name: str, affinity: Any) -> None:
-    """Write a global that holds a block, and the function that gives it."""
+def _define(module: Any, affinities: dict[int, Any]) -> None:
+    """Write a global for each place, what gives its block, and what gives all back."""
     from iree.compiler import ir
 
-    kept = ir.Module.parse(_KEPT.format(name=name, buffer=_BUFFER, affinity=affinity))
-    for op in kept.body.operations:
+    if not affinities:
+        return
+    text = body = ""
+    for place, affinity in affinities.items():
+        name = _GLOBAL.format(place=place)
+        words = {"name": name, "affinity": affinity, "buffer": _BUFFER}
+        text += _KEPT.format(**words)
+        body += _GIVEN_BACK.format(place=place, **words)
+    text += _GIVE_BACK.format(release=_RELEASE, body=body)
+    written = ir.Module.parse(text)  # which holds its ops as long as it lives
+    for op in written.body.operations:
         op.operation.clone(ip=ir.InsertionPoint(module.body))
 
 
-def _use(block: _Block, name: str) -> None:
-    """Take a block from a global, where it was allocated; wait where it was freed."""
+def _keep_between_calls(block: _Block, size: int) -> None:
+    """Take a block from its global, where it was allocated; wait where it was freed.
+
+    Args:
+        block: of an entry.
+        size: of the largest that the entry has in its place, in bytes.
+    """
     from iree.compiler import ir
 
+    name = _GLOBAL.format(place=block.place)
     kind, point = ir.Type.parse(_BUFFER), ir.Type.parse("!stream.timepoint")
-    size = block.alloca.operands[0]
     with ir.InsertionPoint(block.alloca), block.alloca.location:
-        callee = {"callee": ir.FlatSymbolRefAttr.get(f"{name}.of")}
-        buffer = ir.Operation.create("util.call", [kind], [size], attributes=callee)
+        index = ir.IndexType.get()
+        number = {"value": ir.IntegerAttr.get(index, size)}
+        needed = ir.Operation.create("arith.constant", [index], attributes=number)
+        callee = {"callee": ir.FlatSymbolRefAttr.get(f"{name}.at_least")}
+        buffer = ir.Operation.create(
+            "util.call", [kind], [needed.result], attributes=callee
+        )
         begin = [*block.alloca.operands][1:] or [
             ir.Operation.create("stream.timepoint.immediate", [point]).result
         ]
@@ -181,10 +189,11 @@ def _use(block: _Block, name: str) -> None:
         free = ir.Operation.create(
             "stream.timepoint.await",
             results=[kind],
-            operands=[buffer.result, size, block.dealloca.operands[2]],
+            operands=[buffer.result, *[*block.dealloca.operands][1:]],
             attributes={"operandSegmentSizes": ones},
         )
-        # as IREE drops a wait for what nothing uses
+        # IREE drops a wait for what nothing uses, and the next call would write there
+        # while this one still reads.
         at = {"global": ir.FlatSymbolRefAttr.get(name)}
         ir.Operation.create("util.global.store", operands=[free.result], attributes=at)
     block.dealloca.results[0].replace_all_uses_with(block.dealloca.operands[2])

@@ -41,6 +41,12 @@ def softmax(x):
     return e / e.sum(1, keepdims=True)
 
 
+def resident():
+    """Bytes that this process has in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
 def sums(x, count):
     parts = [softmax(x)]
     for _ in range(count - 1):
@@ -79,6 +85,17 @@ def test_values_that_are_needed_in_turn_share_memory(model, expected):
         second = sums(given * sums(given, 5)[:, None], 6)
         known = sums(given * second[:, None], 5)
         np.testing.assert_allclose(model.in_turn(x=given), known, rtol=1e-4)
+
+
+def test_a_call_of_another_entry_gives_the_memory_back(model, expected):
+    x, known = expected[0]
+    for name in ("two", "any_rows"):
+        model.five(x=x)
+        before = resident()
+        given = x if name == "two" else x[:16]
+        model.entries[name](x=given)
+        assert resident() < before - 3 * BLOCK
+        np.testing.assert_allclose(model.five(x=x), known[5], rtol=1e-5)
 
 
 def test_an_entry_beyond_the_memory_of_the_machine_disturbs_no_other(model, expected):
