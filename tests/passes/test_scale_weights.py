@@ -60,8 +60,6 @@ def test_a_gate_of_channels_scales_the_weight(model, function, shape):
         (lambda x: (x * gate(x)) @ SQUARE.T.copy().T, [4, 6]),
         (lambda x: anp.einsum("nhwc,cwf->nhf", x * anp.mean(x, 1, keepdims=True),
             RNG.normal(size=(4, 9, 2)).astype("f")), [4, 9, 2]),
-        # a number for each image
-        (lambda x: (x * anp.mean(x, (1, 2, 3), keepdims=True)) @ SQUARE, [4, 6]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("type", ["f32[2, 8, 9, 4]", "f32[n, 8, 9, 4]"])
@@ -92,6 +90,15 @@ def _read_twice(x):
             lambda x: nn.conv2d(x * gate(x), POINTWISE, padding=((1, 1), (1, 1))),
             "f32[n, 8, 9, 4]",
         ),
+        # each image has a number of its own
+        (
+            lambda x: (x * anp.mean(x, (1, 2, 3), keepdims=True)) @ SQUARE,
+            "f32[n, 8, 9, 4]",
+        ),
+        # it has many features
+        (lambda x: (x * gate(x)) @ np.tile(SQUARE, 33), "f32[n, 40, 9, 4]"),
+        # its weight is almost as large as an image
+        (lambda x: (x * gate(x)) @ SQUARE, "f32[n, 2, 4, 4]"),
         # its weight is larger than an image
         (lambda x: nn.conv2d(x * gate(x), POINTWISE), "f32[7, 2, 3, 4]"),
         # each line has a gate of its own
