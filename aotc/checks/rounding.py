@@ -26,6 +26,7 @@ from aotc.dialects.graph import LOW, Evaluator
 from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.reduction import ReduceSum
 from aotc.kernels.winograd.matrices import OUTPUTS
 from aotc.kernels.winograd.reference import Transforms, convolve
 from aotc.kernels.winograd.tile import is_window_of_three
@@ -107,7 +108,8 @@ class Noise:
                 return results
             self._rounding[op] = terms
         terms = self._rounding[op]
-        moved = [self._disturb(operand, terms) for operand in operands]
+        axes = op.axes if isinstance(op, ReduceSum) else None
+        moved = [self._disturb(operand, terms, axes) for operand in operands]
         found = [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
         if type(op).cancels:
             found = [self._disturb_beside(operands[0], y) for y in found]
@@ -133,7 +135,10 @@ class Noise:
         self._turns[op] += 1
         return self._comparisons.answer(op, turn, operands, found)
 
-    def _disturb(self, array: Any, terms: float = 1.0) -> Any:
+    def _disturb(
+        self, array: Any, terms: float = 1.0, axes: Sequence[int] | None = None
+    ) -> Any:
+        """An array with random errors; of `terms` of it, along `axes`, sums are made."""
         if not is_float(array):
             return array
         facts = ml_dtypes.finfo(array.dtype)
@@ -144,7 +149,7 @@ class Noise:
         errors = (errors - wide(0.5)) * wide(2 * _ULPS * float(facts.eps))
         if terms > 1:
             errors += self._walk(x.shape, terms) * wide(facts.eps)
-            if _is_repetitive(x):
+            if _is_repetitive(x, axes):
                 drift = (
                     self._rng.uniform(-1.0, 1.0) * min(terms, LONGEST) / (2 * _LANES)
                 )
@@ -204,9 +209,18 @@ def _may_be_winograd(op: Any) -> bool:
     return is_window_of_three(op)
 
 
-def _is_repetitive(x: Any) -> bool:
-    """Whether most numbers equal the one before: all their sums are rounded one way."""
-    flat = x.ravel()
+def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
+    """Whether most numbers equal the one before: all their sums are rounded one way.
+
+    Zeros, as a mask leaves them, do not count: adding them rounds nothing.
+
+    Args:
+        x: an array.
+        axes: along which it is added up; by default in the order of memory.
+    """
+    if axes:  # what is added up lies together then
+        x = np.moveaxis(x, axes, range(-len(axes), 0))
+    flat = x[x != 0]
     return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
 
 

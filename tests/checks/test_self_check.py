@@ -467,6 +467,34 @@ def test_gelu_may_be_zero_only_where_one_plus_erf_has_one_digit(number, passed):
     assert verdict.passed == passed
 
 
+def test_sums_of_each_image_s_own_number_are_no_mismatch_with_exact_ones():
+    """The gradient of a bias before a ReLU and the mean over an image, channels last.
+
+    Its terms are alike along the axes of the sum, and differ from channel to channel;
+    NumPy adds them in series, which rounds them all one way.
+    """
+
+    @aotc.entry(x=aotc.Spec(("n", 16, 16, 24), "f32"))
+    def total(x):
+        return anp.sum(x, axis=(0, 1, 2))
+
+    module = trace([total], {}).module
+    rng = np.random.default_rng(7)
+    numbers = rng.random((64, 1, 1, 24), np.float32)
+    x = np.where(rng.random((64, 16, 16, 24)) < 0.5, numbers, np.float32(0))
+    expected = reference.evaluate(module, "total", [x])
+
+    def verdict(found):
+        noisy = partial(reference.evaluate, module, "total", [x])
+        rounding = Rounding(expected, lambda noise: noisy(with_op=noise))
+        return judge(["total"], [found.astype(np.float32)], expected, rounding)[0]
+
+    exact = x.sum((0, 1, 2), dtype=np.float64)
+    assert not np.allclose(expected[0], exact, rtol=32 * np.finfo("f4").eps, atol=0)
+    assert verdict(exact).passed
+    assert not verdict(x[:-1].sum((0, 1, 2))).passed
+
+
 @aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "bf16"))
 def compared(x, y):
     one = anp.sin(x) ** 2 + anp.cos(x) ** 2
