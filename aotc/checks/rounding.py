@@ -251,11 +251,16 @@ def _is_exact(
     """
     if not is_float(result):
         return True
-    x = np.abs(result.astype(np.float64)).ravel()
-    x = x[np.isfinite(x) & ((x != np.rint(x)) | (x > most))]
+    x = np.abs(result.astype(np.float64))
+    left = np.isfinite(x) & ((x != np.rint(x)) | (x > most))
+    given = [np.abs(y.astype(np.float64)) for y in operands if is_float(y)]
+    for y in given:
+        if y.shape == x.shape:  # in its place, which is faster than to look for it
+            left &= x != y
+    x = x[left]
     if not x.size:
         return True
-    given = [np.abs(y.astype(np.float64)).ravel() for y in operands if is_float(y)]
+    given = [y.ravel() for y in given]
     if not given or not _are_among(x[:_FIRST], given):  # as a rule this decides
         return False
     return briefly or bool(np.isin(x, np.concatenate(given)).all())
