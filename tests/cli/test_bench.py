@@ -194,6 +194,36 @@ def test_a_profiler_that_fails_says_why() -> None:
     assert caught.value.code == "profile-failed"
 
 
+@pytest.mark.parametrize(
+    ("threads", "readable", "made"),
+    [(2, 12, [200, 50, 12]), (2, 0, [200, 50, 12, 3, 1]), (1, 12, [200])],
+)
+def test_notes_that_threads_have_spoiled_are_taken_again_of_fewer_calls(
+    threads: int,
+    readable: int,
+    made: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Up to `readable` calls can be read; with one thread nothing is tried again."""
+    tried: list[int] = []
+
+    def run_program(program: str, *arguments: str | Path) -> str:
+        if program == "iree-benchmark-module":
+            tried.append(int(str(arguments[0]).removesuffix("x").split("=")[1]))
+        elif tried[-1] > readable:
+            raise SetupError("profile-failed", "DATA_LOSS")
+        return "notes"
+
+    monkeypatch.setattr(dispatches, "run_program", run_program)
+    if made[-1] <= readable:
+        assert dispatches._noted((), 200, threads, tmp_path) == (made[-1], "notes")
+    else:
+        with pytest.raises(SetupError, match="DATA_LOSS"):
+            dispatches._noted((), 200, threads, tmp_path)
+    assert tried == made
+
+
 def test_the_text_has_the_table_and_the_verdict(
     bundle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
