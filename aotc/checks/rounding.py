@@ -138,7 +138,13 @@ class Noise:
     def _disturb(
         self, array: Any, terms: float = 1.0, axes: Sequence[int] | None = None
     ) -> Any:
-        """An array with random errors; of `terms` of it, along `axes`, sums are made."""
+        """An array with random errors.
+
+        Args:
+            array: of any dtype; what are no floats has none.
+            terms: of it that are added up to one result.
+            axes: along which they are, where that is known.
+        """
         if not is_float(array):
             return array
         facts = ml_dtypes.finfo(array.dtype)
