@@ -34,9 +34,8 @@ from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float
 
-
-# Of a product for each image, whose weight the build cannot bring into another order: on
-# an EPYC of Zen 4 shapes within both gained up to 50 %, and of others some lost as much.
+# Of a product for each image, whose weight the build cannot bring into another order.
+# On an EPYC of Zen 4 shapes within both gained up to 50 %; others lost as much.
 _MOST_FEATURES = 128
 _MOST_OF_IMAGE = 2 / 3  # elements of the weight, by those of the image
 
