@@ -58,23 +58,76 @@ def _scale_in(function: Function) -> bool:
     for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or has_effect(op):
             continue
-        found = _scaled(op, weights)
+        found = _scaling_of(op, weights)
         if found is not None:
-            _move(op, found)
+            _replace(op, found)
             changed = True
     return changed
 
 
-class _Product(NamedTuple):
-    """A product whose first axis is one of its first operand and of its result.
-
-    Each index of it is a product by itself, to which the second operand may as well be
-    one of its own.
+class _WeightScaled(NamedTuple):
+    """A product of what was scaled by a weight that is scaled in its place.
 
     Args:
-        shape: of the second operand, without axes that the result has not.
-        left: the axes of the first operand that are summed up.
-        right: those of the second.
+        x: what was scaled.
+        scale: by what.
+        axes: those of the weight along which it is scaled, by those of the scale.
+    """
+
+    x: Value
+    scale: Broadcast
+    axes: dict[int, int]
+
+    def build(self, op: GraphOp) -> Value:
+        """The result of a product in this form."""
+        weight, *others = list(op.operands)[1:]
+        cls = type(op)
+        scaled = _scale(weight, self.scale, self.axes)
+        made: Value = cls.build(self.x, scaled, *others, **cls.attributes_of(op))
+        return made
+
+
+class _WeightOfEach(NamedTuple):
+    """The same where each image has a scale, and so a weight and a product of its own.
+
+    Args:
+        x: what was scaled.
+        scale: by what.
+        axes: those of the weights along which they are scaled, by those of the scale:
+            the first is of images, those of the weight follow.
+        product: of an image.
+    """
+
+    x: Value
+    scale: Broadcast
+    axes: dict[int, int]
+    product: _Product
+
+    def build(self, op: GraphOp) -> Value:
+        """The result of a product in this form."""
+        build, shape = Builder(), self.product.shape
+        matrix = build.reshape(op.operands[1], shape=shape)
+        axes = range(1, 1 + len(shape))
+        every = (Tensor.of(self.x).shape[0], *shape)
+        weights = build.broadcast(matrix, shape=every, axes=tuple(axes))
+        return build.dot_general(
+            self.x,
+            _scale(weights, self.scale, self.axes),
+            lhs_batch=(0,),
+            rhs_batch=(0,),
+            lhs_contract=self.product.left,
+            rhs_contract=tuple(axes[axis] for axis in self.product.right),
+            dtype=Tensor.of(op.results[0]).dtype,
+        )
+
+
+class _Product(NamedTuple):
+    """The product that an op is of each index of its first axis, by the same weight.
+
+    Args:
+        shape: of the weight, without axes that the result has not.
+        left: the axes of the first operand of the op that are summed up.
+        right: those of the weight.
     """
 
     shape: Shape
@@ -82,26 +135,10 @@ class _Product(NamedTuple):
     right: tuple[int, ...]
 
 
-class _Scaled(NamedTuple):
-    """The first operand of a product, as a product of its own.
-
-    Args:
-        x: what is scaled.
-        scale: by what.
-        axes: those of the second operand along which that is to be scaled, by those of
-            the scale.
-        batch: the product, if the second operand is to become one for each index of
-            its first axis; their axis is then 0.
-    """
-
-    x: Value
-    scale: Broadcast
-    axes: dict[int, int]
-    batch: _Product | None = None
-
-
-def _scaled(op: GraphOp, weights: set[Value]) -> _Scaled | None:
-    """How the first operand is scaled, if its weight is better scaled."""
+def _scaling_of(
+    op: GraphOp, weights: set[Value]
+) -> _WeightScaled | _WeightOfEach | None:
+    """How a product of a scaled operand is better made; None if it is not."""
     summed = type(op).summed_axes(op)
     if not summed:
         return None
@@ -116,21 +153,21 @@ def _scaled(op: GraphOp, weights: set[Value]) -> _Scaled | None:
         scale = made_by(factor, "broadcast")
         if scale is None or scale.x in weights:
             continue
-        axes = _varying(scale)
-        if axes <= summed.keys() and _is_smaller(right, Tensor.of(left).shape):
-            return _Scaled(x, scale, {axis: summed[axis] for axis in axes})
-        batch = _product_of_batch(op) if 0 in axes and len(axes) > 1 else None
-        if batch is None or not _is_worth(batch, Tensor.of(left).shape[1:]):
+        axes = _varying_axes(scale)
+        if axes <= summed.keys() and _is_smaller(right, left):
+            return _WeightScaled(x, scale, {axis: summed[axis] for axis in axes})
+        product = _product_of_each(op) if 0 in axes and len(axes) > 1 else None
+        if product is None or not _is_worth(product, Tensor.of(left).shape[1:]):
             continue
-        pairs = zip(batch.left, batch.right, strict=True)
+        pairs = zip(product.left, product.right, strict=True)
         to = {0: 0, **{ours: 1 + theirs for ours, theirs in pairs}}
         if axes <= to.keys():
-            return _Scaled(x, scale, {axis: to[axis] for axis in axes}, batch)
+            return _WeightOfEach(x, scale, {axis: to[axis] for axis in axes}, product)
     return None
 
 
-def _product_of_batch(op: GraphOp) -> _Product | None:
-    """The product that an op is of each index of its first axis; None if it is none."""
+def _product_of_each(op: GraphOp) -> _Product | None:
+    """The product of each index of the first axis; None if they are no products."""
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:
             return None
@@ -144,15 +181,15 @@ def _product_of_batch(op: GraphOp) -> _Product | None:
     return None
 
 
-def _is_smaller(value: Value, shape: Shape) -> bool:
-    few, many = element_count(Tensor.of(value).shape), element_count(shape)
+def _is_smaller(value: Value, other: Value) -> bool:
+    few, many = (element_count(Tensor.of(x).shape) for x in (value, other))
     return isinstance(few, int) and isinstance(many, int) and few < many
 
 
-def _is_worth(batch: _Product, image: Shape) -> bool:
-    """Whether it pays to scale the second operand for each index of the first axis."""
-    weight, elements = element_count(batch.shape), element_count(image)
-    summed = element_count(tuple(batch.shape[axis] for axis in batch.right))
+def _is_worth(product: _Product, image: Shape) -> bool:
+    """Whether it pays to scale the weight for each image."""
+    weight, elements = element_count(product.shape), element_count(image)
+    summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):
         return False
     assert isinstance(summed, int)
@@ -160,55 +197,30 @@ def _is_worth(batch: _Product, image: Shape) -> bool:
     return is_narrow and weight <= _MOST_OF_IMAGE * elements
 
 
-def _varying(scale: Broadcast) -> set[int]:
+def _varying_axes(scale: Broadcast) -> set[int]:
     """The axes along which the elements of a broadcast differ."""
     sizes = Tensor.of(scale.x).shape
     return {axis for size, axis in zip(sizes, scale.axes, strict=True) if size != 1}
 
 
-def _move(op: GraphOp, found: _Scaled) -> None:
-    """Scale the second operand of a product in the place of the first."""
-    left, right, *others = op.operands
-    multiply: Operation = left.owner
+def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
+    """Write a product in another form."""
+    multiply: Operation = op.operands[0].owner
     with before(op):
-        if found.batch is None:
-            cls = type(op)
-            scaled = _scale(right, found)
-            result = cls.build(found.x, scaled, *others, **cls.attributes_of(op))
-        else:
-            dtype = Tensor.of(op.results[0]).dtype
-            result = _build_batch(found.batch, found, right, dtype)
+        result = found.build(op)
     op.results[0].replace_all_uses_with(result)
     op.operation.erase()
     multiply.erase()
 
 
-def _scale(right: Value, found: _Scaled) -> Value:
-    """The second operand of a product, scaled."""
-    build, scale = Builder(), found.scale
+def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
+    """A weight times a scale, given the axis of the weight for each of the scale's."""
+    build = Builder()
     sizes = [n for n in Tensor.of(scale.x).shape if n != 1]
     narrow = build.reshape(scale.x, shape=tuple(sizes))
-    kept = [found.axes[axis] for axis in scale.axes if axis in found.axes]
+    kept = [axes[axis] for axis in scale.axes if axis in axes]
     order = sorted(range(len(kept)), key=kept.__getitem__)
     turned = build.transpose(narrow, permutation=tuple(order))
-    shape = Tensor.of(right).shape
+    shape = Tensor.of(weight).shape
     repeated = build.broadcast(turned, shape=shape, axes=tuple(sorted(kept)))
-    return build.multiply(right, repeated)
-
-
-def _build_batch(batch: _Product, found: _Scaled, right: Value, dtype: str) -> Value:
-    """The products, with a second operand for each index of the first axis."""
-    build = Builder()
-    matrix = build.reshape(right, shape=batch.shape)
-    axes = range(1, 1 + len(batch.shape))
-    shape = (Tensor.of(found.x).shape[0], *batch.shape)
-    every = build.broadcast(matrix, shape=shape, axes=tuple(axes))
-    return build.dot_general(
-        found.x,
-        _scale(every, found),
-        lhs_batch=(0,),
-        rhs_batch=(0,),
-        lhs_contract=batch.left,
-        rhs_contract=tuple(axes[axis] for axis in batch.right),
-        dtype=dtype,
-    )
+    return build.multiply(weight, repeated)
