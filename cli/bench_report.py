@@ -182,6 +182,12 @@ class Report:
             f"all dispatches: {_ms(self.profile.ms)} ms (medians of "
             f"{self.profile.calls} calls), of a call's {_ms(self._latencies[0].p50)} ms"
         )
+        if self.profile.uneven:
+            yield (
+                f"note: {len(self.profile.uneven)} have no whole number per call: "
+                "calls differ, as loops that end by a condition do, or IREE has lost "
+                "notes"
+            )
         kernels = (each.kernel for each in shown if each.kernel is not None)
         yield from winograd_notes(kernels)
 

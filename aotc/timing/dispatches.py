@@ -86,10 +86,20 @@ class Profile:
         """What all dispatches of a call take, one after the other."""
         return sum(each.ms for each in self.dispatches)
 
+    @property
+    def uneven(self) -> tuple[str, ...]:
+        """The names of those of which calls made, or IREE noted, no equal number.
+
+        What runs when a module is loaded, once for all calls, is none of them.
+        """
+        often = (each for each in self.dispatches if each.count > 1 / 2)
+        return tuple(each.name for each in often if each.count % 1)
+
     def to_json(self) -> dict[str, Any]:
         """The document."""
         found = [each.to_json() for each in self.dispatches]
         head = {"export": self.export, "calls": self.calls, "ms": self.ms}
+        head |= {"uneven": [*self.uneven]}
         return {**head, "dispatches": found}
 
 

@@ -179,6 +179,12 @@ def test_dispatches_of_a_call_are_added_and_calls_are_not() -> None:
     ]
 
 
+def test_a_profile_tells_of_dispatches_that_calls_do_not_make_equally_often() -> None:
+    counts = {"lost": 0.98, "loop": 39.4, "whole": 2.0, "of_loading": 0.005}
+    found = tuple(dispatches.Dispatch(name, n, 1, 1) for name, n in counts.items())
+    assert dispatches.Profile("f", 200, found).uneven == ("lost", "loop")
+
+
 def test_a_profile_of_no_processor_is_refused(shelf: Any) -> None:
     subject = Subject(shelf.bundle(), "add", keys=(shelf.public_key,))
     loaded = SimpleNamespace(variant="vmvx", threads=None)  # as for a GPU
