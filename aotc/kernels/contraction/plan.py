@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -33,6 +34,7 @@ Schedule = Mapping[str, int]
 _LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
 _FEW_TILES = 16  # of a panel
+_SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
@@ -44,7 +46,7 @@ def plan(op: GraphOp, machine: Machine) -> Schedule | None:
         return None
     if not _can_be_packed(geometry):
         return plan_unpacked(op, machine)
-    return _choose_packed(geometry, machine)
+    return _choose_packed(geometry, _with_filled_vectors(machine, geometry))
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
@@ -56,7 +58,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
         return None
-    typical = geometry.typical
+    typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
     if geometry.right_step is not None and geometry.is_float:
         return replace(choose_tile(typical, machine), packed=0).to_plain()
     if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
@@ -107,6 +109,7 @@ def candidates(
     """The tiles that may be better than the planned one, which comes first."""
     geometry, first = geometry_of(op), Tile.of_plain(planned)
     assert geometry is not None
+    machine = _with_filled_vectors(machine, geometry)
     tiles = [first]
     for tile in candidate_tiles(geometry.typical, machine, first.terms):
         if not first.packed:
@@ -152,7 +155,25 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
         return None
     is_small = typical.flops < _LEAST_WORK
     is_narrow = 2 * geometry.group_features < machine.lanes
-    return None if is_small or is_narrow else geometry
+    gains = geometry.is_float and _has_windows(geometry)
+    return None if is_small or (is_narrow and not gains) else geometry
+
+
+def _has_windows(geometry: Geometry) -> bool:
+    """Whether it is no product, of pixels or of rows."""
+    return math.prod(geometry.window) > 1
+
+
+def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
+    """A machine with shorter vectors, where windows would leave half of one empty.
+
+    Processors that have these add up two a cycle of the shorter ones as well.
+    """
+    lanes = machine.lanes
+    while lanes > _SHORTEST and 2 * geometry.group_features <= lanes:
+        lanes //= 2
+    is_apt = geometry.dtype == "f32" and _has_windows(geometry)
+    return replace(machine, lanes=lanes) if is_apt else machine
 
 
 def _can_be_packed(geometry: Geometry) -> bool:
@@ -185,11 +206,13 @@ def plan_joined(
 
     Returns:
         The best of their own tiles, or of all that have columns of each in a panel;
-        None where no panel can.
+        None where no panel can, or where one has too few columns to fill a vector.
     """
     geometries = [known_geometry(op) for op in ops]
     whole = whole_geometry(geometries)
     own = [Tile.of_plain(each) for each in schedules]
+    if any(tile.lanes != machine.lanes for tile in own):
+        return None
     if interleaved:
         tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
     else:
