@@ -138,19 +138,19 @@ def profile_of(measured: Measurement) -> Profile:
             f"--function={export}",
             *_inputs(point.inputs, subject.inputs, folder),
         )
-        calls, told = _noted(program, calls, threads, folder)
+        calls, told = _take_notes(program, calls, threads, folder)
     rows = (chosen.kernels or {}).get("regions", ())
     kernels = {row["name"]: _row_for(row, sizes) for row in rows}
     return Profile(export, calls, tuple(dispatches_in(told, calls, kernels)))
 
 
-def _noted(
+def _take_notes(
     program: Sequence[str], calls: int, threads: int, folder: Path
 ) -> tuple[int, str]:
     """How many calls were made, and what IREE's profiler noted of them.
 
-    Threads of IREE 3.13 seldom spoil each other's notes, so that the file cannot be
-    read: most calls of a loop of thousands of dispatches. Fewer calls are made then.
+    Threads of IREE 3.13 now and then spoil each other's notes, and the file cannot be
+    read: as a rule where a call has thousands of dispatches. Then fewer are made.
 
     Args:
         program: what to call, as options of `iree-benchmark-module`.
@@ -175,7 +175,7 @@ def _noted(
     except SetupError:
         if threads == 1 or calls == 1:
             raise
-    return _noted(program, max(1, calls // 4), threads, folder)
+    return _take_notes(program, max(1, calls // 4), threads, folder)
 
 
 def _row_for(row: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:
