@@ -10,6 +10,7 @@ Every op is one class that holds everything known about it, in this order:
     jvp          tangents of the operands → tangent of the result
     vjp          cotangent of the result → cotangents of the operands
     batch        operands with a leading axis → the results with it
+    pad          operands in the sizes of a bucket → the results in them
     lower        the op as linalg on tensors
     samples      typical and extreme uses; the op × rule test runs every rule on them
 
@@ -66,7 +67,7 @@ else:
 # A tangent or cotangent, or a factor of one; None where it is zero.
 Tangent = Value | None
 
-RULES = ("verify", "infer", "ref", "jvp", "vjp", "batch", "lower", "samples")
+RULES = ("verify", "infer", "ref", "jvp", "vjp", "batch", "pad", "lower", "samples")
 
 
 class Graph(ext.Dialect, name="graph"):  # type: ignore[call-arg,misc]
@@ -98,6 +99,10 @@ def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
     return Reason("not-differentiable", why, hint)
 
 
+# Why an op has no `pad` rule: it gets operands cut to the sizes of the call.
+CUT = Reason("not-padded", "it is computed in the sizes of the call")
+
+
 # What mixed precision does with the f32 operands of an op: computes in the cheaper
 # dtype; keeps f32, for range or digits; or does what the op before did.
 LOW, WIDE, FOLLOWS = "low", "f32", "follows"
@@ -121,6 +126,7 @@ class GraphOp(_Declared):
         jvp: Callable[..., Tangent | Sequence[Tangent]]
         vjp: Callable[..., Sequence[Tangent]]
         batch: Callable[..., Value | Sequence[Value]]
+        pad: Any
         lower: Callable[..., Value | Sequence[Value]]
         decompose: Callable[..., Value | Sequence[Value]]
         simplify: Callable[..., Value | None]
@@ -140,6 +146,7 @@ class GraphOp(_Declared):
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}
+    pad = CUT
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Take note of attribute fields, so that they read as Python values."""

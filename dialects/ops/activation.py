@@ -13,6 +13,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.ops.unary import Unary
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
@@ -115,6 +116,8 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:

@@ -18,6 +18,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
+from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
@@ -177,6 +178,21 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             b.reshape(y, shape=(size, *Tensor.of(old).shape))
             for y, old in zip(results, op.results, strict=True)
         ]
+
+    @staticmethod
+    def pad(p: Padding, op: "Attention", operands: Sequence[Value]) -> Any:
+        """Positions after the call's are hidden by the bias, their values are zeros."""
+        query, key, value, bias = operands
+        exact = [Tensor.of(x) for x in op.operands]
+        if any(p.axes(kind, (2, 3)) for kind in exact[:3]):
+            return None
+        if p.axes(exact[1], (1,)):
+            key, value = (
+                p.hide(x, kind, (1,), 0)
+                for x, kind in zip((key, value), exact[1:3], strict=True)
+            )
+            bias = _hide_positions(p, bias, exact[3], exact[1].shape[1])
+        return p.build(op, [query, key, value, bias])
 
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
@@ -399,3 +415,22 @@ def _merged_bias(
     batches = Tensor.of(op.query).shape[0]
     shape = (size, batches, *own[1:])
     return _merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))
+
+
+def _hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
+    """A bias that is -infinity after so many positions.
+
+    Args:
+        p: the padding.
+        bias: in the sizes of the bucket.
+        exact: its type in the call.
+        positions: of the call.
+    """
+    each = exact.shape[:3] if exact.rank else (1, 1, 1)
+    wide = exact.with_shape((*each, positions))
+    shape = p.shape(wide.shape)
+    if exact.rank:
+        bias = p.b.broadcast(bias, shape=shape, axes=(0, 1, 2, 3))
+    else:  # which stands for none, whatever it is
+        bias = p.b.full(exact.with_shape(shape), 0.0)
+    return p.hide(bias, wide, (3,), -np.inf)

@@ -12,6 +12,7 @@ from aotc.dialects.checks import require_dtype, require_equal
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns import neutral, splat_of
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
@@ -58,6 +59,9 @@ class Binary(GraphOp, traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
+
     samples = [
         Sample((f32(2, 3), f32(2, 3))),
         Sample((f32("n", 4), f32("n", 4))),

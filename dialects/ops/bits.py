@@ -13,6 +13,7 @@ from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns import made_by, truth_of
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
@@ -163,6 +164,8 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
 
     batch = leading()
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:

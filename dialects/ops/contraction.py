@@ -25,6 +25,7 @@ from aotc.dialects.lowering.summation import (
     is_long,
     lowered_sum,
 )
+from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -157,6 +158,16 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
         order = (first, *(axis for axis in range(rank) if axis != first))
         return b.transpose(y, permutation=order)
+
+    @staticmethod
+    def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
+        """Zeros on both sides where products are summed up: 0 * NaN would be NaN."""
+        axes = op.lhs_contract, op.rhs_contract
+        hidden = [
+            p.hide(value, Tensor.of(exact), each, 0)
+            for value, exact, each in zip(operands, op.operands, axes, strict=True)
+        ]
+        return p.build(op, hidden)
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:

@@ -29,6 +29,7 @@ from aotc.dialects.ops.contraction import bilinear_jvp
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import Windows, pad_spatial, windowed_shape
+from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.errors import InputError
@@ -143,6 +144,13 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             return _batch_into_images(b, op, *operands)
         x, kernel = add_leading_axes(b, operands, batched, size)
         return _batch_into_groups(b, op, x, kernel, size)
+
+    @staticmethod
+    def pad(p: Padding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
+        """Zeros after the images, as are around them."""
+        x, kernel = operands
+        spatial = range(1, Tensor.of(x).rank - 1)
+        return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, 0), kernel])
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:

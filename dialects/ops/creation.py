@@ -12,6 +12,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.samples import Sample
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
@@ -98,6 +99,8 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     vjp = staticmethod(_no_cotangents)
 
     batch = NO_OPERANDS
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Iota") -> Value:

@@ -21,6 +21,7 @@ from aotc.dialects.ops.reduction import (
     ReduceProd,
     ReduceSum,
 )
+from aotc.dialects.padding import Padding
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
@@ -79,6 +80,14 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    @staticmethod
+    def pad(p: Padding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
+        """Nothing comes before; from the other side, zeros keep the total at 0."""
+        if not op.reverse:
+            return p.build(op, operands)
+        exact = Tensor.of(op.x)
+        return p.build(op, [p.hide(x, exact, (op.axis,), 0) for x in operands])
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
@@ -155,6 +164,13 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    @classmethod
+    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+        """Nothing comes before; from the other side, what changes no total."""
+        (x,), exact = operands, Tensor.of(op.x)
+        axes = (op.axis,) if op.reverse else ()
+        return p.build(op, [p.hide(x, exact, axes, cls.start(exact.dtype))])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:

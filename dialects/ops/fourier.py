@@ -20,6 +20,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.ops.contraction import dot_axes
+from aotc.dialects.padding import along_axis, harmless_but_along
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -90,6 +91,8 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
 
     batch = leading(axis=shift_axes)
+
+    pad = harmless_but_along(along_axis)
 
     @staticmethod
     def decompose(b: Builder, op: "Fft") -> list[Value]:

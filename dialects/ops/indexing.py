@@ -36,6 +36,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
+from aotc.dialects.padding import along_axes, harmless_but_along
 from aotc.dialects.patterns import repeated_scalar
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
@@ -287,6 +288,8 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             indices = add_leading_axes(b, indices, in_indices, size)
         maps = IndexMap.of(op).batch_attributes(x=in_x, indices=any(in_indices))
         return b.gather(x, *indices, **maps)
+
+    pad = harmless_but_along(along_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Gather", x: Value, *indices: Value) -> Value:

@@ -16,6 +16,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.ops.contraction import cast
+from aotc.dialects.padding import along_axes, along_axis, harmless_but_along, hiding
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor, element_count
@@ -39,6 +40,8 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    pad = hiding(lambda _: -np.inf, along_axis)
 
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
@@ -279,6 +282,8 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     batch = leading(axes=shift_axes)
     reorder = in_any_order(axes=rename_axes)
+
+    pad = harmless_but_along(along_axes)
 
     @staticmethod
     def result_orders(op: "Normalize", order: Order) -> list[Order]:

@@ -18,6 +18,7 @@ from aotc.dialects.lowering.sorting import (
     padded_size,
     sorted_positions,
 )
+from aotc.dialects.padding import along_axis, harmless_but_along
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Dim, Shape, Size, Tensor
@@ -85,6 +86,8 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    pad = harmless_but_along(along_axis)
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:

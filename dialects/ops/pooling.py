@@ -14,6 +14,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
+from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -95,6 +96,13 @@ class Pool(GraphOp, traits=[Pure]):
         )
 
     batch = staticmethod(fold_leading_axis)
+
+    @classmethod
+    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+        """After the images what is around them."""
+        (x,) = operands
+        spatial = range(1, Tensor.of(x).rank - 1)
+        return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, cls.start)])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:

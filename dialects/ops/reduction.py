@@ -23,6 +23,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
+from aotc.dialects.padding import Padding, along_axis, hiding
 from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
@@ -71,6 +72,12 @@ class Reduction(GraphOp, traits=[Pure]):
 
     batch = leading(axes=shift_axes)
     reorder = in_any_order(axes=rename_axes)
+
+    @classmethod
+    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+        """What comes after is what a reduction of nothing gives."""
+        (x,), exact = operands, Tensor.of(op.x)
+        return p.build(op, [p.hide(x, exact, op.axes, cls.start(exact.dtype))])
 
     @staticmethod
     def result_orders(op: "Reduction", order: Order) -> list[Order]:
@@ -341,6 +348,8 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    pad = hiding(_lowest, along_axis)
 
     @staticmethod
     def result_orders(op: "Argmax", order: Order) -> list[Order]:

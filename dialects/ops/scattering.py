@@ -27,6 +27,7 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.ops.single_updates import is_single, write_window
+from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -86,6 +87,14 @@ class Scatter(GraphOp, traits=[Pure]):
         maps = IndexMap.of(op).batch_attributes(x=True, indices=in_indices)
         y: Value = type(op).build(x, updates, *indices, **maps)
         return y
+
+    @staticmethod
+    def pad(p: Padding, op: "Scatter", operands: Sequence[Value]) -> Any:
+        """The same, if only axes are padded along which no update moves."""
+        x, _, indices, *_ = map(Tensor.of, op.operands)
+        if p.axes(x, op.axes) or p.axes(indices):
+            return None
+        return p.build(op, operands)
 
     samples = [
         _sample(

@@ -19,6 +19,7 @@ from aotc.dialects.graph import (
 )
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns import splat_of, truth_of
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, boolean, f32, i32
@@ -72,6 +73,8 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
 
     @staticmethod
     def simplify(b: Builder, op: "Compare") -> Value | None:
@@ -146,6 +149,8 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
 
     @staticmethod
     def simplify(b: Builder, op: "Select") -> Value | None:
@@ -222,6 +227,8 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
     batch = leading()
     reorder = in_any_order()
 
+    pad = HARMLESS
+
     lower = by_kind(
         f=lambda x, lo, hi: arith.minimumf(arith.maximumf(x, lo), hi),
         i=lambda x, lo, hi: arith.minsi(arith.maxsi(x, lo), hi),
@@ -273,6 +280,8 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:

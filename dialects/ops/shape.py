@@ -11,6 +11,7 @@ from aotc.dialects.batching import after_leading, leading, prepend_size, shift_a
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns import made_by
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
@@ -67,6 +68,15 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     batch = leading(shape=prepend_size)
 
     @staticmethod
+    def pad(p: Padding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
+        """The same, if what is padded comes first among axes that become others."""
+        (x,) = operands
+        source = Tensor.of(op.x).shape
+        groups = reshaped_axes(source, op.shape)
+        whole = all(_is_padded_in_front(p, *each) for each in groups)
+        return p.b.reshape(x, shape=p.shape(op.shape)) if whole else None
+
+    @staticmethod
     def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
         """tensor.collapse_shape and tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
@@ -92,6 +102,29 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         Sample((i32(0, 3),), {"shape": (0,)}),
         Sample((f32("n", "m", 4),), {"shape": ("n", "m", 2, 2)}),
     ]
+
+
+def reshaped_axes(source: Shape, result: Shape) -> list[tuple[Shape, Shape]]:
+    """The sizes of axes of one shape, and of those that they become in another.
+
+    Each part holds as many elements on either side, and is as small as can be proven.
+    """
+    parts, start, end = [], 0, 0
+    ways = [(i, j) for i in range(len(source) + 1) for j in range(len(result) + 1)]
+    for i, j in sorted(ways, key=sum):
+        if i > start and j > end and same_count(source[start:i], result[end:j]):
+            parts.append((source[start:i], result[end:j]))
+            start, end = i, j
+    return [*parts, (source[start:], result[end:])]
+
+
+def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
+    """Whether no axis of more than one element comes before one that is padded."""
+    for shape in (source, result):
+        long = [size for size in shape if size != 1]
+        if any(map(p.is_padded, long[1:])):
+            return False
+    return True
 
 
 class Transpose(GraphOp, name="transpose", traits=[Pure]):
@@ -132,6 +165,8 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         return [b.transpose(dy, permutation=inverse)]
 
     batch = leading(permutation=after_leading)
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Transpose", x: Value) -> Value:
@@ -245,6 +280,8 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
 
     batch = leading(shape=prepend_size, axes=after_leading)
 
+    pad = HARMLESS
+
     @staticmethod
     def lower(low: Lowering, op: "Broadcast", x: Value) -> Value:
         """A generic that reads x through a projection; a fill for a constant."""
@@ -334,6 +371,8 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
 
     batch = leading(axes=shift_axes)
     reorder = in_any_order(axes=rename_axes)
+
+    pad = harmless_but_along(along_axes)
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:

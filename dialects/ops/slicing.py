@@ -1,5 +1,6 @@
 """Ops that cut, surround and join: slice, pad, concatenate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
+from aotc.dialects.padding import Padding
 from aotc.dialects.patterns import made_by
 from aotc.dialects.reordering import in_any_order, rename_axes, reorder_sizes
 from aotc.dialects.samples import Sample, f32, i32
@@ -101,6 +103,13 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
     reorder = in_any_order(
         start=reorder_sizes, sizes=reorder_sizes, strides=reorder_sizes
     )
+
+    @staticmethod
+    def pad(p: Padding, op: "Slice", operands: Sequence[Value]) -> Any:
+        """The same from the same place, unless the sizes of the call decide it."""
+        if any(map(p.is_padded, op.start)):
+            return None
+        return p.build(op, operands, start=op.start)
 
     @staticmethod
     def lower(low: Lowering, op: "Slice", x: Value) -> Value:
@@ -270,6 +279,16 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     )
 
     @staticmethod
+    def pad(p: Padding, op: "Pad", operands: Sequence[Value]) -> Any:
+        """The value after the call's elements too, unless its sizes say how much."""
+        if any(map(p.is_padded, (*op.low, *op.high))):
+            return None
+        rows = enumerate(zip(op.high, op.interior, strict=True))
+        axes = [axis for axis, around in rows if around != (0, 0)]
+        (x,) = operands
+        return p.build(op, [p.hide(x, Tensor.of(op.x), axes, _filler(op))])
+
+    @staticmethod
     def lower(low: Lowering, op: "Pad", x: Value) -> Value:
         """tensor.pad, or computed element by element where that cannot say it."""
         result = Tensor.of(op.y)
@@ -431,6 +450,13 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
+
+    @staticmethod
+    def pad(p: Padding, op: "Concatenate", operands: Sequence[Value]) -> Any:
+        """The same, unless something comes after what is padded."""
+        if p.axes(Tensor.of(op.lhs), (op.axis,)):
+            return None
+        return p.build(op, operands)
 
     @staticmethod
     def simplify(b: Builder, op: "Concatenate") -> Value | None:

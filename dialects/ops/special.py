@@ -13,6 +13,7 @@ from aotc.dialects.lowering import Lowering, by_kind
 from aotc.dialects.lowering import error_functions as functions
 from aotc.dialects.lowering import gamma_functions as gamma
 from aotc.dialects.ops.unary import Unary
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
@@ -145,6 +146,8 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     batch = leading()
     reorder = in_any_order()
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Polygamma", x: Value) -> Value:

@@ -13,6 +13,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
 from aotc.dialects.ops.slicing import dilated_size
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
@@ -115,6 +116,8 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
 
     batch = staticmethod(fold_leading_axis)
+
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Windows", x: Value) -> Value:
