@@ -12,7 +12,7 @@ say what it is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects.callees import declaration_of
@@ -21,14 +21,15 @@ from aotc.dialects.function_table import erase, index_functions, insert
 from aotc.dialects.functions import (
     callee_of,
     functions_of,
-    is_private,
+    is_root,
     lowered_op,
     name_of,
     signature,
 )
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
-from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.lowering.double_reads import values_read_in_two_ways
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
@@ -58,7 +59,7 @@ class LowerToLinalg(Pass):
             lowered = [
                 _lower_function(function, functions, in_place)
                 for function in functions.values()
-                if not is_private(function)
+                if is_root(function)
             ]
             for function in functions.values():
                 erase(function)
@@ -88,8 +89,11 @@ def _lower_function(
     )
     contracts = contracts_of(function)
     with known_contracts(contracts), ir.InsertionPoint(function), function.location:
-        lowered = func.FuncOp(name_of(function), kind)
+        visibility = "private" if function.is_external else None
+        lowered = func.FuncOp(name_of(function), kind, visibility=visibility)
         lower_signature(function, lowered)
+        if function.is_external:  # an entry that is declared
+            return lowered
         with ir.InsertionPoint(lowered.add_entry_block()):
             unknown: list[Any] = [None] * len(contracts)
             lowering = Lowering(unknown, in_place)
@@ -107,10 +111,13 @@ class _Inlined:
 
     functions: dict[str, Function]
     lowering: Lowering
+    in_memory: set[Value] = field(default_factory=set)
 
     def __call__(self, name: str, arguments: list[Value]) -> list[Value]:
         """The lowered results of a function of these lowered arguments."""
-        return walk(self.functions[name].entry_block, arguments, self._lower)
+        block = self.functions[name].entry_block
+        self.in_memory.update(values_read_in_two_ways(block))
+        return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":
         """The same by another lowering."""
@@ -137,7 +144,11 @@ class _Inlined:
             return [self.lowering.empty(result) for result in results]
         if type(op).rearranges and (scalar := filled_with(operands[0])) is not None:
             return [self.lowering.full(results[0], scalar)]  # Note [parts of fills]
-        return as_tuple(type(op).lower(self.lowering, op, *operands))
+        lowered = as_tuple(type(op).lower(self.lowering, op, *operands))
+        return [
+            foreign.optimization_barrier(each) if value in self.in_memory else each
+            for value, each in zip(op.results, lowered, strict=True)
+        ]
 
 
 def _read_symbols(

@@ -38,6 +38,57 @@ def program(*shape: Any, dtype: str = "f32") -> Callable[[Any], Any]:
     return add
 
 
+# ---- Note [two reads of a reduction]: by rows and by columns ------------------------
+
+
+@program(6, 5)
+def outer_product_of_sums(x):
+    s = anp.sum(x, 1)
+    return s[:, None] * s, s * s[:, None], s[:, None] * anp.exp(s)
+
+
+@program(6, 5)
+def outer_comparison_of_positions(x):
+    s = anp.argmax(x, 1)
+    return s[:, None] == s, anp.where(s[:, None] > s, s, 0)
+
+
+@program(6, 5)
+def outer_product_of_maxima(x):
+    s = anp.max(x, 1)
+    return s[:, None] * s
+
+
+@program("b", 5)
+def outer_product_of_columns(x):
+    s = anp.sum(x, 0)
+    return s[:, None] * s
+
+
+@program(64, 128)
+def outer_product_of_products(x):
+    s = x @ x[0] / 16
+    return s[:, None] * s
+
+
+@program(6, 5)
+def distances_of_all_pairs(x):
+    s = anp.sum(x * x, 1)
+    return s[:, None] + s - 2 * (x @ x.T)
+
+
+@program(6, 6)
+def softmax_and_its_transpose(x):
+    s, h = nn.softmax(x), nn.layer_norm(x)
+    return s.T + s, h.T + h
+
+
+@program(6, 5, dtype="i32")
+def outer_product_of_integers(x):
+    s = anp.sum(x, 1)
+    return s[:, None] * s
+
+
 # ---- Note [strided reads]: a slice that ends at the end, and another reader ---------
 
 

@@ -1,0 +1,99 @@
+"""Which values IREE must have in memory before anything reads them.
+
+Note [two reads of a reduction]: IREE 3.13 merges what reads a reduction, or a product,
+into its loops. Where one op reads the result in two ways, by rows and by columns, as
+`s[:, None] * s` does, both reads become that of the part at hand, and most elements are
+wrong without a word (x86-64; `s` of 6 sums of 5 elements, of 64 products of 128; with
+other sizes it is right). Behind a barrier what reads is in another dispatch.
+"""
+
+from collections.abc import Iterator
+from heapq import nlargest
+from typing import Any
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.padding import HARMLESS
+from aotc.dialects.types import Tensor
+from aotc.mlir import Block, Value
+
+# of the values that one is made of, those that are followed: what comes before so many
+# others is not merged with what reads them, and all of them would be as many as ops
+_LATEST = 8
+
+_Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
+_Ways = dict[Value, set[_Axes]]  # by the value that is read
+
+
+def values_read_in_two_ways(block: Block) -> set[Value]:
+    """The results of ops of a graph function that one op reads along different axes.
+
+    Views, repetitions and elementwise ops in between are looked through.
+    """
+    found: set[Value] = set()
+    ways: dict[Value, _Ways] = {}
+    order: dict[Value, int] = {}
+    for op in block.operations:
+        if not isinstance(op, GraphOp):
+            continue
+        read = list(_reads(op, ways))
+        if read and _is_seen_through(op):
+            merged = _merge(read)
+            found |= {root for root, axes in merged.items() if len(axes) > 1}
+            latest = nlargest(_LATEST, merged, key=order.__getitem__)
+            kept = {root: merged[root] for root in latest}
+            ways |= dict.fromkeys(op.results, kept)
+        else:
+            ways |= {value: {value: {_long_axes(value)}} for value in op.results}
+            order |= dict.fromkeys(op.results, len(order))
+    return found
+
+
+def _is_seen_through(op: GraphOp) -> bool:
+    """Whether IREE computes an op where its result is read."""
+    if op._op_name == "reshape":
+        sizes = [_long_sizes(value) for value in (op.operands[0], op.results[0])]
+        return sizes[0] == sizes[1]
+    return op._op_name in ("broadcast", "transpose") or _is_elementwise(op)
+
+
+def _is_elementwise(op: GraphOp) -> bool:
+    shape = Tensor.of(op.results[0]).shape if len(op.results) else None
+    same = all(Tensor.of(value).shape == shape for value in op.operands)
+    return same and type(op).pad is HARMLESS.__func__
+
+
+def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> Iterator[_Ways]:
+    """How an op reads what its operands are made of, by axes of its result."""
+    for value in op.operands:
+        moved = _moved_axes(op, value)
+        for root, axes in ways.get(value, {}).items():
+            yield {root: {tuple(moved.get(a, -1) for a in each) for each in axes}}
+
+
+def _moved_axes(op: Any, value: Value) -> dict[int, int]:
+    """Where the axes of an operand are in the result."""
+    rank = Tensor.of(value).rank
+    if op._op_name == "broadcast":
+        return dict(enumerate(op.axes))
+    if op._op_name == "transpose":
+        return {axis: at for at, axis in enumerate(op.permutation)}
+    if op._op_name == "reshape":
+        return dict(zip(_long_axes(value), _long_axes(op.results[0]), strict=False))
+    return {axis: axis for axis in range(rank)}
+
+
+def _merge(read: list[_Ways]) -> _Ways:
+    merged: _Ways = {}
+    for each in read:
+        for root, axes in each.items():
+            merged[root] = merged.get(root, set()) | axes
+    return merged
+
+
+def _long_axes(value: Value) -> _Axes:
+    shape = Tensor.of(value).shape
+    return tuple(axis for axis, size in enumerate(shape) if size != 1)
+
+
+def _long_sizes(value: Value) -> list[object]:
+    return [size for size in Tensor.of(value).shape if size != 1]
