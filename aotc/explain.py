@@ -4,7 +4,8 @@ One run imports the model and takes it through the passes for every target. It g
 after what cannot be imported, so that it finds all of it: what a build would end with
 (`unsupported`), what becomes several simpler ops (`decomposed`), and what is computed
 in another way than the source says (`approximated`), and which products are left to
-IREE's code generation (`without-kernel`).
+IREE's code generation (`without-kernel`). Of entries whose calls are padded, it says
+what is computed in the sizes of a call (`not-padded`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from typing import Any
 
 from aotc import importers
 from aotc.backend import require_compiler
+from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
+from aotc.dialects.padded_entries import CUT
+from aotc.dialects.plain import plain_of
 from aotc.errors import AotcError, SetupError
 from aotc.kernels.machine import machine_of
 from aotc.kernels.refusal import refusals_in
@@ -26,6 +30,7 @@ from aotc.passes.base import Unit
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES, all_passes
+from aotc.pipeline.specializations import complete_specializations
 from aotc.program import Program
 from aotc.target import Target
 from aotc.tracing.findings import Finding
@@ -33,7 +38,13 @@ from aotc.tracing.survey import Survey, survey_imports
 
 __all__ = ["Explanation", "Finding", "explain"]
 
-KINDS = ("unsupported", "decomposed", "approximated", "without-kernel")
+KINDS = (
+    "unsupported",
+    "decomposed",
+    "approximated",
+    "without-kernel",
+    "not-padded",
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ def explain(
         program = _import_program(path, tuple(entries), survey)
         count = _op_count(program) if program is not None else 0
         if program is not None and program.entries:
+            _state_sizes(program, survey)
             _run_passes(program, targets, survey)
     findings = sorted(survey.findings, key=lambda each: KINDS.index(each.kind))
     return Explanation(path.name, targets, tuple(findings), survey.coverage(count))
@@ -119,6 +131,15 @@ def _op_count(program: Program) -> int:
     return count
 
 
+def _state_sizes(program: Program, survey: Survey) -> None:
+    """State for which sizes a build would make code."""
+    if program.stage == "graph":
+        try:
+            complete_specializations(program)
+        except AotcError as error:
+            survey.refuse("the sizes of calls", error)
+
+
 def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:
     """Take the program through the passes of a build, and note what they say."""
     module = program.module
@@ -128,6 +149,7 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
         if stage.name == "regions":
             _note_targets(module, targets, survey)
             _note_ops(module, survey)
+            _note_cut_ops(module, survey)
             _note_kernels(program, targets, survey)
         try:
             run_passes(module, stage.passes(program.level, program.without))
@@ -163,6 +185,15 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
                 why = f"{target} has no kernel for it: {each.why}"
                 name = f"graph.{each.op}"
                 survey.note("without-kernel", name, why, each.where or name)
+
+
+def _note_cut_ops(module: Any, survey: Survey) -> None:
+    """Note the ops of padded entries that are computed in the sizes of a call."""
+    for function in functions_of(module).values():
+        if CUT in function.attributes:
+            for each in plain_of(function.attributes[CUT]):
+                why = "it is computed in the sizes of a call where others are padded"
+                survey.note("not-padded", each["op"], why, each["where"] or each["op"])
 
 
 def _note_ops(module: Any, survey: Survey) -> None:

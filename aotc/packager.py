@@ -21,7 +21,7 @@ from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
 from aotc.backend.crossing import reader_name, writer_name
-from aotc.dialects.entries import Entry, Port, Sizes
+from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
@@ -100,7 +100,7 @@ def manifest(
     """
     head = {
         "schema": "aotc.manifest/1",
-        "requires_features": ["guards"] if _has_guards(program) else [],
+        "requires_features": _features(program),
         "name": title[0],
         "version": title[1],
         "source": program.source,
@@ -134,9 +134,14 @@ def _tuning(program: Program) -> dict[str, Any]:
     return {"tuning": {"file": tuning["file"], "sha256": tuning["sha256"]}}
 
 
-def _has_guards(program: Program) -> bool:
-    """Whether a reader must know guards to hold calls to all that they promise."""
-    return any(entry.guards for entry in program.entries)
+def _features(program: Program) -> list[str]:
+    """What a reader must know to call entries as they are to be called."""
+    entries = program.entry_points
+    needed = {
+        "guards": any(entry.guards for entry in entries),
+        "policies": not all(entry.has_general_code for entry in entries),
+    }
+    return [name for name, is_needed in needed.items() if is_needed]
 
 
 def _creation_time() -> str | None:
@@ -164,13 +169,13 @@ def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
 
 def _precision(program: Program) -> dict[str, Any]:
     """The element types that cross the boundary; nothing is converted on the way."""
-    ports = [p for e in program.entries for p in (*e.arguments, *e.results)]
+    ports = [p for e in program.entry_points for p in (*e.arguments, *e.results)]
     return {"dtypes": sorted({port.type.dtype for port in ports})}
 
 
 def _symbols(program: Program) -> dict[str, Any]:
     contracts: dict[str, Any] = {}
-    for entry in program.entries:
+    for entry in program.entry_points:
         for contract in entry.symbols:
             known = contracts.setdefault(contract.name, contract)
             if known != contract:
@@ -198,11 +203,12 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry_point(entry: Entry, specializations: Mapping[str, Sizes]) -> dict[str, Any]:
+def _entry_point(
+    entry: Entry, specializations: Mapping[str, Specialization]
+) -> dict[str, Any]:
     guards = [guard.to_json() for guard in entry.guards]
     special = [
-        {"export": name, "sizes": dict(sizes)}
-        for name, sizes in specializations.items()
+        _specialization(entry, name, each) for name, each in specializations.items()
     ]
     with known_contracts(entry.symbols):
         between = [_leaf("", tensor) for tensor in entry.intermediates]
@@ -218,7 +224,17 @@ def _entry_point(entry: Entry, specializations: Mapping[str, Sizes]) -> dict[str
             **({"guards": guards} if guards else {}),
             **({"intermediates": between} if between else {}),
             **({"specializations": special} if special else {}),
+            **({} if entry.has_general_code else {"has_general_code": False}),
         }
+
+
+def _specialization(entry: Entry, name: str, special: Specialization) -> dict[str, Any]:
+    row = {"export": name, "sizes": dict(special.sizes)}
+    if not special.padded:
+        return row
+    fixed = {*row["sizes"]}.difference(special.padded)
+    told = [each.name for each in entry.symbols if each.name not in fixed]
+    return {**row, "padded": [*special.padded], "told": told}
 
 
 def _state(state: StateSpec) -> dict[str, Any]:

@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.entries import Entry, Sizes, entries_of, rename_ports, write_entry
+from aotc.dialects.entries import (
+    Entry,
+    Specialization,
+    entries_of,
+    rename_ports,
+    write_entry,
+)
 from aotc.dialects.functions import copy_module, keep_only
 from aotc.dialects.fusion import TARGET
 from aotc.dialects.graph import GraphOp
@@ -135,21 +141,26 @@ class Program:
 
     @property
     def entries(self) -> list[Entry]:
-        """The callable functions, in the order of the module."""
+        """The callable functions that have code, in the order of the module."""
         return entries_of(self.module)
 
     @property
     def entry_points(self) -> list[Entry]:
         """The entries that callers name: all but specializations of others."""
-        return [each for each in self.entries if each.specializes is None]
+        declared = entries_of(self.module, with_declared=True)
+        return [each for each in declared if each.specializes is None]
 
-    def specializations_of(self, name: str) -> dict[str, Sizes]:
+    def specializations_of(self, name: str) -> dict[str, Specialization]:
         """The entries that are called in the place of an entry, and for which sizes."""
         return {
-            each.name: each.specializes.sizes
+            each.name: each.specializes
             for each in self.entries
             if each.specializes is not None and each.specializes.entry == name
         }
+
+    def has_code(self, name: str) -> bool:
+        """Whether calls of an entry of any sizes have code."""
+        return any(each.name == name for each in self.entries)
 
     @property
     def states(self) -> list[StateSpec]:
@@ -280,7 +291,8 @@ class Program:
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`."""
-        return next(entry for entry in self.entries if entry.name == name)
+        declared = entries_of(self.module, with_declared=True)
+        return next(entry for entry in declared if entry.name == name)
 
     def add_parameter(
         self, name: str, array: np.ndarray[Any, Any], tensor: Tensor, kind: str

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotc.dialects.callees import declaration_of
-from aotc.dialects.entries import Entry, Port
-from aotc.dialects.functions import functions_of, is_private, lowered_op
+from aotc.dialects.entries import Entry, Port, Specialization
+from aotc.dialects.functions import functions_of, is_private, lowered_op, name_of
 from aotc.dialects.lowering import foreign
+from aotc.dialects.padded_entries import padded_types
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
-from aotc.dialects.specialization import specialized_types
+from aotc.dialects.specialization import fix_sizes, specialized_types
 from aotc.dialects.symbols import Contract
-from aotc.dialects.types import lowered_type
+from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import InputError
 from aotc.kernels.machine import machine_of
 from aotc.kernels.verifier import impossible_regions
@@ -42,14 +43,14 @@ def require_whole(program: Program) -> None:
 def _contradictions(program: Program) -> Iterator[str]:
     """What is wrong with a program, in words."""
     module = program.module
-    entries = {entry.name: entry for entry in program.entries}
+    entries = {each.name: each for each in (*program.entry_points, *program.entries)}
     parameters = {each.name: each for each in parameters_of(module)}
     if not entries:
         yield "there is no entry"
     for name, function in functions_of(module).items():
         if not is_private(function) and name not in entries:
             yield f"'{name}' is public, and no entry (graph.entry)"
-        if function.is_external and not _is_declared(function):
+        if function.is_external and not _is_declared(function, entries):
             yield f"'{name}' has no body, and no attribute says what it stands for"
     for op in parameter_ops(module):
         if not str(op.attributes["value"]).startswith("#ml_program.extern"):
@@ -66,7 +67,10 @@ def _contradictions(program: Program) -> Iterator[str]:
     yield from impossible_regions(module, machine)
 
 
-def _is_declared(function: Function) -> bool:
+def _is_declared(function: Function, entries: Mapping[str, Entry]) -> bool:
+    entry = entries.get(name_of(function))
+    if entry is not None:
+        return entry.specializes is None and not entry.has_general_code
     return declaration_of(function) is not None or foreign.body_of(function) is not None
 
 
@@ -118,7 +122,8 @@ def _of_entry(
                 yield f"'{port.name}' is a {port.kind}; expected one of {known}"
             yield from _of_port(port, kind, parameters)
     for tree, role in ((entry.input_tree, "input"), (entry.output_tree, "output")):
-        if tree.leaf_count != len(entry.ports(role)):
+        is_padded = entry.specializes is not None and bool(entry.specializes.padded)
+        if tree.leaf_count + (is_padded and role == "input") != len(entry.ports(role)):
             yield f"its form has {tree.leaf_count} {role}s, its signature has not"
     stored = {
         port.name.partition(".")[0] for port in entry.arguments if _is_stored(port)
@@ -155,8 +160,19 @@ def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[
             return
     if special is not None and general is not None:
         types = [[x.type for x in entry.ports(kind)] for kind in ("input", "output")]
-        if types != [*specialized_types(general, dict(special.sizes))]:
+        if types != [*_types_for(general, special)]:
             yield f"'{entry.name}' has not the types of '{general.name}' for its sizes"
+
+
+def _types_for(
+    general: Entry, special: Specialization
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The types of the inputs and outputs that a specialization of an entry has."""
+    exact = {k: n for k, n in special.sizes if k not in special.padded}
+    if not special.padded:
+        return specialized_types(general, exact)
+    entry = fix_sizes(general, exact) if exact else general
+    return padded_types(entry, {k: n for k, n in special.sizes if k not in exact})
 
 
 def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:

@@ -113,9 +113,13 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
 def _specializations(program: Program) -> dict[str, Any]:
     """The sizes that entries have code of their own for, if there are any."""
     rows = [
-        {"entry": entry.name, "sizes": dict(sizes)}
+        {
+            "entry": entry.name,
+            "sizes": dict(special.sizes),
+            **({"padded": [*special.padded]} if special.padded else {}),
+        }
         for entry in program.entry_points
-        for sizes in program.specializations_of(entry.name).values()
+        for special in program.specializations_of(entry.name).values()
     ]
     return {"specializations": rows} if rows else {}
 

@@ -8,8 +8,9 @@ spelling, and `sha256(manifest.json)` identifies the bundle.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ SIGNATURE_FILE = "signature.json"
 _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
-_FEATURES = frozenset({"guards"})
+_FEATURES = frozenset({"guards", "policies"})
 _LISTED = 20  # names in a message
 
 
@@ -45,11 +46,16 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The contract of a symbolic dimension."""
+    """The contract of a symbolic dimension.
+
+    `policy` says what becomes of sizes without code of their own: `dynamic`, they have
+    the code for any; `error`; or `pad` and `bucket`, to sizes that have code.
+    """
 
     min: int
     max: int | None
     multiple_of: int
+    policy: str = "dynamic"
 
 
 @dataclass(frozen=True)
@@ -62,19 +68,48 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Specialization:
-    """Code of an entry for calls of some sizes alone, and the export that it is."""
+class Code:
+    """Code that computes calls of an entry: of any sizes, or of some alone.
+
+    Args:
+        export: the function that it is.
+        sizes: of the calls, by name of the symbol; others may have any size.
+        padded: names of those sizes that calls are padded to.
+        told: names of the symbols whose sizes such a function is told, in order.
+    """
 
     export: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    padded: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """`batch 8, length up to 128`, or `any sizes`."""
+        rows = self.sizes.items()
+        parts = (f"{k} {'up to ' if k in self.padded else ''}{n}" for k, n in rows)
+        return ", ".join(parts) or "any sizes"
+
+    def computes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it computes calls of these sizes."""
+        return all(
+            sizes[name] <= size if name in self.padded else sizes[name] == size
+            for name, size in self.sizes.items()
+        )
 
 
-def most_specific(
-    specializations: Iterable[Specialization], sizes: Mapping[str, int]
-) -> Specialization | None:
-    """The one that was made for most of the sizes of a call; None if none fits it."""
-    fitting = [x for x in specializations if x.sizes.items() <= sizes.items()]
-    return max(fitting, key=lambda each: len(each.sizes), default=None)
+def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
+    """The code that pads a call least, and of these is for most sizes; None if none is.
+
+    Args:
+        codes: of an entry.
+        sizes: of the call, by name of the symbol.
+    """
+    fitting = (each for each in codes if each.computes(sizes))
+    return min(fitting, key=_rank, default=None)
+
+
+def _rank(code: Code) -> tuple[int, int]:
+    return math.prod(code.sizes[name] for name in code.padded), -len(code.sizes)
 
 
 @dataclass(frozen=True)
@@ -94,21 +129,27 @@ class EntryPoint:
     updates: tuple[str, ...]
     guards: tuple[Guard, ...] = ()
     intermediates: tuple[Leaf, ...] = ()
-    specializations: tuple[Specialization, ...] = ()
+    specializations: tuple[Code, ...] = ()
+    has_general_code: bool = True
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """What computes its calls: code for any sizes comes first, if there is any."""
+        general = (Code(self.name),) if self.has_general_code else ()
+        return general + self.specializations
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """The functions that compute its calls: that of any sizes comes first."""
-        return (self.name, *(each.export for each in self.specializations))
+        """The functions that compute its calls, in the order of `codes`."""
+        return tuple(each.export for each in self.codes)
 
-    def export_for(self, sizes: Mapping[str, int]) -> str:
-        """The export that computes calls of these sizes: the one made for most of them.
+    def code_for(self, sizes: Mapping[str, int]) -> Code | None:
+        """What computes calls of these sizes; None if nothing does.
 
         Args:
             sizes: of all its symbols, by name.
         """
-        best = most_specific(self.specializations, sizes)
-        return self.name if best is None else best.export
+        return best_code(self.codes, sizes)
 
 
 @dataclass(frozen=True)
@@ -230,7 +271,12 @@ class Manifest:
     def symbols(self) -> dict[str, Symbol]:
         """The symbolic dimensions by name."""
         return {
-            name: Symbol(s["min"], s.get("max"), s.get("multiple_of", 1))
+            name: Symbol(
+                s["min"],
+                s.get("max"),
+                s.get("multiple_of", 1),
+                s.get("policy", "dynamic"),
+            )
             for name, s in self.data["symbols"].items()
         }
 
@@ -292,9 +338,15 @@ def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
             for g in entry.get("guards", ())
         ),
         specializations=tuple(
-            Specialization(s["export"], s["sizes"])
+            Code(
+                s["export"],
+                s["sizes"],
+                tuple(s.get("padded", ())),
+                tuple(s.get("told", ())),
+            )
             for s in entry.get("specializations", ())
         ),
+        has_general_code=entry.get("has_general_code", True),
     )
 
 

@@ -11,6 +11,7 @@ from aotc.artifacts.fields import (
     Check,
     Invalid,
     anything,
+    boolean,
     fail,
     integer,
     listing,
@@ -83,7 +84,8 @@ _leaf = record(
     {"layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc")},
 )
 _specialization = record(
-    {"export": _identifier, "sizes": mapping(_identifier, integer(0))}
+    {"export": _identifier, "sizes": mapping(_identifier, integer(0))},
+    {"padded": listing(_identifier), "told": listing(_identifier)},
 )
 _entry_point = record(
     {
@@ -100,6 +102,7 @@ _entry_point = record(
         "guards": listing(_guard),
         "intermediates": listing(_leaf),
         "specializations": listing(_specialization),
+        "has_general_code": boolean,
     },
 )
 _state = record(
@@ -218,7 +221,11 @@ _file = record(
 )
 _symbol = record(
     {"min": integer(0)},
-    {"max": nullable(integer(0)), "multiple_of": integer(1)},
+    {
+        "max": nullable(integer(0)),
+        "multiple_of": integer(1),
+        "policy": one_of("dynamic", "error", "pad", "bucket"),
+    },
 )
 _coverage = record(
     {name: integer(0) for name in ("ops", "captured", "folded", "graph_ops")},
@@ -347,7 +354,14 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
     for guard in entry.get("guards", ()):
         used |= Condition.parse(guard["condition"]).symbols
     for specialization in entry.get("specializations", ()):
-        used |= set(specialization["sizes"])
+        used |= {*specialization["sizes"], *specialization.get("told", ())}
+        unsized = set(specialization.get("padded", ())) - set(specialization["sizes"])
+        if unsized:
+            with within(".specializations"):
+                fail("a size for each that is padded", sorted(unsized))
+    if not entry.get("has_general_code", True) and not entry.get("specializations"):
+        with within(".specializations"):
+            fail("code for some sizes, as there is none for all", [])
     _check_known(sorted(used), symbols, " symbol")
     # A call learns the value of a symbol from a dimension that is linear in it alone.
     unbound = used - {symbol for _, symbol in deciding_sizes(dims)}

@@ -87,6 +87,8 @@ class _Level(click.Choice[str]):
     "aotc build resnet.onnx --parity",
     "aotc build resnet.onnx --io-layout nhwc",
     "aotc build model.py --specialize batch=1 --specialize batch=64",
+    "aotc build model.py --specialize batch=16 --policy batch=bucket",
+    "aotc build model.py --buckets-from traffic.csv --max-variants 4",
     "aotc build model.py --peak-memory 512MB",
     "aotc build model.py --tuning tuning.json --tune 60",
 )
@@ -153,6 +155,27 @@ class _Level(click.Choice[str]):
     metavar="SIZES",
     help="Make code for calls of these sizes alone, such as batch=1,length=128, beside "
     "that for any. May be given again.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME=POLICY",
+    help="What becomes of calls whose size has no code of its own: dynamic (the code "
+    "for any), error, pad (to the max of the size) or bucket (to the next size of "
+    "--specialize). May be given again.",
+)
+@click.option(
+    "--buckets-from",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="TRAFFIC",
+    help="Choose the sizes to pad calls to for this recorded traffic: a CSV file with "
+    "a column for each size and perhaps one of counts.",
+)
+@click.option(
+    "--max-variants",
+    type=int,
+    help="How many of these sizes there may be; 8 by default.",
 )
 @click.option(
     "--numerics",
@@ -228,6 +251,7 @@ def build(
     no_sign: bool,
     parity: bool,
     specialize: tuple[str, ...],
+    policies: tuple[str, ...],
     report: Path | None,
     verbose: bool,
     quiet: bool,
@@ -245,7 +269,7 @@ def build(
         raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
     from aotc.checks.parity import Plan
-    from aotc.cli.sizes import read_sizes
+    from aotc.cli.sizes import read_pairs, read_sizes
 
     path, named = source_and_entries(source)
     result = pipeline.build(
@@ -257,6 +281,7 @@ def build(
         sign=not no_sign,
         parity=Plan() if parity else None,
         specialize=[read_sizes(each, "--specialize") for each in specialize],
+        policies=read_pairs(policies, "--policy length=bucket"),
         reporter=reporter(verbose=verbose, quiet=quiet),
         **choices,
     )

@@ -20,6 +20,7 @@ _TITLES = {
     "decomposed": "DECOMPOSED: made into several simpler ops",
     "approximated": "APPROXIMATED: computed in another way than the source says",
     "without-kernel": "WITHOUT KERNEL: left to the code generation of IREE",
+    "not-padded": "NOT PADDED: computed in the sizes of a call, in padded entries",
 }
 _PLACES_SHOWN = 5
 

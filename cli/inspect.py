@@ -207,11 +207,12 @@ def _symbols(manifest: Manifest) -> list[str]:
     for name, symbol in manifest.symbols.items():
         limit = "no limit" if symbol.max is None else str(symbol.max)
         step = f", multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
-        lines.append(f"{name}: {symbol.min} to {limit}{step}")
+        policy = f", {symbol.policy}" if symbol.policy != "dynamic" else ""
+        lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}")
     for entry in manifest.entry_points.values():
         lines += [f"{entry.name}: {guard.condition}" for guard in entry.guards]
         lines += [
-            f"{entry.name}: specialized for {_sizes(each.sizes)}"
+            f"{entry.name}: {'padded' if each.padded else 'specialized'} for {each}"
             for each in entry.specializations
         ]
     return lines

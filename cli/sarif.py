@@ -20,6 +20,7 @@ _LEVELS = {
     "approximated": "warning",
     "decomposed": "note",
     "without-kernel": "note",
+    "not-padded": "note",
 }
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: \((?P<path>.*)\))?")
 

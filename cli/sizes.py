@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aotc.errors import InputError
 
 
@@ -21,6 +23,26 @@ def read_sizes(text: str | None, option: str = "--sizes") -> dict[str, int]:
         if name in found:
             raise InputError("bad-option", f"the size {name!r} is given twice")
         found[name] = _number(name, value)
+    return found
+
+
+def read_pairs(texts: Iterable[str], example: str) -> dict[str, str]:
+    """The values by name, of texts such as ``length=bucket,batch=error``.
+
+    Args:
+        texts: with commas between pairs.
+        example: of the option, for messages.
+
+    Raises:
+        InputError: `bad-option`.
+    """
+    found: dict[str, str] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, value = read_pair(part, example)
+        if found.setdefault(name, value) != value:
+            raise InputError(
+                "bad-option", f"the policy of {name!r} is given twice", hint=example
+            )
     return found
 
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from aotc.dialects.functions import SYMBOLS, functions_of
+from aotc.dialects.function_table import erase, insert
+from aotc.dialects.functions import ENTRY, SYMBOLS, functions_of, is_entry, name_of
 from aotc.dialects.guards import GUARDS, Guard, guards_attribute, guards_of
 from aotc.dialects.parameters import parameter_ops
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
-from aotc.dialects.symbols import Contract, contracts_attribute, contracts_of
+from aotc.dialects.symbols import DYNAMIC, Contract, contracts_attribute, contracts_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import Function, Module, Type, Value, ir
+from aotc.mlir import Function, Module, Type, Value, func, ir
 from aotc.pytree import Structure
 
-_ENTRY, _INTERMEDIATES = "graph.entry", "graph.intermediates"
+_INTERMEDIATES = "graph.intermediates"
 SPECIALIZATIONS, SPECIALIZES = "graph.specializations", "graph.specializes"
 _SIDES = ("arg_attrs", "res_attrs")
 _LAYOUT_FACTS = {"layout": "graph.layout", "source_layout": "graph.source_layout"}
@@ -53,10 +54,17 @@ class Port:
 
 @dataclass(frozen=True)
 class Specialization:
-    """Which entry a function is for, in calls of which sizes."""
+    """Which entry a function is for, in calls of which sizes.
+
+    Args:
+        entry: its name.
+        sizes: of the calls.
+        padded: names of those that are the largest, of calls that are padded.
+    """
 
     entry: str
     sizes: Sizes
+    padded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,6 +159,16 @@ class Entry:
             for contract, part in zip(self.symbols, symbols, strict=True)
         )
 
+    @property
+    def padded_symbols(self) -> tuple[str, ...]:
+        """The names of symbols whose sizes are padded to those that have code."""
+        return tuple(each.name for each in self.symbols if each.is_padded)
+
+    @property
+    def has_general_code(self) -> bool:
+        """Whether calls of any sizes have code."""
+        return all(each.policy == DYNAMIC for each in self.symbols)
+
     def ports(self, kind: str) -> list[Port]:
         """The arguments of kind `input`, or the results of kind `output`."""
         side = self.results if kind == "output" else self.arguments
@@ -160,13 +178,31 @@ class Entry:
 # ---- in the module ------------------------------------------------------------------
 
 
-def entries_of(module: Module) -> list[Entry]:
-    """The entries of a module, at any stage."""
+def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
+    """The entries of a module, at any stage.
+
+    Args:
+        module: of functions.
+        with_declared: also those that have no code of their own any more, because
+            specializations of them compute all calls.
+    """
     return [
         _read_entry(name, function)
         for name, function in functions_of(module).items()
-        if _ENTRY in function.attributes
+        if is_entry(function) and (with_declared or not function.is_external)
     ]
+
+
+def declare_entry(function: Function) -> Function:
+    """Leave of an entry what is said of it, without code; returns the declaration."""
+    with ir.InsertionPoint(function.operation), function.operation.location:
+        declared = func.FuncOp(name_of(function), function.type, visibility="private")
+    for name in function.attributes:
+        if name.startswith("graph.") or name in _SIDES:
+            declared.attributes[name] = function.attributes[name]
+    erase(function)
+    insert(declared)
+    return declared
 
 
 def write_entry(module: Module, entry: Entry) -> None:
@@ -177,7 +213,7 @@ def write_entry(module: Module, entry: Entry) -> None:
         sides = (entry.arguments, entry.results)
         for side, ports in zip(_SIDES, sides, strict=True):
             attributes[side] = _ports_attribute(ports)
-        attributes[_ENTRY] = attribute_of(
+        attributes[ENTRY] = attribute_of(
             {
                 "inputs": plain_tree(entry.input_tree),
                 "outputs": plain_tree(entry.output_tree),
@@ -192,6 +228,17 @@ def write_entry(module: Module, entry: Entry) -> None:
         if entry.specializations:
             rows = [dict(sizes) for sizes in entry.specializations]
             attributes[SPECIALIZATIONS] = attribute_of(rows)
+        if entry.specializes is not None:
+            attributes[SPECIALIZES] = attribute_of(
+                _specialization_facts(entry.specializes)
+            )
+
+
+def drop_wanted_specializations(module: Module, name: str) -> None:
+    """State no more for which sizes an entry is to be specialized."""
+    attributes = functions_of(module)[name].attributes
+    if SPECIALIZATIONS in attributes:
+        del attributes[SPECIALIZATIONS]
 
 
 def weight_arguments(function: Function) -> list[Value]:
@@ -264,7 +311,7 @@ def strip_program(module: Module) -> None:
 
 def _read_entry(name: str, function: Function) -> Entry:
     attributes = function.attributes
-    stated = plain_of(attributes[_ENTRY])
+    stated = plain_of(attributes[ENTRY])
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return Entry(
         name,
@@ -292,7 +339,13 @@ def _specialization(function: Function) -> Specialization | None:
     if SPECIALIZES not in function.attributes:
         return None
     stated = plain_of(function.attributes[SPECIALIZES])
-    return Specialization(stated["entry"], tuple(stated["sizes"].items()))
+    padded = tuple(stated.get("padded", ()))
+    return Specialization(stated["entry"], tuple(stated["sizes"].items()), padded)
+
+
+def _specialization_facts(special: Specialization) -> dict[str, Any]:
+    facts = {"entry": special.entry, "sizes": dict(special.sizes)}
+    return {**facts, "padded": [*special.padded]} if special.padded else facts
 
 
 def _intermediates(function: Function) -> list[Tensor]:

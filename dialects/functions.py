@@ -16,6 +16,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import Function, Module, Operation, Value, func, ir
 
+ENTRY = "graph.entry"
 SYMBOLS = "graph.symbols"
 CONTROL = "graph.control"  # what makes a function control flow; see dialects/control
 
@@ -53,6 +54,16 @@ def is_private(function: Function) -> bool:
     if "sym_visibility" not in attributes:
         return False
     return str(ir.StringAttr(attributes["sym_visibility"]).value) == "private"
+
+
+def is_entry(function: Function) -> bool:
+    """Whether a function is an entry, if only a declared one."""
+    return ENTRY in function.attributes
+
+
+def is_root(function: Function) -> bool:
+    """Whether a function stays though no other calls it."""
+    return not is_private(function) or is_entry(function)
 
 
 def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
@@ -97,9 +108,9 @@ def copy_module(module: Module) -> Module:
 
 
 def keep_only(module: Module, names: Container[str]) -> None:
-    """Drop the public functions that are not in `names`."""
+    """Drop the entries, and other public functions, that are not in `names`."""
     for function in functions_of(module).values():
-        if not is_private(function) and name_of(function) not in names:
+        if is_root(function) and name_of(function) not in names:
             erase(function)
 
 

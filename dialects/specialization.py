@@ -54,8 +54,9 @@ def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Size
 
 
 def _is_allowed(entry: Entry, sizes: Sizes) -> bool:
-    """Whether no guard refuses all calls of some sizes."""
-    terms = {name: str(size) for name, size in sizes}
+    """Whether no guard refuses all calls of some sizes, or that are padded to them."""
+    padded = entry.padded_symbols
+    terms = {name: str(size) for name, size in sizes if name not in padded}
     rest = (Condition.parse(g.condition).substitute(terms) for g in entry.guards)
     return all(each.symbols or each.holds({}) for each in rest)
 
@@ -100,6 +101,17 @@ def specialized_types(
         for kind in ("input", "output")
     )
     return inputs, outputs
+
+
+def fix_sizes(entry: Entry, sizes: Mapping[str, int]) -> Entry:
+    """An entry with the types that it has for some sizes, and without their symbols."""
+    fixing = _Fixing(entry, sizes, {})
+    arguments, results = (
+        tuple(replace(port, type=fixing.fixed_type(port.type)) for port in ports)
+        for ports in (entry.arguments, entry.results)
+    )
+    kept = tuple(each for each in entry.symbols if each.name not in sizes)
+    return replace(entry, symbols=kept, arguments=arguments, results=results)
 
 
 def _copy(function: Function, name: str) -> Function:

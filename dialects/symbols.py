@@ -14,15 +14,34 @@ from typing import Any
 
 from aotc.mlir import Function, ir
 
+# What becomes of a call whose size has no code of its own: it has code for any size; it
+# is refused; it is padded to the largest size, or to the next one that has code.
+DYNAMIC, ERROR, PAD, BUCKET = POLICIES = ("dynamic", "error", "pad", "bucket")
+
 
 @dataclass(frozen=True)
 class Contract:
-    """The promise of a symbol: every call binds its size within these bounds."""
+    """The promise of a symbol: every call binds its size within these bounds.
+
+    `policy` is one of `POLICIES`: what becomes of sizes without code of their own.
+    """
 
     name: str
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
+    policy: str = DYNAMIC
+
+    @property
+    def largest(self) -> int | None:
+        """The greatest size that a call may bind; None where there is no limit."""
+        step = self.multiple_of
+        return None if self.max is None else self.max // step * step
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether calls are padded to sizes that have code."""
+        return self.policy in (PAD, BUCKET)
 
     def allows(self, size: int) -> bool:
         """Whether a call may bind this size."""
@@ -31,7 +50,8 @@ class Contract:
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
-        return {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
+        facts = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
+        return facts if self.policy == DYNAMIC else {**facts, "policy": self.policy}
 
     def __str__(self) -> str:
         """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8`."""
@@ -80,12 +100,14 @@ def symbol_bounds(position: int) -> tuple[float, float]:
 def contracts_attribute(contracts: Sequence[Contract]) -> ir.ArrayAttr:
     """The contracts as the function attribute `graph.symbols`."""
 
-    def number(value: int) -> ir.Attribute:
+    def plain(value: int | str) -> ir.Attribute:
+        if isinstance(value, str):
+            return ir.StringAttr.get(value)
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
     rows = []
     for contract in contracts:
-        facts = {k: number(v) for k, v in contract.to_json().items() if v is not None}
+        facts = {k: plain(v) for k, v in contract.to_json().items() if v is not None}
         rows.append(
             ir.DictAttr.get({"name": ir.StringAttr.get(contract.name), **facts})
         )

@@ -33,6 +33,8 @@ PASSES = {
     "autodiff": "aotc.passes.autodiff:Autodiff",
     "inline": "aotc.passes.inline:Inline",
     "specialize": "aotc.passes.specialize:Specialize",
+    "pad-entries": "aotc.passes.pad_entries:PadEntries",
+    "drop-general": "aotc.passes.drop_general:DropGeneral",
     "simplify": "aotc.passes.simplify:Simplify",
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",

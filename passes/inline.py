@@ -8,7 +8,7 @@ Ensures: the only calls are of control flow and of derivatives that are not writ
 
 from aotc.dialects.callees import callees, calls_in, declaration_of
 from aotc.dialects.function_table import erase
-from aotc.dialects.functions import callee_of, functions_of, is_private
+from aotc.dialects.functions import callee_of, functions_of, is_root
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Module, func, ir
 from aotc.passes.base import Pass, Unit
@@ -47,10 +47,10 @@ def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
 
 
 def drop_uncalled(module: Module) -> bool:
-    """Erase private functions that no public one reaches."""
+    """Erase private functions that no public one, or entry, reaches."""
     functions = functions_of(module)
     reached: set[str] = set()
-    rest = [name for name, function in functions.items() if not is_private(function)]
+    rest = [name for name, function in functions.items() if is_root(function)]
     while rest:
         name = rest.pop()
         if name not in reached:

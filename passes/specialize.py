@@ -9,12 +9,16 @@
 The loader calls it in the place of `f` where the sizes of a call are these. To every
 pass after this one it is an entry like any other.
 
-Requires: nothing. Ensures: no entry has sizes left that it is to be specialized for.
+Sizes that calls are padded to are left to `pad-entries`.
+
+Requires: nothing. Ensures: no entry has sizes left that it is to be specialized for,
+but those that calls are padded to.
 """
 
-from aotc.dialects.entries import SPECIALIZATIONS
+from dataclasses import replace
+
+from aotc.dialects.entries import drop_wanted_specializations, write_entry
 from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import functions_of
 from aotc.dialects.specialization import add_specialization
 from aotc.passes.base import Pass, Unit
 
@@ -28,11 +32,18 @@ class Specialize(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        asking = [each for each in unit.program.entries if each.specializations]
+        changed = False
         with index_functions(unit.module):
-            for entry in asking:
-                for sizes in reversed(entry.specializations):  # each goes behind it
+            for entry in unit.program.entries:
+                padded = {*entry.padded_symbols}
+                later = [x for x in entry.specializations if padded & {*dict(x)}]
+                now = [x for x in entry.specializations if x not in later]
+                for sizes in reversed(now):  # each goes behind it
                     add_specialization(unit.module, entry, dict(sizes))
-        for entry in asking:
-            del functions_of(unit.module)[entry.name].attributes[SPECIALIZATIONS]
-        return bool(asking)
+                if now:
+                    changed = True
+                    drop_wanted_specializations(unit.module, entry.name)
+                    write_entry(
+                        unit.module, replace(entry, specializations=tuple(later))
+                    )
+        return changed

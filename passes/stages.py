@@ -55,6 +55,7 @@ PASS_STAGES = (
             "simplify",
             "cse",
             "recover-ops",
+            "pad-entries",
             "sink-transposes",
             "simplify",
             "sink-reshapes",
@@ -71,6 +72,7 @@ PASS_STAGES = (
     PassStage(
         "regions",
         (
+            "drop-general",
             "split-products",
             "fuse-regions",
             "join-products",

@@ -33,6 +33,7 @@ ALLOWED = {
     "printing": LEAVES,
     "system_errors": LEAVES,
     "writing": LEAVES,
+    "traffic": LEAVES,
     "artifacts": EDGE,
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
@@ -76,7 +77,7 @@ ALLOWED = {
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
-    | {"program_files", "tracing"},
+    | {"program_files", "tracing", "traffic"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "timing", "pipeline", "explain", "checks"}

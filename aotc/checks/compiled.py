@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from aotc.artifacts.manifest import Code as ManifestCode
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import CompileError
 from aotc.pytree import flatten
@@ -123,7 +124,7 @@ class Code:
             each.name: Function(
                 code,
                 each.name,
-                [each.name],
+                [ManifestCode(each.name)],
                 Contract(each.name, each.inputs, {}),
                 each.outputs,
                 True,

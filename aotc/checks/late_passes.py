@@ -27,6 +27,7 @@ from aotc.dialects.functions import copy_module
 from aotc.errors import CompileError, InputError
 from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
+from aotc.passes.drop_general import DropGeneral
 from aotc.passes.rematerialize import Rematerialize
 from aotc.program import Program
 from aotc.target import Target
@@ -36,9 +37,13 @@ SECONDS = 300  # for one compiled call
 
 
 def graph_passes(variant: Compiled) -> list[Pass]:
-    """The passes that a variant went through as a graph, in order."""
+    """The passes that a variant went through as a graph, in order.
+
+    The code for any sizes is what is looked at, so it stays.
+    """
     names = variant.passes
-    return [load(each) for each in names[: names.index(LOWERING)]]
+    loaded = [load(each) for each in names[: names.index(LOWERING)]]
+    return [each for each in loaded if not isinstance(each, DropGeneral)]
 
 
 def late_passes(variant: Compiled, entry: Entry) -> list[Pass]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aotc.artifacts.manifest import Specialization, most_specific
+from aotc.artifacts.manifest import Code, best_code
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import Entry
@@ -82,7 +82,13 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         graph: IR in which the entry is.
         entry: of the program.
     """
+    codes = list(_codes(program, entry))
+
+    def has_code(parts: Parts) -> bool:
+        return best_code(codes, _sizes_by_name(entry, parts)) is not None
+
     usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
+    usual = list(filter(has_code, usual))
     found = [
         Item(
             number,
@@ -92,10 +98,11 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         )
         for number, parts in enumerate(usual)
     ]
-    few = next(_nearest_allowed(entry, _size_per_symbol(_SMALL, entry)), usual[-1])
-    made = program.specializations_of(entry.name).values()
-    special = [Specialization("", dict(x)) for x in (*entry.specializations, *made)]
-    for parts in dict.fromkeys(_sizes_for_each_code(entry, special, few)):
+    wanted = _size_per_symbol(_SMALL, entry)
+    few = next(_nearest_allowed(entry, wanted), tuple(wanted))
+    own = list(dict.fromkeys(_sizes_for_each_code(entry, codes, few)))
+    few = next(filter(has_code, [few, *usual[-1:], *own]), few)
+    for parts in own:
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
             found.append(Item(len(found), sizes, True, Integers.BITS))
@@ -103,7 +110,7 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         sizes = _sizes_by_name(entry, few)
         found.append(Item(len(found), sizes, False, Integers.ANY, True))
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
-        if parts not in usual:
+        if parts not in usual and has_code(parts):
             sizes = _sizes_by_name(entry, parts)
             found.append(Item(len(found), sizes, True, Integers.BITS, True))
     return found
@@ -189,15 +196,24 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
 
 
 def _sizes_for_each_code(
-    entry: Entry, special: Sequence[Specialization], few: Parts
+    entry: Entry, codes: Sequence[Code], few: Parts
 ) -> Iterator[Parts]:
-    """For each specialization, and for the general code, sizes of a call that has it.
+    """For each code, if there are several, sizes of a call that has it.
+
+    For code that calls are padded for, they are its own, and the next smaller ones.
 
     Sizes that are free are those of `few`, or the next ones, where these have the code
     of another specialization. There are none where calls of all sizes nearby have.
     """
-    for own in (None, *special) if special else ():
-        fixed = {} if own is None else own.sizes
+    steps = {each.name: each.multiple_of for each in entry.symbols}
+    several = codes if len(codes) > 1 or codes[0].padded else ()
+    for own, less in product(several, (0, 1)):
+        if less and not own.padded:
+            continue
+        fixed = {
+            name: size - less * steps[name] * (name in own.padded)
+            for name, size in own.sizes.items()
+        }
         for step in range(_NEXT_SIZES):
             wanted = [
                 fixed[each.name] // each.multiple_of
@@ -206,9 +222,20 @@ def _sizes_for_each_code(
                 for each, part in zip(entry.symbols, few, strict=True)
             ]
             sizes = _sizes_by_name(entry, tuple(wanted))
-            if entry.allows(wanted) and most_specific(special, sizes) is own:
+            if entry.allows(wanted) and best_code(codes, sizes) is own:
                 yield tuple(wanted)
                 break
+
+
+def _codes(program: Program, entry: Entry) -> Iterator[Code]:
+    """What computes the calls of an entry, or is to do so."""
+    if entry.has_general_code:
+        yield Code(entry.name)
+    padded = entry.padded_symbols
+    for sizes in entry.specializations:
+        yield Code("", dict(sizes), tuple(name for name, _ in sizes if name in padded))
+    for name, each in program.specializations_of(entry.name).items():
+        yield Code(name, dict(each.sizes), each.padded)
 
 
 def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:

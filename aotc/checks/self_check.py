@@ -30,6 +30,7 @@ from aotc.checks.samples import Calls, Item, calls_of, input_elements, items_of
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.dialects import context
+from aotc.dialects.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
 from aotc.program import Program
@@ -48,6 +49,8 @@ _NOT_HERE = {
     "no-driver": "this machine does not run it",
     "out-of-memory": "this machine has not the memory to load it",
 }
+
+_NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare with"
 
 
 def check_entries(
@@ -83,9 +86,17 @@ def check_entries(
         ]
         if not running:
             return rows
+        known = {each.name for each in entries_of(graph)}
+        rows += [
+            SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
+            for variant, _ in running
+            for entry in program.entry_points
+            if entry.name not in known
+        ]
         jobs = [
             (Subject(program, graph, entry), item)
             for entry in program.entry_points
+            if entry.name in known
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)

@@ -15,6 +15,7 @@ from aotc.checks.parity import Parity
 from aotc.checks.report import SelfCheck
 from aotc.dialects.entries import Entry, Port
 from aotc.passes.base import PassRecord
+from aotc.pipeline.buckets import Buckets
 from aotc.tuning import TuningUse
 
 
@@ -87,6 +88,7 @@ class BuildReport:
         stages: wall time in seconds by stage.
         passes: what each pass did, for all targets.
         variant_passes: and for each target by itself.
+        buckets: that were chosen for recorded traffic.
         images: inputs and outputs of entries in a layout that was asked for.
         variants: the compiled targets.
         certificates: of the gradients, if they were asked for.
@@ -104,6 +106,7 @@ class BuildReport:
     stages: dict[str, float] = field(default_factory=dict)
     passes: list[PassRecord] = field(default_factory=list)
     variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
+    buckets: Buckets | None = None
     images: list[ImageLayout] = field(default_factory=list)
     variants: list[Compiled] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
@@ -129,6 +132,7 @@ class BuildReport:
                 target: [record.to_json() for record in records]
                 for target, records in self.variant_passes.items()
             },
+            "buckets": self.buckets.to_json() if self.buckets else None,
             "images": [each.to_json() for each in self.images],
             "variants": [_variant_json(variant) for variant in self.variants],
             "gradient_certificates": [each.to_json() for each in self.certificates],
@@ -171,7 +175,8 @@ class BuildReport:
     @property
     def _measurements(self) -> tuple[Any, ...]:
         checks = (*self.certificates, *self.fits, *self.parities, *self.self_checks)
-        return (*self.images, *self.tuning, *checks)
+        buckets = (self.buckets,) if self.buckets else ()
+        return (*buckets, *self.images, *self.tuning, *checks)
 
     def _signed_by(self) -> str:
         return f"signed by {self.signer[:16]}" if self.signer else "not signed"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from aotc import numerics, options
 from aotc.checks.parity import Plan
 from aotc.dialects.image_layouts import IMAGE_LAYOUTS
+from aotc.dialects.specialization import MOST as MOST_SPECIALIZATIONS
 from aotc.errors import InputError
 from aotc.passes.stages import IR_STAGES
 from aotc.program import GRAPH_STAGES, LEVELS
@@ -37,6 +38,8 @@ _SPANS = {
     "--without": Span("graph", "graph"),
     "--io-layout": Span("graph", "graph"),
     "--specialize": Span("graph", "graph"),
+    "--policy": Span("graph", "graph"),
+    "--buckets-from": Span("graph", "graph"),
     "--numerics": Span("optimized", "graph"),
     "--passes": Span("graph", "optimized"),
     "--tuning": Span("optimized", "regions"),
@@ -76,6 +79,12 @@ class Request:
             by default they have that of the source; see `docs/stages.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
             the code for any sizes; see `aotc.dialects.specialization`.
+        policies: by the names of sizes, what becomes of calls of sizes without code of
+            their own, out of `aotc.dialects.symbols.POLICIES`; by default what the
+            model says.
+        buckets_from: file of recorded traffic, see `aotc.traffic`, to choose sizes for
+            that calls are padded to.
+        max_variants: how many of these there may be; 8 by default.
         numerics: how far results may be from what the model writes, out of
             `aotc.numerics.LEVELS`; by default that of the IR that the source is, else
             the first.
@@ -119,6 +128,9 @@ class Request:
     without: str | None = None
     io_layout: str | None = None
     specialize: Sequence[Mapping[str, int]] = ()
+    policies: Mapping[str, str] = field(default_factory=dict)
+    buckets_from: Path | None = None
+    max_variants: int | None = None
     numerics: str | None = None
     tuning: Path | None = None
     tune: float | None = None
@@ -135,6 +147,7 @@ class Request:
         _require_one_of("a level of numerics", self.numerics, numerics.LEVELS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
         _require_budget(self.tune, self.tuning)
+        _require_variants(self.max_variants, self.buckets_from)
         end = STOPS.index(self.stop_after or STOPS[-1])
         for option in self._asked:
             acts = _SPANS[option].acts
@@ -154,6 +167,8 @@ class Request:
             "--without": self.without is not None,
             "--io-layout": self.io_layout is not None,
             "--specialize": bool(self.specialize),
+            "--policy": bool(self.policies),
+            "--buckets-from": self.buckets_from is not None,
             "--numerics": self.numerics is not None,
             "--passes": self.passes is not None,
             "--tuning": self.tuning is not None,
@@ -201,6 +216,22 @@ def _require_budget(seconds: float | None, file: Path | None) -> None:
     if not 0 <= seconds < math.inf:
         raise InputError(
             "bad-option", f"expected 0 seconds or more for --tune; got {seconds}"
+        )
+
+
+def _require_variants(most: int | None, file: Path | None) -> None:
+    if most is None:
+        return
+    if file is None:
+        raise InputError(
+            "bad-option",
+            "expected a file of traffic, with --max-variants; got none",
+            hint="--buckets-from FILE",
+        )
+    if not 1 <= most <= MOST_SPECIALIZATIONS:
+        raise InputError(
+            "bad-option",
+            f"expected 1 to {MOST_SPECIALIZATIONS} for --max-variants; got {most}",
         )
 
 

@@ -31,12 +31,20 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
-from aotc.pipeline.specializations import ask_for_specializations
+from aotc.pipeline.specializations import (
+    ask_for_buckets,
+    ask_for_policies,
+    ask_for_specializations,
+    complete_specializations,
+)
 from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
+from aotc.traffic import Traffic
 from aotc.tuning import TuningFile, require_target, require_tunable
 from aotc.writing import make_folder
+
+_VARIANTS = 8  # that are made for recorded traffic
 
 ARCHIVE = "parameters.irpa"  # in the folder of a dump
 
@@ -109,12 +117,24 @@ class Build:
         if self.request.io_layout is not None:
             self.request.require_open(stage)
             _set_io_layout(unit, self.request.io_layout)
-        if self.request.specialize:
-            self.request.require_open(stage)
-            ask_for_specializations(program, self.request.specialize)
+        self._state_sizes(program)
         keeps = self.compares and lowered_op(program.module) is None
         original = program.copy() if keeps else None
         return Source(unit, stage, title, dict(program.parameters), original)
+
+    def _state_sizes(self, program: Program) -> None:
+        """State for which sizes there is to be code, and what becomes of others."""
+        asked = self.request
+        if asked.policies or asked.specialize or asked.buckets_from:
+            asked.require_open(program.stage)
+            ask_for_policies(program, asked.policies)
+            ask_for_specializations(program, asked.specialize)
+        if asked.buckets_from is not None:
+            traffic = Traffic.read(asked.buckets_from)
+            most = asked.max_variants or _VARIANTS
+            self.report.buckets = ask_for_buckets(program, traffic, most)
+        if program.stage == "graph":
+            complete_specializations(program)
 
     @property
     def unit(self) -> Unit:

@@ -1,14 +1,24 @@
-"""Sizes that a build is asked to specialize entries for, beside those of the model."""
+"""Sizes that a build makes code for, and policies: those asked for beside the model's.
+
+All of it is stated at the entries of the program, before the first pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
+from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import Entry, Sizes, write_entry
+from aotc.dialects.functions import SYMBOLS, functions_of
 from aotc.dialects.specialization import allowed_specializations
+from aotc.dialects.symbols import BUCKET, DYNAMIC, POLICIES, Contract
 from aotc.errors import InputError
+from aotc.mlir import Module
+from aotc.pipeline.buckets import Buckets, choose_buckets
 from aotc.program import Program
+from aotc.traffic import Traffic
 
 
 def ask_for_specializations(
@@ -42,6 +52,128 @@ def ask_for_specializations(
         if own:
             asked = allowed_specializations(entry, [*entry.specializations, *own])
             write_entry(program.module, replace(entry, specializations=asked))
+
+
+def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
+    """State at the entries of a program what becomes of sizes without code.
+
+    Args:
+        program: at the stage `graph`.
+        wanted: policies by the names of symbols.
+
+    Raises:
+        InputError: `unknown-size`: no entry has a symbol; `bad-option`: there is no
+            such policy.
+    """
+    for name, policy in wanted.items():
+        _require_known(program.entries, name)
+        if policy not in POLICIES:
+            raise InputError(
+                "bad-option",
+                f"expected one of {', '.join(POLICIES)} as the policy of size "
+                f"'{name}'; got {policy!r}",
+            )
+    for entry in program.entries:
+        symbols = tuple(
+            replace(each, policy=wanted.get(each.name, each.policy))
+            for each in entry.symbols
+        )
+        if symbols != entry.symbols:
+            write_entry(program.module, replace(entry, symbols=symbols))
+            _state_at_callees(program.module, entry.name)
+
+
+def _state_at_callees(module: Module, name: str) -> None:
+    """State the symbols of an entry at all functions that it reaches."""
+    functions = functions_of(module)
+    symbols = functions[name].attributes[SYMBOLS]
+    for each in reachable_functions(functions, name)[1:]:
+        if SYMBOLS in functions[each].attributes:
+            functions[each].attributes[SYMBOLS] = symbols
+
+
+def ask_for_buckets(program: Program, traffic: Traffic, most: int) -> Buckets:
+    """State at the entries of a program the buckets that pad some traffic least.
+
+    Sizes whose policy is `dynamic` get `bucket`.
+
+    Args:
+        program: at the stage `graph`.
+        traffic: of calls.
+        most: how many buckets there may be, of all its sizes together.
+
+    Raises:
+        InputError: `unknown-size`; `bad-traffic`: contracts refuse all calls, or a
+            size has a policy that leaves no choice.
+    """
+    contracts = {x.name: x for entry in program.entries for x in entry.symbols}
+    for name in traffic.symbols:
+        _require_known(program.entries, name)
+        if contracts[name].policy not in (DYNAMIC, BUCKET):
+            raise InputError(
+                "bad-traffic",
+                f"expected sizes that buckets can be chosen for; got '{name}', whose "
+                f"policy is '{contracts[name].policy}'",
+                hint=f"leave out its column, or --policy {name}=bucket",
+            )
+    found = choose_buckets(traffic, most, contracts)
+    ask_for_policies(program, dict.fromkeys(traffic.symbols, BUCKET))
+    ask_for_specializations(program, found.by_name())
+    return found
+
+
+def complete_specializations(program: Program) -> None:
+    """Let each call that policies allow have code.
+
+    A size that is padded takes the sizes that are asked for, and then its max. Where
+    sizes are asked for without one whose policy is not `dynamic`, there is code for
+    each of its sizes.
+
+    Args:
+        program: at the stage `graph`.
+
+    Raises:
+        InputError: `no-buckets`: a policy needs sizes, and there are none;
+            `too-many-specializations`.
+    """
+    for entry in program.entries:
+        if not entry.has_general_code:
+            asked = allowed_specializations(entry, sorted({*_completed(entry)}))
+            write_entry(program.module, replace(entry, specializations=asked))
+
+
+def _completed(entry: Entry) -> Iterator[Sizes]:
+    """The sizes that an entry is to be specialized for, by its policies."""
+    choices = {
+        each.name: _sizes_with_code(entry, each)
+        for each in entry.symbols
+        if each.policy != DYNAMIC
+    }
+    largest = {name: choices[name][-1] for name in entry.padded_symbols}
+    for row in map(dict, entry.specializations or [()]):
+        missing = [name for name in choices if name not in row]
+        for sizes in product(*(choices[name] for name in missing)):
+            found = {**row, **dict(zip(missing, sizes, strict=True))}
+            free = {name: found[name] for name in choices}
+            for each in (found, free, {**free, **largest}):
+                yield tuple(sorted(each.items()))
+
+
+def _sizes_with_code(entry: Entry, contract: Contract) -> tuple[int, ...]:
+    """The sizes of a symbol that calls may have, or are padded to."""
+    rows = map(dict, entry.specializations)
+    found = {row[contract.name] for row in rows if contract.name in row}
+    if contract.is_padded and contract.largest is not None:
+        found.add(contract.largest)
+    if not found:
+        raise InputError(
+            "no-buckets",
+            f"the policy of size '{contract.name}' of entry '{entry.name}' is "
+            f"'{contract.policy}', and there is no size that calls have code of",
+            hint=f"--specialize {contract.name}=64, "
+            f"aotc.Dim('{contract.name}', specialize=(…)), --buckets-from, or a max",
+        )
+    return tuple(sorted(found))
 
 
 def _require_known(entries: Sequence[Entry], name: str) -> None:

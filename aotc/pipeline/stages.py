@@ -130,7 +130,8 @@ def _require_specialized(program: Program) -> None:
                 "bad-option",
                 f"entry '{entry.name}' is to be specialized for some sizes, and no "
                 "pass has made code for them",
-                hint="add 'specialize' to --passes, after 'inline'",
+                hint="add 'specialize' to --passes, after 'inline', and 'pad-entries', "
+                "if sizes are padded",
             )
 
 

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import iree.runtime as iree
 
-from aotc.artifacts.manifest import Leaf
-from aotc.errors import AotcError, SetupError, VerificationError
+from aotc.artifacts.manifest import Code, Leaf
+from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
 from aotc.runtime import buffers, engine, lifetime
 from aotc.runtime.contract import Array, Contract, Shapes
+from aotc.runtime.padding import SIZES, Padding
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError)
@@ -45,10 +46,24 @@ class Module:
             engine.expect(self.device, call)
 
 
-class Prepared(NamedTuple):
-    """A call that is ready to run: the export, and arguments on the device."""
+class _Way(NamedTuple):
+    """How calls of certain shapes are computed.
+
+    Args:
+        export: that computes them.
+        likeness: what equals that of other calls which take the same memory.
+        padding: of the calls, where the export wants it.
+    """
 
     export: Any
+    likeness: Hashable
+    padding: Padding | None
+
+
+class Prepared(NamedTuple):
+    """A call that is ready to run: its way, and arguments on the device."""
+
+    way: _Way
     arguments: Any
 
 
@@ -58,26 +73,25 @@ class Function:
     Args:
         code: that exports it.
         owner: how messages call the function.
-        exports: its names there; several that make up one function for calls of
-            different sizes.
+        codes: the exports that make it up, each for calls of other sizes.
         contract: of its inputs.
         outputs: what it returns.
         pure: it neither reads nor changes a state. Then large inputs are used in place
             and results are views; otherwise both are copied, because a later call may
             write to memory that the module still holds.
-        choose: the export for a call, by the value of each symbol; by default the
-            first.
+        choose: the code for a call, by the value of each symbol, or None if there is
+            none; by default the first.
     """
 
     def __init__(
         self,
         code: Module,
         owner: str,
-        exports: Sequence[str],
+        codes: Sequence[Code],
         contract: Contract,
         outputs: Sequence[Leaf],
         pure: bool,
-        choose: Callable[[Mapping[str, int]], str] | None = None,
+        choose: Callable[[Mapping[str, int]], Code | None] | None = None,
     ) -> None:
         self._owner = owner
         self._contract = contract
@@ -86,12 +100,14 @@ class Function:
         self._has_pool = code.has_pool
         self._lock = code.lock
         self._invoke = code.context.invoke
-        self._exports = {name: _look_up(code, owner, name) for name in exports}
-        self._choose = choose or (lambda _: exports[0])
-        self._chosen: dict[Shapes, Any] = {}
+        self._exports = {x.export: _look_up(code, owner, x.export) for x in codes}
+        self._choose = choose or (lambda _: codes[0])
+        self._ways: dict[Shapes, _Way] = {}
+        self._codes, self._outputs = codes, outputs
         leaves = [spec.leaf for spec in contract.inputs]
         reader = buffers.viewer if code.on_cpu else buffers.fetcher
-        self._senders = [buffers.sender(code.device, x) for x in leaves]
+        self._inputs = leaves
+        self._senders = [buffers.sender(code.device, x) for x in (*leaves, SIZES)]
         readers = [reader(code.device, leaf) for leaf in outputs]
         self._readers = list(enumerate(readers))
 
@@ -113,25 +129,46 @@ class Function:
             arrays, shapes = self._contract.arrays(values)
         except MemoryError as error:
             raise self._diagnose(error) from error
-        export = self._chosen.get(shapes) or self._export_for(shapes)
+        way = self._ways.get(shapes) or self._way_for(shapes)
         try:
+            if way.padding is not None:
+                arrays = way.padding.pad(arrays)
             with self._lock:
-                return Prepared(export, self._arguments(arrays, shapes))
+                return Prepared(way, self._arguments(arrays, way))
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
-    def _export_for(self, shapes: Shapes) -> Any:
-        """The export for calls of these shapes, which is remembered."""
-        export = self._exports[self._choose(self._contract.sizes(shapes))]
-        if len(self._chosen) >= _REMEMBERED:
-            self._chosen.clear()
-        self._chosen[shapes] = export
-        return export
+    def _way_for(self, shapes: Shapes) -> _Way:
+        """How calls of these shapes are computed, which is remembered."""
+        sizes = self._contract.sizes(shapes)
+        code = self._choose(sizes)
+        if code is None:
+            raise self._no_code_error(sizes)
+        way = _Way(self._exports[code.export], (id(self), shapes), None)
+        if code.padded:
+            padding = Padding(code, self._inputs, self._outputs, sizes)
+            free = tuple(sizes[name] for name in sizes.keys() - code.sizes.keys())
+            way = _Way(way.export, (id(self), code.export, free), padding)
+        if len(self._ways) >= _REMEMBERED:
+            self._ways.clear()
+        self._ways[shapes] = way
+        return way
 
-    def _arguments(self, arrays: Sequence[Array], shapes: Shapes) -> Any:
-        self._expect((id(self), shapes))
+    def _no_code_error(self, sizes: Mapping[str, int]) -> InputError:
+        got = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        known = "; ".join(map(str, self._codes))
+        return InputError(
+            "no-code-for-sizes",
+            f"{self._owner}: expected sizes that there is code for ({known}), got "
+            f"{got}",
+            hint="the model was built for these sizes alone: see the policy of its "
+            "sizes (aotc inspect)",
+        )
+
+    def _arguments(self, arrays: Sequence[Array], way: _Way) -> Any:
+        self._expect(way.likeness)
         arguments = _VariantList(len(arrays))
-        for send, array in zip(self._senders, arrays, strict=True):
+        for send, array in zip(self._senders, arrays, strict=False):
             arguments.push_ref(send(array))
         return arguments
 
@@ -140,9 +177,11 @@ class Function:
         results = _VariantList(len(self._readers))
         try:
             with self._lock:
-                self._invoke(call.export, call.arguments, results)
+                self._invoke(call.way.export, call.arguments, results)
                 get = results.get_as_object
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
+                if call.way.padding is not None:
+                    arrays = call.way.padding.cut(arrays)
                 # The next call may overwrite what a stateful function returned.
                 return arrays if self._pure else [array.copy() for array in arrays]
         except _FAILURES as error:

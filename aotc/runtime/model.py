@@ -36,7 +36,7 @@ class Entry:
         self._run = Function(
             code,
             owner=spec.name,
-            exports=spec.exports,
+            codes=spec.codes,
             contract=Contract(
                 spec.name,
                 spec.inputs,
@@ -46,7 +46,7 @@ class Entry:
             ),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
-            choose=spec.export_for,
+            choose=spec.code_for,
         )
 
     def __call__(self, *positional: Any, **inputs: Any) -> Any:

@@ -41,7 +41,7 @@ def is_small(manifest: Manifest, variant: Variant, threads: int | None) -> bool:
 
 def _is_compact(manifest: Manifest, variant: Variant) -> bool:
     """Whether all calls of a variant touch little memory, with weights and states."""
-    if not variant.memory.keys() >= manifest.entry_points.keys():
+    if not variant.memory.keys() >= _exports(manifest):
         return False
     if not all(_is_greatest(x["sizes"], manifest.symbols) for x in _plans(variant)):
         return False
@@ -57,13 +57,18 @@ def _is_compact(manifest: Manifest, variant: Variant) -> bool:
 def _has_no_gain(manifest: Manifest, variant: Variant, threads: int) -> bool:
     """Whether waking threads takes each entry longer than they save."""
     known = (variant.kernels or {}).get("shared_work", {})
-    if not known.keys() >= manifest.entry_points.keys():
+    if not known.keys() >= _exports(manifest):
         return False
     saved = 1 - 1 / max(1, threads)
     return all(
         x["work"] / _WORK * saved <= _WAKING + x["turns"] * _TURN
         for x in known.values()
     )
+
+
+def _exports(manifest: Manifest) -> set[str]:
+    """The functions that compute the calls of all entries."""
+    return {name for each in manifest.entry_points.values() for name in each.exports}
 
 
 def _plans(variant: Variant) -> list[Mapping[str, Any]]:

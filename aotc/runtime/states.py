@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts import trees
-from aotc.artifacts.manifest import Manifest, State
+from aotc.artifacts.manifest import Code, Manifest, State
 from aotc.errors import InputError
 from aotc.runtime import state_files
 from aotc.runtime.arguments import flattener, look_up
@@ -26,8 +26,10 @@ class _Access:
         self._flatten = flattener(owner, state.tree)
         self.build = trees.builder(state.tree)
         empty, full = Contract(owner, (), {}), Contract(owner, state.leaves, {})
-        self.reader = Function(code, owner, [state.read], empty, state.leaves, False)
-        self.writer = Function(code, owner, [state.write], full, (), False)
+        self.reader = Function(
+            code, owner, [Code(state.read)], empty, state.leaves, False
+        )
+        self.writer = Function(code, owner, [Code(state.write)], full, (), False)
 
     def flat(self, tree: Any) -> list[Any]:
         """The leaves of a pytree that has the form of the state."""

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.artifacts.manifest import Leaf, Variant
+from aotc.artifacts.manifest import Code, EntryPoint, Leaf, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError
 from aotc.runtime.engine import pool_flag
+from aotc.runtime.padding import SIZES, Padding
 from aotc.system_errors import raise_system_error, system_errors
 from aotc.timing.inputs import Array, sizes_for
 from aotc.timing.rounds import Measurement
@@ -129,19 +130,21 @@ def profile_of(measured: Measurement) -> Profile:
     calls = max(1, min(_MOST_CALLS, fitting))
     point = bundle.manifest.entry_points[subject.entry]
     sizes = sizes_for(bundle.manifest, point, {}, subject.inputs)
-    export = point.export_for(sizes)
+    code = point.code_for(sizes)
+    if code is None:
+        raise InputError("no-code-for-sizes", f"{point.name}: no code has these sizes")
     with system_errors(), ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
         program = (
             *_module(stack, bundle, chosen, folder),
             *_device(threads),
-            f"--function={export}",
-            *_inputs(point.inputs, subject.inputs, folder),
+            f"--function={code.export}",
+            *_inputs(*_arguments(code, point, sizes, subject.inputs), folder),
         )
         calls, told = _take_notes(program, calls, threads, folder)
     rows = (chosen.kernels or {}).get("regions", ())
     kernels = {row["name"]: _row_for(row, sizes) for row in rows}
-    return Profile(export, calls, tuple(dispatches_in(told, calls, kernels)))
+    return Profile(code.export, calls, tuple(dispatches_in(told, calls, kernels)))
 
 
 def _take_notes(
@@ -216,11 +219,25 @@ def _device(threads: int) -> Sequence[str]:
     return "--device=local-task", pool_flag(threads)
 
 
+def _arguments(
+    code: Code,
+    point: EntryPoint,
+    sizes: Mapping[str, int],
+    arrays: Mapping[str, Array],
+) -> tuple[Sequence[Leaf], Sequence[Array]]:
+    """What the code of an entry takes, padded if it wants that."""
+    given = [np.asarray(arrays[leaf.name]) for leaf in point.inputs]
+    if not code.padded:
+        return point.inputs, given
+    padding = Padding(code, point.inputs, point.outputs, sizes)
+    return (*point.inputs, SIZES), padding.pad(given)
+
+
 def _inputs(
-    leaves: Sequence[Leaf], arrays: Mapping[str, Array], folder: Path
+    leaves: Sequence[Leaf], arrays: Sequence[Array], folder: Path
 ) -> Iterator[str]:
-    for number, leaf in enumerate(leaves):
-        array, file = np.asarray(arrays[leaf.name]), folder / f"{number}.bin"
+    for number, (leaf, array) in enumerate(zip(leaves, arrays, strict=True)):
+        file = folder / f"{number}.bin"
         file.write_bytes(array.tobytes())
         kind = "i1" if leaf.dtype == "bool" else leaf.dtype.replace("u", "i")
         shape = "".join(f"{size}x" for size in array.shape)

@@ -24,7 +24,7 @@ def sizes_for(
     """The value of every symbolic size of an entry's inputs.
 
     It is the one that is wanted, else that of a given array, else the least that the
-    contract allows.
+    contract allows and that there is code for.
 
     Args:
         manifest: of the bundle.
@@ -52,8 +52,15 @@ def sizes_for(
                 f"{point.name}: expected {name} to be {said[name]}, as in the given "
                 f"inputs; got {size}",
             )
-    least = {name: _least(manifest.symbols[name]) for name in names}
-    return {name: wanted.get(name, said.get(name, least[name])) for name in names}
+    usual = {name: _usual_size(manifest, point, name) for name in names}
+    return {name: wanted.get(name, said.get(name, usual[name])) for name in names}
+
+
+def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
+    """The least size of calls, of those that have code."""
+    if manifest.symbols[name].policy == "error":
+        return min(code.sizes[name] for code in point.codes)
+    return _least(manifest.symbols[name])
 
 
 def _symbols(leaves: Sequence[Leaf]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.symbols import Contract
+from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract
 from aotc.dialects.types import Size
 from aotc.tracing.source_locations import fail
 
@@ -69,7 +69,11 @@ class Dim(DimTerm):
         max: greatest size, or None for no bound.
         multiple_of: the size divides by this.
         specialize: sizes whose calls get code of their own, made for just these;
-            `powers_of_two` lists such. Other sizes have the code for any.
+            `powers_of_two` lists such.
+        policy: what becomes of calls of other sizes: `dynamic`, they have the code for
+            any; `error`, they are refused; `pad`, they are padded to `max`; `bucket`,
+            they are padded to the next size of `specialize`, of which `max` is the
+            last one. Padding changes no result.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Dim(DimTerm):
     max: int | None = None
     multiple_of: int = 1
     specialize: Iterable[int] = ()
+    policy: str = DYNAMIC
 
     def __post_init__(self) -> None:
         """Refuse names and contracts that no size can have."""
@@ -103,7 +108,24 @@ class Dim(DimTerm):
                 f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
                 f"multiple_of {self.multiple_of}",
             )
+        self._require_policy()
         object.__setattr__(self, "specialize", self._specialized_sizes())
+
+    def _require_policy(self) -> None:
+        """Refuse a policy that there is not, or that the sizes contradict."""
+        if self.policy not in POLICIES:
+            fail(
+                "bad-contract",
+                f"expected one of {', '.join(POLICIES)} as the policy of Dim "
+                f"'{self.name}'; got {self.policy!r}",
+            )
+        if self.policy == PAD and (self.max is None or self.specialize):
+            fail(
+                "bad-contract",
+                f"Dim '{self.name}' is padded to its max, so it needs one, and no "
+                f"specialize; got max {self.max}, specialize {self.specialize}",
+                f"give a max, or use the policy '{BUCKET}' for several sizes",
+            )
 
     def _specialized_sizes(self) -> tuple[int, ...]:
         """Those of `specialize` in order, each once; refused where no call has them."""
@@ -117,6 +139,9 @@ class Dim(DimTerm):
                     f"expected sizes that {self.contract()} allows, to specialize Dim "
                     f"'{self.name}' for; got {size!r}",
                 )
+        largest = self.contract().largest
+        if self.policy in (BUCKET, PAD) and largest is not None:
+            sizes.append(largest)
         return tuple(sorted(set(sizes)))
 
     def dims(self) -> Iterator[Dim]:
@@ -129,7 +154,7 @@ class Dim(DimTerm):
 
     def contract(self) -> Contract:
         """The same facts for the graph."""
-        return Contract(self.name, self.min, self.max, self.multiple_of)
+        return Contract(self.name, self.min, self.max, self.multiple_of, self.policy)
 
 
 def powers_of_two(least: int, most: int) -> tuple[int, ...]:

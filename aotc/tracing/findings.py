@@ -24,7 +24,8 @@ class Finding:
         reason: why it is not taken, or how it is.
         places: the user's lines or names of nodes, one for each use.
         help: what to do instead.
-        kind: `unsupported`, `decomposed`, `approximated` or `without-kernel`.
+        kind: `unsupported`, `decomposed`, `approximated`, `without-kernel` or
+            `not-padded`.
         code: stable identifier for scripts.
     """
 

@@ -129,7 +129,7 @@ def _entry_memory(
 ) -> EntryMemory:
     """What the calls of an entry need at most, whichever code they have."""
     plans = [variant.memory[name] for name in point.exports if name in variant.memory]
-    if point.name not in variant.memory:
+    if len(plans) < len(point.exports):
         return EntryMemory(point.name, {}, None, there)
     worst = max(plans, key=lambda plan: int(plan["peak_bytes"]))
     return EntryMemory(point.name, worst["sizes"], worst["peak_bytes"], there)

@@ -62,6 +62,8 @@ _FOR_GRAPHS = {
     "hoist-invariants",
     "inline",
     "join-products",
+    "drop-general",
+    "pad-entries",
     "prune",
     "record-intermediates",
     "recover-ops",

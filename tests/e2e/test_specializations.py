@@ -57,9 +57,11 @@ def test_the_manifest_names_an_export_for_each_of_the_sizes(model):
         "recur": [{"batch": 1}, {"batch": 8}, {"batch": 8, "length": 4}, {"batch": 3}],
     }
     recur = model.manifest.entry_points["recur"]
-    assert recur.export_for({"batch": 8, "length": 4}) == "recur__batch_8__length_4"
-    assert recur.export_for({"batch": 8, "length": 5}) == "recur__batch_8"
-    assert recur.export_for({"batch": 9, "length": 4}) == "recur"
+    assert (
+        recur.code_for({"batch": 8, "length": 4}).export == "recur__batch_8__length_4"
+    )
+    assert recur.code_for({"batch": 8, "length": 5}).export == "recur__batch_8"
+    assert recur.code_for({"batch": 9, "length": 4}).export == "recur"
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 8, 9])

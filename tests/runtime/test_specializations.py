@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aotc.artifacts import write_bundle
-from aotc.artifacts.manifest import EntryPoint, Specialization
+from aotc.artifacts.manifest import Code, EntryPoint
 from aotc.errors import VerificationError
 from aotc.runtime import load
 
@@ -67,13 +67,29 @@ def test_the_code_that_was_made_for_most_sizes_is_the_one_that_is_called():
     point = EntryPoint(
         "f", "infer", (), {}, (), 0, (), (),
         specializations=(
-            Specialization("one", {"n": 1}),
-            Specialization("both", {"n": 1, "m": 2}),
-            Specialization("other", {"m": 3}),
+            Code("one", {"n": 1}),
+            Code("both", {"n": 1, "m": 2}),
+            Code("other", {"m": 3}),
         ),
     )  # fmt: skip
     sizes = {"one": (1, 3), "both": (1, 2), "other": (2, 3), "f": (2, 2)}
-    assert {k: point.export_for({"n": n, "m": m}) for k, (n, m) in sizes.items()} == {
-        "one": "one", "both": "both", "other": "other", "f": "f",
-    }  # fmt: skip
+    found = {k: point.code_for({"n": n, "m": m}) for k, (n, m) in sizes.items()}
+    assert {k: code.export for k, code in found.items()} == {k: k for k in sizes}
     assert point.exports == ("f", "one", "both", "other")
+
+
+def test_a_call_is_padded_as_little_as_there_is_code_for():
+    point = EntryPoint(
+        "f", "infer", (), {}, (), 0, (), (),
+        specializations=(
+            Code("small", {"n": 8}, ("n",), ("n", "m")),
+            Code("large", {"n": 64}, ("n",), ("n", "m")),
+            Code("fixed", {"n": 64, "m": 2}, ("n",), ("n",)),
+        ),
+        has_general_code=False,
+    )  # fmt: skip
+    sizes = {(1, 1): "small", (8, 2): "small", (9, 1): "large", (64, 2): "fixed"}
+    found = {(n, m): point.code_for({"n": n, "m": m}).export for n, m in sizes}
+    assert found == sizes
+    assert point.code_for({"n": 65, "m": 2}) is None
+    assert point.exports == ("small", "large", "fixed")

@@ -1,0 +1,72 @@
+"""Calls in the sizes of a bucket: arrays are padded on the way in, results are cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from aotc.artifacts.manifest import Code, Leaf
+from aotc.artifacts.shapes import Dim
+from aotc.runtime.contract import Array, Shape
+
+SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
+
+_Part = tuple[slice, ...]  # of an array
+
+
+class Padding:
+    """How calls of certain sizes are padded.
+
+    Args:
+        code: that they are padded for.
+        inputs: of the entry.
+        outputs: of the entry.
+        sizes: of the calls, by name of the symbol.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        inputs: Sequence[Leaf],
+        outputs: Sequence[Leaf],
+        sizes: Mapping[str, int],
+    ) -> None:
+        bucket = {**sizes, **code.sizes}
+        self._shapes = [_shape(leaf, bucket) for leaf in inputs]
+        self._results = [_shape(leaf, sizes) for leaf in outputs]
+        self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
+        given = sum(math.prod(_shape(leaf, sizes)) for leaf in inputs)
+        self.added_elements = sum(map(math.prod, self._shapes)) - given
+
+    def pad(self, arrays: Sequence[Array]) -> list[Array]:
+        """The arrays that the code takes: padded with zeros, and one of the sizes."""
+        pairs = zip(arrays, self._shapes, strict=True)
+        return [*(_pad(array, shape) for array, shape in pairs), self._told]
+
+    def cut(self, results: Sequence[Array]) -> list[Array]:
+        """The parts of results that are the call's."""
+        return [
+            array if array.shape == shape else array[_part(shape)]
+            for array, shape in zip(results, self._results, strict=True)
+        ]
+
+
+def _shape(leaf: Leaf, sizes: Mapping[str, int]) -> Shape:
+    return tuple(
+        size if isinstance(size, int) else Dim.parse(size).value(sizes)
+        for size in leaf.shape
+    )
+
+
+def _part(shape: Shape) -> _Part:
+    return tuple(map(slice, shape))
+
+
+def _pad(array: Array, shape: Shape) -> Array:
+    if array.shape == shape:
+        return array
+    padded = np.zeros(shape, array.dtype)
+    padded[_part(array.shape)] = array
+    return padded

@@ -1,0 +1,146 @@
+"""Policies that a model or a build asks for: which code there is, what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+import aotc as compiler
+from aotc.errors import InputError
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = """
+import aotc
+import aotc.numpy as np
+
+n = aotc.Dim("n", max={most})
+
+@aotc.entry(x=aotc.Spec((n, "m"), "f32"))
+def f(x):
+    return np.sum(x, 0)
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    """The codes of entry `f`, built as is asked; and the report."""
+
+    def build_codes(most=None, source=MODEL, **asked):
+        file = tmp_path / "model.py"
+        file.write_text(source.format(most=most))
+        return build(file, stop_after="graph", **asked)
+
+    return build_codes
+
+
+def wanted(report):
+    """The sizes that an entry is to be specialized for, as the IR states them."""
+    line = next(x for x in report.ir.splitlines() if "func.func @f(" in x)
+    return line.partition("graph.specializations = ")[2].partition("], ")[0]
+
+
+def test_a_bucket_of_the_max_is_added(make):
+    said = wanted(make(64, specialize=[{"n": 8}], policies={"n": "bucket"}))
+    assert said == "[{n = 8 : i64}, {n = 64 : i64}"
+
+
+def test_without_a_max_the_largest_bucket_is_the_limit(make):
+    said = wanted(make(None, specialize=[{"n": 8}], policies={"n": "bucket"}))
+    assert said == "[{n = 8 : i64}"
+
+
+def test_all_that_a_policy_allows_has_code(make):
+    asked = [{"n": 8, "m": 2}, {"n": 16}]
+    said = wanted(make(64, specialize=asked, policies={"n": "bucket", "m": "error"}))
+    assert said == (
+        "[{m = 2 : i64, n = 8 : i64}, {m = 2 : i64, n = 16 : i64}, "
+        "{m = 2 : i64, n = 64 : i64}"
+    )
+
+
+def test_traffic_chooses_buckets(make, tmp_path):
+    traffic = tmp_path / "traffic.csv"
+    traffic.write_text("n,count\n3,100\n4,1\n20,50\n21,2\n")
+    report = make(64, buckets_from=traffic, max_variants=3)
+    assert wanted(report) == "[{n = 3 : i64}, {n = 21 : i64}, {n = 64 : i64}"
+    assert report.buckets.to_json() == {
+        "calls": 153,
+        "buckets": [{"n": 3}, {"n": 21}, {"n": 64}],
+        "coverage": 1.0,
+        "overhead": pytest.approx((300 + 53 * 21) / (304 + 1042) - 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"policies": {"n": "sometimes"}}, "bad-option"),
+        ({"policies": {"k": "error"}}, "unknown-size"),
+        ({"policies": {"m": "error"}}, "no-buckets"),
+        ({"policies": {"m": "pad"}}, "no-buckets"),
+        ({"policies": {"m": "bucket"}}, "no-buckets"),
+        ({"max_variants": 3}, "bad-option"),
+        ({"specialize": [{"n": 65}], "policies": {"n": "bucket"}}, "bad-size"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, asked, code):
+    with pytest.raises(InputError) as caught:
+        make(64, **asked)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "dim",
+    ['"n", policy="pad"', '"n", max=4, specialize=(2,), policy="pad"', '"n", policy=3'],
+)
+def test_a_dim_whose_policy_contradicts_it_is_refused(make, dim):
+    with pytest.raises(InputError, match="Dim 'n'") as caught:
+        make(source=MODEL.replace('"n", max={most}', dim))
+    assert caught.value.code == "bad-contract"
+
+
+def test_an_input_that_may_be_larger_than_its_bucket_cannot_be_padded(tmp_path):
+    file = tmp_path / "model.py"
+    source = MODEL.replace('(n, "m")), y', "")
+    file.write_text(source.replace('(n, "m")', "(n, 70 - n)").format(most=64))
+    with pytest.raises(InputError, match="input 'x'") as caught:
+        build(file, stop_after="optimized", policies={"n": "pad"})
+    assert caught.value.code == "padding-forbidden"
+
+
+def test_a_build_goes_on_from_any_stage_to_the_same_bundle(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(MODEL.format(most=16))
+    asked = {
+        "targets": Target.named("native"),
+        "sign": False,
+        "force": True,
+        "self_check": "off",
+    }
+    report = build(
+        file, output=tmp_path, dump=tmp_path / "ir", policies={"n": "pad"}, **asked
+    )
+    manifest = (report.bundle / "manifest.json").read_bytes()
+    (target,) = report.variants
+    for stage in (
+        "graph",
+        "optimized",
+        f"{target.target}/regions",
+        f"{target.target}/variant",
+    ):
+        again = build(tmp_path / "ir" / f"{stage}.mlir", output=tmp_path, **asked)
+        assert (again.bundle / "manifest.json").read_bytes() == manifest, stage
+    model = compiler.load(report.bundle, allow_unsigned=True, threads=1)
+    x = np.arange(15, dtype="f4").reshape(5, 3)
+    np.testing.assert_array_equal(model.f(x=x), x.sum(0))
+    data = json.loads(manifest)
+    assert data["symbols"]["n"]["policy"] == "pad"
+    assert data["entry_points"][0]["specializations"] == [
+        {
+            "export": "f__n_16_padded",
+            "sizes": {"n": 16},
+            "padded": ["n"],
+            "told": ["n", "m"],
+        }
+    ]
