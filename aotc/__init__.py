@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from aotc.importers.onnx import from_onnx
     from aotc.importers.stablehlo import from_jax, from_stablehlo
     from aotc.importers.torch import from_torch
+    from aotc.just_in_time import jit
     from aotc.runtime import Model, load
     from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.tracing.dims import Dim, powers_of_two
     from aotc.tracing.entry import Spec, State, Weights, entry
+    from aotc.tracing.specializing import specialize
     from aotc.tracing.title import bundle
     from aotc.transforms import (
         grad,
@@ -71,6 +73,8 @@ _EXPORTS = {
     "custom_jvp": "aotc.tracing.custom",
     "custom_vjp": "aotc.tracing.custom",
     "checkpoint": "aotc.tracing.custom",
+    "jit": "aotc.just_in_time",
+    "specialize": "aotc.tracing.specializing",
     "load": "aotc.runtime",
     "Model": "aotc.runtime",
 }
@@ -95,11 +99,13 @@ __all__ = [
     "hvp",
     "jacfwd",
     "jacrev",
+    "jit",
     "jvp",
     "linearize",
     "load",
     "mixed_precision",
     "powers_of_two",
+    "specialize",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-import aotc
+from aotc import __version__
 from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
@@ -160,7 +160,7 @@ def _creation_time() -> str | None:
 
 def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
     return {
-        "aotc": aotc.__version__,
+        "aotc": __version__,
         "iree_compiler": variants[0].compiler,
         "mlir": {"package": BINDINGS, "version": installed_version(BINDINGS)},
         "deterministic": True,

@@ -13,7 +13,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import aotc
+from aotc import __version__
 from aotc.backend import Compiled
 from aotc.mlir import PACKAGE
 from aotc.program import Program
@@ -33,7 +33,7 @@ def digests(files: Mapping[str, bytes | Path]) -> Digests:
 def tools(variants: Sequence[Compiled]) -> dict[str, str]:
     """What compiled the modules: distributions and their versions."""
     return {
-        "aotc": aotc.__version__,
+        "aotc": __version__,
         "iree-base-compiler": variants[0].compiler["version"],
         BINDINGS: installed_version(BINDINGS),
     }
@@ -104,7 +104,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
                     *dependencies,
                 ],
             },
-            "runDetails": {"builder": {"id": f"pkg:pypi/aotc@{aotc.__version__}"}},
+            "runDetails": {"builder": {"id": f"pkg:pypi/aotc@{__version__}"}},
         },
     }
     return _canonical(document)

@@ -78,6 +78,8 @@ ALLOWED = {
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
     | {"program_files", "tracing", "traffic"},
+    "just_in_time": TRACING
+    | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "timing", "pipeline", "explain", "checks"}

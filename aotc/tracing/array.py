@@ -13,6 +13,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.tracing.call_values import branch_value
 from aotc.tracing.source_locations import fail
 from aotc.tracing.spellings import exact_names
 
@@ -173,9 +174,12 @@ class Array:
         return self._concrete("be turned into a list").tolist()
 
     def _concrete(self, wish: str, hint: str | None = None) -> Any:
-        if self._data is None:
+        if self._data is not None:
+            return self._data
+        data = branch_value(self)
+        if data is None:
             self._fail_without_value(wish, hint)
-        return self._data
+        return data
 
     def _fail_without_value(self, wish: str, hint: str | None = None) -> NoReturn:
         fail(

@@ -18,7 +18,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import aotc
+from aotc import __version__
 from aotc.artifacts.fields import (
     Invalid,
     anything,
@@ -124,7 +124,7 @@ class TuningFile:
         return {
             "schema": SCHEMA,
             "toolchain": {
-                "aotc": aotc.__version__,
+                "aotc": __version__,
                 "iree-base-compiler": installed_version("iree-base-compiler"),
             },
             "targets": {

@@ -1,0 +1,105 @@
+"""The kinds of calls that a function was called with → a signed bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts import Signer, development_key
+from aotc.errors import InputError
+from aotc.just_in_time.compiling import write_bundle
+from aotc.just_in_time.shapes import symbolic_sizes
+from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.tracing import Tracer
+from aotc.pipeline.specializations import (
+    ask_for_specializations,
+    complete_specializations,
+)
+from aotc.program import Title
+from aotc.target import Target
+from aotc.writing import make_folder
+
+
+def export_bundle(
+    trace: Tracer,
+    calls: Mapping[CallSignature, int],
+    path: Path,
+    *,
+    key: Path | None = None,
+    targets: Sequence[Target] = (),
+) -> Path:
+    """Write a signed bundle of the calls that there were.
+
+    The entry takes the sizes of all of them, by symbols, and has code of its own for
+    the eight that were most frequent.
+
+    Args:
+        trace: the function.
+        calls: that it was called with, and how often.
+        path: of a folder to write into; of `name.aotc` the name is that of the bundle.
+        key: to sign with; by default the user's development key.
+        targets: to compile for; by default `Target.default()`.
+
+    Raises:
+        InputError: `no-call`: there are none; `several-forms`: they differ in more than
+            sizes, which one entry cannot; or code was made for values of calls.
+    """
+    if not calls:
+        raise InputError(
+            "no-call", f"{trace.name}: expected calls before it is exported; got none"
+        )
+    forms: dict[Hashable, list[CallSignature]] = {}
+    for call in calls:
+        forms.setdefault(call.form, []).append(call)
+    if len(forms) > 1:
+        listed = "; ".join(str(each[0]) for each in forms.values())
+        raise InputError(
+            "several-forms",
+            f"{trace.name}: expected calls that differ in sizes alone; got {listed}",
+            hint="export a function of its own for each, or leave other calls out",
+        )
+    (alike,) = forms.values()
+    first = alike[0]
+    leaves = [
+        np.zeros(n, kind) for n, kind in zip(first.shapes, first.dtypes, strict=True)
+    ]
+    sizes = symbolic_sizes([each.shapes for each in alike], first.names)
+    traced = trace(first, sizes or first.shapes, leaves)
+    if traced.check is not None:
+        raise InputError(
+            "several-forms",
+            f"{trace.name}: code was made for values of calls, which an entry has not: "
+            + "; ".join(map(str, traced.check.guards)),
+            hint="make the value a static argument",
+        )
+    program = traced.program
+    ask_for_specializations(program, _most_frequent(traced.sizes, calls))
+    complete_specializations(program)
+    name = path.stem if path.suffix == ".aotc" else trace.name
+    program.title = Title(name, "1.0.0")
+    folder = path.parent if path.suffix == ".aotc" else path
+    signer = Signer.from_file(key) if key else development_key()
+    chosen = tuple(targets) or Target.default()
+    bundle, _ = write_bundle(program, chosen, make_folder(folder), signer)
+    return bundle
+
+
+def _most_frequent(
+    sizes: Any, calls: Mapping[CallSignature, int]
+) -> list[dict[str, int]]:
+    """The sizes of the symbols in the eight calls that were most frequent."""
+    often = sorted(calls, key=lambda call: -calls[call])[:8]
+    return [found for call in often if (found := _bound(sizes, call))]
+
+
+def _bound(sizes: Any, call: CallSignature) -> dict[str, int]:
+    pairs = zip(sizes, call.shapes, strict=True)
+    return {
+        size.name: given
+        for spec, shape in pairs
+        for size, given in zip(spec, shape, strict=True)
+        if not isinstance(size, int)
+    }

@@ -1,0 +1,342 @@
+"""`aotc.jit`: a function that is compiled when it is called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import reference
+from aotc.errors import AotcError, InputError
+from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.shapes import Sizes, symbolic_sizes
+from aotc.just_in_time.signature import Binder, CallSignature
+from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters
+from aotc.just_in_time.variants import Variant, Variants
+from aotc.passes import run_passes
+from aotc.target import Target
+from aotc.tracing.entry import EntryFunction
+
+BRANCHES = ("error", "guard")
+DYNAMIC = ("auto", "never", "always")
+WARM_UPS = ("block", "background")
+_REMEMBERED = 1024  # calls whose variant is known without a look at all of them
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnames: Iterable[str] = (),
+    branches: str = "error",
+    dynamic: str = "auto",
+    max_variants: int = 8,
+    max_compiles: int = 32,
+    warmup: str = "block",
+    target: str | None = None,
+    threads: int | None = None,
+    **sources: Any,
+) -> Any:
+    """Compile a function when it is called: once for each kind of call.
+
+    A call of another structure, dtype, rank or static value than those before is traced
+    and compiled. So is one of other sizes; the axes that changed are symbols from then
+    on, as far as the function can be traced so. What `aotc.specialize` has looked at is
+    guarded, too. Weights and States among the parameters are as in an entry: a function
+    that takes a State returns its new value first.
+
+    Args:
+        function: of arrays, numbers and trees of these. As a decorator, it is left out.
+        static_argnames: parameters whose values are known when it is traced; they can
+            be hashed.
+        branches: what becomes of Python that decides on values: `error`, or `guard`,
+            the code is for calls that decide alike.
+        dynamic: which sizes are symbols: those that have changed (`auto`), none
+            (`never`), or all from the first call on (`always`).
+        max_variants: how many compiled forms are kept; the one that was not called for
+            longest goes.
+        max_compiles: how many there may be in all.
+        warmup: what the first calls of a kind do: wait for the compiler (`block`), or
+            have the reference evaluator, while it works (`background`).
+        target: to compile for, as `aotc build` takes it; by default this machine.
+        threads: as `aotc.load` takes them.
+        sources: Weights and States by the names of parameters, where the module has
+            none under these names.
+
+    Raises:
+        InputError: `bad-option`; when it is called, `recompile-storm`, or as a build
+            raises it.
+    """
+    asked = {
+        "branches": (branches, BRANCHES),
+        "dynamic": (dynamic, DYNAMIC),
+        "warmup": (warmup, WARM_UPS),
+    }
+    for name, (value, known) in asked.items():
+        if value not in known:
+            raise InputError(
+                "bad-option",
+                f"expected one of {', '.join(known)} as {name}; got {value!r}",
+            )
+    if max_variants < 1 or max_compiles < 1:
+        raise InputError(
+            "bad-option",
+            "expected max_variants and max_compiles of 1 or more; got "
+            f"{max_variants} and {max_compiles}",
+        )
+
+    def declare(function: Callable[..., Any]) -> JitFunction:
+        plain = function.function if isinstance(function, EntryFunction) else function
+        if not callable(plain):
+            raise InputError("bad-entry", f"expected a function; got {plain!r}")
+        return JitFunction(
+            plain,
+            static=frozenset(static_argnames),
+            guards_branches=branches == "guard",
+            dynamic=dynamic,
+            limits=(max_variants, max_compiles),
+            waits=warmup == "block",
+            target=target,
+            threads=threads,
+            sources=sources,
+        )
+
+    return declare if function is None else declare(function)
+
+
+class JitFunction:
+    """A function of `jit`; see there."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        static: frozenset[str],
+        guards_branches: bool,
+        dynamic: str,
+        limits: tuple[int, int],
+        waits: bool,
+        target: str | None,
+        threads: int | None,
+        sources: dict[str, Any],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        stored = stored_parameters(function, sources)
+        self._trace = Tracer(function, stored, guards_branches=guards_branches)
+        self._bind = Binder(
+            self._trace.name, inspect.signature(function), frozenset(stored), static
+        )
+        self._dynamic, self._waits, self._threads = dynamic, waits, threads
+        self._target = Target.named(target or "native")[0]
+        self._variants = Variants(self._trace.name, *limits)
+        self._quick: dict[CallSignature, Variant] = {}
+        self._of_arrays: dict[Any, Variant] = {}
+        self._lock = threading.RLock()
+        self._state_owner: Variant | None = None
+        self._pending: dict[Hashable, threading.Thread] = {}
+        self._failed: dict[Hashable, Exception] = {}
+        self._signatures: dict[CallSignature, int] = {}
+        self._exact: set[Hashable] = set()
+        self.notes: list[str] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute a call, by code that is there or is made for it."""
+        key = None if kwargs else _key_of(args)
+        variant = self._of_arrays.get(key)
+        if variant is not None:
+            variant.calls += 1
+            return variant.run(args)
+        call, leaves = self._bind(args, kwargs)
+        variant = self._quick.get(call)
+        if variant is None:
+            found = self._variant_for(call, leaves)
+            if not isinstance(found, Variant):
+                return found[0]
+            variant = found
+        if variant.has_states:
+            return self._call_with_states(variant, leaves)
+        if key is not None and self._bind.is_flat and call in self._quick:
+            self._of_arrays[key] = variant
+        variant.calls += 1
+        return variant.run(leaves)
+
+    # ---- which code
+
+    def _variant_for(
+        self, call: CallSignature, leaves: Sequence[Any]
+    ) -> Variant | tuple[Any]:
+        """The variant for a call, or, while it is compiled, the result."""
+        with self._lock:
+            values = self._trace.values(call, leaves)
+            self._signatures[call] = self._signatures.get(call, 0) + 1
+            variant = self._variants.find(call, values)
+            if variant is None:
+                if not self._waits:
+                    return (self._evaluate_meanwhile(call, leaves),)
+                variant = self._compile(call, leaves)
+            if variant.traced.check is None:
+                if len(self._quick) >= _REMEMBERED:
+                    self._quick.clear()
+                    self._of_arrays.clear()
+                self._quick[call] = variant
+            return variant
+
+    def _compile(self, call: CallSignature, leaves: Sequence[Any]) -> Variant:
+        self._variants.note_miss(call)
+        traced = self._traced_for(call, leaves)
+        return self._add(call, traced)
+
+    def _add(self, call: CallSignature, traced: Traced) -> Variant:
+        made = compile_program(traced.program, self._target, self._threads)
+        variant = Variant(call.form, traced, made)
+        with self._lock:
+            gone = self._variants.add(variant)
+            if self._state_owner in gone:
+                self._move_states(variant)
+            self._quick.clear()
+            self._of_arrays.clear()
+        return variant
+
+    def _traced_for(self, call: CallSignature, leaves: Sequence[Any]) -> Traced:
+        """The function, traced for sizes that vary where that is possible."""
+        seen = self._variants.note_shapes(call)
+        sizes = self._symbolic_sizes(call, seen)
+        if sizes is not None:
+            try:
+                return self._trace(call, sizes, leaves)
+            except InputError as error:
+                if self._dynamic == "always":
+                    raise
+                self._exact.add(call.form)
+                self.notes.append(f"code for each size of its own: {error}")
+        return self._trace(call, call.shapes, leaves)
+
+    def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
+        if self._dynamic == "never" or call.form in self._exact:
+            return None
+        if self._dynamic == "always" and len(seen) == 1:
+            other = tuple(tuple(n + 1 for n in shape) for shape in seen[0])
+            seen = [*seen, other]
+        return symbolic_sizes(seen, call.names)
+
+    # ---- in the background
+
+    def _evaluate_meanwhile(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+        """The result by the reference evaluator, while the code is made."""
+        if call in self._failed:
+            raise self._failed.pop(call)
+        self._variants.note_miss(call)
+        traced = self._trace(call, call.shapes, leaves)
+        if traced.program.states:
+            raise InputError(
+                "bad-option",
+                f"{self._trace.name}: warmup='background' cannot keep States, which "
+                "the reference evaluator does not have; use 'block'",
+            )
+        program = traced.program.copy()
+        if call not in self._pending:
+            worker = threading.Thread(
+                target=self._compile_aside, args=(call, traced), daemon=True
+            )
+            self._pending[call] = worker
+            worker.start()
+        run_passes(program.module, ("autodiff",), silently=True)
+        values = self._trace.values(call, leaves)
+        found = reference.evaluate(program.module, traced.entry, values)
+        return program.entry(traced.entry).output_tree.unflatten(found)
+
+    def _compile_aside(self, call: CallSignature, traced: Traced) -> None:
+        try:
+            self._add(call, traced)
+        except AotcError as error:  # told by the next call
+            self._failed[call] = error
+        finally:
+            self._pending.pop(call, None)
+
+    def wait(self) -> None:
+        """Wait until nothing is compiled in the background any more."""
+        for worker in list(self._pending.values()):
+            worker.join()
+
+    # ---- states
+
+    def _call_with_states(self, variant: Variant, leaves: Sequence[Any]) -> Any:
+        """A call of code that reads or updates States, which all variants share."""
+        with self._lock:
+            if self._state_owner is not variant:
+                self._move_states(variant)
+            variant.calls += 1
+            return variant.run(leaves)
+
+    def _move_states(self, variant: Variant) -> None:
+        """Give a variant the States as the last call has left them."""
+        owner, model = self._state_owner, variant.made.model
+        if owner is not None:
+            for name in model.manifest.states:
+                model.write_state(owner.made.model.read_state(name), name)
+        self._state_owner = variant
+
+    def read_state(self, name: str | None = None) -> Any:
+        """A copy of a State as the last call has left it, as `Model.read_state`.
+
+        Raises:
+            InputError: `no-call`: there was no call yet.
+        """
+        with self._lock:
+            if self._state_owner is None:
+                raise InputError(
+                    "no-call",
+                    f"{self._trace.name}: its States are those that it was made with, "
+                    "as there was no call yet",
+                )
+            return self._state_owner.made.model.read_state(name)
+
+    # ---- what there is
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """What is compiled, the one that was called last at the end."""
+        return tuple(self._variants.items)
+
+    def report(self) -> dict[str, Any]:
+        """Variants, guards, compilations and what failed: schema `aotc.jit/1`."""
+        found = self._variants
+        return {
+            "schema": "aotc.jit/1",
+            "function": self._trace.name,
+            "compiles": found.compiles,
+            "from_cache": found.cached,
+            "evictions": found.evictions,
+            "guard_failures": dict(found.failures),
+            "variants": [each.to_json() for each in found.items],
+            "notes": [*self.notes],
+        }
+
+    def export(self, path: str | Path, **asked: Any) -> Path:
+        """Write a signed bundle of what calls have used.
+
+        Args:
+            path: of the bundle, `name.aotc`, or of a folder to write it into.
+            asked: `key`, to sign with; `targets`; see `export_bundle`.
+
+        Raises:
+            InputError: `no-call`: there was no call yet.
+        """
+        from aotc.just_in_time.exporting import export_bundle  # with the pipeline
+
+        return export_bundle(self._trace, dict(self._signatures), Path(path), **asked)
+
+
+def _key_of(args: Sequence[Any]) -> Any:
+    """What arrays are like, quickly; None where one of the arguments is none."""
+    key = []
+    for each in args:
+        if type(each) is not np.ndarray:
+            return None
+        key.append((each.dtype, each.shape))
+    return tuple(key)

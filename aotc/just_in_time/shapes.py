@@ -1,0 +1,59 @@
+"""Which sizes of calls become symbols: those that have changed from call to call.
+
+Axes that were of equal sizes in all calls so far share a symbol, until a call in which
+they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.tracing.dims import Dim
+
+Shapes = tuple[tuple[int, ...], ...]  # of all leaves of a call
+Sizes = tuple[tuple[int | Dim, ...], ...]  # of specs
+
+
+def symbolic_sizes(seen: Sequence[Shapes], names: Sequence[str]) -> Sizes | None:
+    """The sizes of Specs that take all calls so far; None if none of them varies.
+
+    Args:
+        seen: shapes of calls that differ in sizes alone.
+        names: of the leaves, which symbols are called after.
+    """
+    columns = {
+        (leaf, axis): tuple(shapes[leaf][axis] for shapes in seen)
+        for leaf, shape in enumerate(seen[0])
+        for axis in range(len(shape))
+    }
+    dims: dict[tuple[int, ...], Dim] = {}
+    for (leaf, axis), sizes in columns.items():
+        if len({*sizes}) > 1 and sizes not in dims:
+            plain = "".join(
+                c if c.isalnum() and c.isascii() else "_" for c in names[leaf]
+            )
+            dims[sizes] = Dim(f"{plain}_{axis}", min=_least(sizes))
+    if not dims:
+        return None
+    return tuple(
+        tuple(dims.get(columns[leaf, axis], size) for axis, size in enumerate(shape))
+        for leaf, shape in enumerate(seen[0])
+    )
+
+
+def _least(sizes: Sequence[int]) -> int:
+    """0 and 1 broadcast and disappear, so calls of these have code of their own."""
+    return min(2, *sizes)
+
+
+def fits(sizes: Sizes, shapes: Shapes) -> bool:
+    """Whether Specs take a call of these shapes."""
+    bound: dict[str, int] = {}
+    for spec, shape in zip(sizes, shapes, strict=True):
+        for size, given in zip(spec, shape, strict=True):
+            if isinstance(size, int):
+                if size != given:
+                    return False
+            elif given < size.min or bound.setdefault(size.name, given) != given:
+                return False
+    return True

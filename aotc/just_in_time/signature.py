@@ -1,0 +1,138 @@
+"""What a call is like: names, structure, dtypes and sizes of what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from typing import Any
+
+import numpy as np
+
+from aotc.errors import InputError
+from aotc.pytree import Structure, flatten, leaf_names
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
+
+
+@dataclass(frozen=True)
+class CallSignature:
+    """What makes calls alike: each has the same code, if guards hold.
+
+    Args:
+        structures: of the arguments that are arrays, by name.
+        dtypes: of their leaves, in order.
+        shapes: of these.
+        static: the values of arguments that are none, by name.
+    """
+
+    structures: tuple[tuple[str, Structure], ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    static: tuple[tuple[str, Hashable], ...]
+
+    @property
+    def form(self) -> Hashable:
+        """All but the sizes: calls that differ in these alone may share symbols."""
+        ranks = tuple(map(len, self.shapes))
+        return self.structures, self.dtypes, ranks, self.static
+
+    @property
+    def names(self) -> list[str]:
+        """Of the leaves."""
+        return [n for name, tree in self.structures for n in leaf_names(tree, name)]
+
+    def __str__(self) -> str:
+        rows = zip(self.names, self.dtypes, self.shapes, strict=True)
+        arrays = [f"{name}: {kind}{[*shape]}" for name, kind, shape in rows]
+        return ", ".join(
+            [*arrays, *(f"{name}={value!r}" for name, value in self.static)]
+        )
+
+
+class Binder:
+    """Takes the arguments of a call apart.
+
+    Args:
+        owner: how messages call the function.
+        signature: of it.
+        stored: names of parameters that no call gives.
+        static: names of those whose values are known when it is traced.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        signature: Signature,
+        stored: frozenset[str],
+        static: frozenset[str],
+    ) -> None:
+        kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        given = [p for p in signature.parameters.values() if p.name not in stored]
+        unknown = [p.name for p in given if p.kind in kinds]
+        if unknown:
+            raise InputError(
+                "bad-entry",
+                f"{owner}: expected parameters with names; got '*{unknown[0]}'",
+            )
+        missing = static - signature.parameters.keys()
+        if missing:
+            raise InputError(
+                "bad-option",
+                f"{owner}: static_argnames has {', '.join(sorted(missing))}, which are "
+                "no parameters",
+            )
+        self._owner = owner
+        self._signature = signature.replace(parameters=given)
+        self._static = static
+        # whether each argument of a call by position alone is a leaf, in order
+        self.is_flat = not static
+
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[CallSignature, list[Array]]:
+        """The signature of a call, and its leaves.
+
+        Raises:
+            InputError: `bad-call`: arguments are missing, or more than there are;
+                `input-type`: a leaf is no array of an element type that there is.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError("bad-call", f"{self._owner}: {error}") from None
+        bound.apply_defaults()
+        structures, leaves, static = [], list[Array](), []
+        for name, value in bound.arguments.items():
+            if name in self._static:
+                static.append((name, self._hashable(name, value)))
+            else:
+                found, structure = flatten(value)
+                structures.append((name, structure))
+                leaves += (self._array(name, leaf) for leaf in found)
+        dtypes = tuple(leaf.dtype for leaf in leaves)
+        shapes = tuple(leaf.shape for leaf in leaves)
+        made = CallSignature(tuple(structures), dtypes, shapes, tuple(static))
+        return made, leaves
+
+    def _hashable(self, name: str, value: Any) -> Hashable:
+        if not isinstance(value, Hashable):
+            raise InputError(
+                "bad-call",
+                f"{self._owner}: expected a static argument '{name}' that can be "
+                f"hashed; got {type(value).__name__}",
+            )
+        return value
+
+    def _array(self, name: str, leaf: Any) -> Array:
+        if type(leaf) in _NUMBERS:
+            return np.asarray(leaf, _NUMBERS[type(leaf)])
+        if not hasattr(leaf, "__array__"):
+            raise InputError(
+                "input-type",
+                f"{self._owner}: expected arrays or numbers in '{name}'; got "
+                f"{type(leaf).__name__}",
+                hint=f"static_argnames=['{name}'], if it is no array",
+            )
+        return np.asarray(leaf)

@@ -1,0 +1,155 @@
+"""A function and what a call of it is like → a program of one entry."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc import dtypes
+from aotc.just_in_time.guards import CallValues, GuardCheck
+from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.signature import CallSignature
+from aotc.program import Program, Title
+from aotc.tracing.assembly import trace
+from aotc.tracing.call_values import specializing
+from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function that was traced for calls of one kind.
+
+    Args:
+        program: of one entry.
+        entry: its name.
+        sizes: of the Specs that it was traced for.
+        check: of the values that it looked at; None where it looked at none.
+    """
+
+    program: Program
+    entry: str
+    sizes: Sizes
+    check: GuardCheck | None
+
+
+class Tracer:
+    """Traces one function.
+
+    Args:
+        function: of arrays.
+        stored: the Weights and States among its parameters, by name.
+        guards_branches: whether Python may decide on values of a call.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        stored: Mapping[str, Any],
+        *,
+        guards_branches: bool,
+    ) -> None:
+        code = inspect.unwrap(function).__code__
+        self.place = code.co_filename, code.co_firstlineno
+        plain = function.__name__ if function.__name__.isidentifier() else "function"
+        self.name = plain if plain.isascii() else "function"
+        self._function = function
+        self._parameters = inspect.signature(function).parameters
+        self._stored = dict(stored)
+        self._guards_branches = guards_branches
+
+    def __call__(
+        self, call: CallSignature, sizes: Sizes, leaves: Sequence[Any]
+    ) -> Traced:
+        """Trace it for calls of some sizes.
+
+        Args:
+            call: one of them.
+            sizes: of the leaves, as Specs take them.
+            leaves: of that call.
+
+        Raises:
+            InputError: the function cannot be traced for these.
+        """
+        values = CallValues(
+            [*self._arguments(call, leaves)], guards_branches=self._guards_branches
+        )
+        with specializing(values), warnings.catch_warnings():
+            # an input that guards alone have looked at is used
+            warnings.filterwarnings("ignore", module=r"aotc\.tracing\.assembly")
+            program = trace([self._declared(call, sizes)], {})
+        program.source = self._source()
+        program.title = Title(self.name, "1.0.0")
+        check = None
+        if values.guards:
+            kept = program.copy()
+            check = GuardCheck(kept.module, self.name, values.guards)
+        return Traced(program, self.name, sizes, check)
+
+    def values(self, call: CallSignature, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments of a call, in the order of the traced function's."""
+        return [*self._arguments(call, leaves)]
+
+    def _arguments(self, call: CallSignature, leaves: Sequence[Any]) -> list[Any]:
+        rest, found = iter(leaves), list[Any]()
+        trees = dict(call.structures)
+        for name in self._parameters:
+            if name in self._stored:
+                source = self._stored[name]
+                stored = source.state if isinstance(source, Frozen) else source
+                found += stored.arrays
+            elif name in trees:
+                found += (next(rest) for _ in range(trees[name].leaf_count))
+        return found
+
+    def _declared(self, call: CallSignature, sizes: Sizes) -> EntryFunction:
+        """The function as an entry of these Specs."""
+        pairs = zip(call.dtypes, sizes, strict=True)
+        specs = iter([Spec(shape, dtypes.canonical(kind)) for kind, shape in pairs])
+        sources = {
+            name: structure.unflatten(
+                [next(specs) for _ in range(structure.leaf_count)]
+            )
+            for name, structure in call.structures
+        }
+        sources |= self._stored
+        static, function = dict(call.static), self._function
+
+        def entry(**arguments: Any) -> Any:
+            return function(**arguments, **static)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        named = [inspect.Parameter(n, kind) for n in self._parameters if n in sources]
+        entry.__name__ = entry.__qualname__ = self.name
+        vars(entry)["__signature__"] = inspect.Signature(named)
+        return EntryFunction(entry, sources, declared=self.place)
+
+    def _source(self) -> dict[str, Any]:
+        """What the manifest says of where the program comes from."""
+        try:
+            text = inspect.getsource(self._function).encode()
+        except (OSError, TypeError):  # typed in, or made by other code
+            text = self._function.__code__.co_code
+        digest = hashlib.sha256(text).hexdigest()
+        return {"kind": "jit", "file": Path(self.place[0]).name, "sha256": digest}
+
+
+def stored_parameters(
+    function: Callable[..., Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The Weights and States among the parameters of a function.
+
+    Those of `given`, and those of the module whose names are parameters'.
+    """
+    names = inspect.signature(function).parameters
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    found = {
+        name: scope[name]
+        for name in names
+        if isinstance(scope.get(name), (Stored, Frozen))
+    }
+    return {**found, **given}

@@ -1,0 +1,157 @@
+"""What is compiled of a function: its variants, and how many there may be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotc.artifacts import trees
+from aotc.errors import InputError
+from aotc.just_in_time.compiling import Compilation
+from aotc.just_in_time.shapes import Shapes, fits
+from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.tracing import Traced
+from aotc.runtime.model import Entry
+from aotc.tracing.dims import Dim
+
+
+@dataclass
+class Variant:
+    """Code of a function, and the calls that it is for.
+
+    Args:
+        form: of these calls.
+        traced: what it is made of; its module is used up.
+        made: how.
+        calls: how many it has computed.
+    """
+
+    form: Hashable
+    traced: Traced
+    made: Compilation
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        self.entry: Entry = self.made.model.entry(self.traced.entry)
+        self.has_states = bool(self.made.model.manifest.states)
+        self._build = trees.builder(self.entry.spec.result)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result of a call that it takes."""
+        return self._build(self.entry.call_flat(leaves))
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it has symbols."""
+        return any(not isinstance(n, int) for shape in self.traced.sizes for n in shape)
+
+    def takes(self, call: CallSignature, values: Sequence[Any]) -> bool:
+        """Whether the code is for a call: form, sizes and values are as they were."""
+        if call.form != self.form or not fits(self.traced.sizes, call.shapes):
+            return False
+        return self.traced.check is None or self.traced.check.holds(values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, for people and scripts."""
+        guards = self.traced.check.guards if self.traced.check else []
+        return {
+            "sizes": [[*map(_size, shape)] for shape in self.traced.sizes],
+            "calls": self.calls,
+            "seconds": self.made.seconds,
+            "from_cache": self.made.is_cached,
+            "guards": [
+                {
+                    "name": each.name,
+                    "where": each.where,
+                    "value": each.value.tolist(),
+                    "failures": dict(each.failures),
+                }
+                for each in guards
+            ],
+        }
+
+
+def _size(size: int | Dim) -> int | str:
+    return size if isinstance(size, int) else size.name
+
+
+@dataclass
+class Variants:
+    """Those of a function, the one that was called last at the end.
+
+    Args:
+        owner: how messages call the function.
+        most: how many there may be; the one that was not called for longest goes.
+        most_compiles: how many may be compiled before it is an error.
+    """
+
+    owner: str
+    most: int
+    most_compiles: int
+    items: list[Variant] = field(default_factory=list)
+    compiles: int = 0
+    cached: int = 0
+    evictions: int = 0
+    seen: dict[Hashable, list[Shapes]] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def find(self, call: CallSignature, values: Sequence[Any]) -> Variant | None:
+        """The variant for a call; None if there is none, or none any more."""
+        for each in reversed(self.items):
+            if each.takes(call, values):
+                self.items.remove(each)
+                self.items.append(each)
+                return each
+        return None
+
+    def add(self, variant: Variant) -> list[Variant]:
+        """Keep a variant; returns those that went for it."""
+        self.items.append(variant)
+        self.compiles += not variant.made.is_cached
+        self.cached += variant.made.is_cached
+        gone = self.items[: -self.most]
+        self.items = self.items[-self.most :]
+        self.evictions += len(gone)
+        return gone
+
+    def note_miss(self, call: CallSignature) -> None:
+        """Take note of what a call differs in from those that have code.
+
+        Raises:
+            InputError: `recompile-storm`: there have been too many.
+        """
+        if self.compiles + self.cached:
+            self.failures[self._difference(call)] += 1
+        if self.compiles + self.cached < self.most_compiles:
+            return
+        (guard, count), *_ = self.failures.most_common(1)
+        raise InputError(
+            "recompile-storm",
+            f"{self.owner}: expected at most {self.most_compiles} compilations; the "
+            f"guard that fails most often, {count} times, is {guard}; the last call "
+            f"was of {call}",
+            hint="make what varies an array or a size that calls decide "
+            "(dynamic='always'), not a value that code is made for; or raise "
+            "max_compiles",
+        )
+
+    def _difference(self, call: CallSignature) -> str:
+        """The name of the first guard that keeps a call from code that there is."""
+        alike = [each for each in self.items if each.form == call.form]
+        if not alike:
+            return "the form of the arguments (structure, dtypes, ranks, static values)"
+        fitting = [each for each in alike if fits(each.traced.sizes, call.shapes)]
+        if not fitting:
+            return "the sizes of the arguments"
+        checks = [each.traced.check for each in fitting if each.traced.check]
+        guards = [guard for check in checks for guard in check.guards if guard.failures]
+        return guards[0].name if guards else "a value"
+
+    def note_shapes(self, call: CallSignature) -> list[Shapes]:
+        """The shapes of all calls of this form that had no code, this one included."""
+        seen = self.seen.setdefault(call.form, [])
+        if call.shapes not in seen:
+            seen.append(call.shapes)
+        return seen

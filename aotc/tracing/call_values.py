@@ -1,0 +1,79 @@
+"""Values of a call that a trace may look at: what `aotc.specialize` asks for.
+
+While `aotc.jit` traces a function for a call, it says what arrays are in that call; a
+guard then holds later calls to the same value. An entry of a model has no call yet when
+it is traced, and so no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from aotc.tracing.source_locations import fail
+
+if TYPE_CHECKING:
+    from aotc.tracing.array import Array
+
+LARGEST_VALUE = 1024  # elements of an array that a guard compares
+
+
+class Specializer(Protocol):
+    """Knows the call that a function is traced for."""
+
+    @property
+    def guards_branches(self) -> bool:
+        """Whether Python may decide on values without asking for them."""
+
+    def value_of(self, array: Array) -> np.ndarray[Any, Any]:
+        """The value of a traced array in the call, which is guarded from now on."""
+
+
+_current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", default=None)
+
+
+@contextmanager
+def specializing(specializer: Specializer) -> Iterator[None]:
+    """Within this block, arrays have the values that a specializer knows."""
+    token = _current.set(specializer)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def branch_value(array: Array) -> np.ndarray[Any, Any] | None:
+    """The value on which Python decides; None where that is not to be guarded."""
+    current = _current.get()
+    if current is None or not current.guards_branches:
+        return None
+    return guarded_value(array)
+
+
+def guarded_value(array: Array) -> np.ndarray[Any, Any]:
+    """The value of a traced array in the call, which is guarded from now on.
+
+    Raises:
+        InputError: `no-call`, `large-guard`; see `aotc.specialize`.
+    """
+    current = _current.get()
+    if current is None:
+        fail(
+            "no-call",
+            f"the value of an array ({array.type}) is known in calls only, and an "
+            "entry of a model is traced before there is one",
+            "use aotc.jit, or make an entry for each value and choose outside of it",
+        )
+    count = array.size
+    if not isinstance(count, int) or count > LARGEST_VALUE:
+        fail(
+            "large-guard",
+            f"expected an array of at most {LARGEST_VALUE} elements to specialize for; "
+            f"got {array.type}",
+            "specialize for what you decide on, such as its maximum",
+        )
+    return current.value_of(array)

@@ -1,0 +1,274 @@
+"""`aotc.jit`: functions that are compiled when they are called."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import control, nn
+from aotc import numpy as anp
+from aotc.errors import AotcError, InputError
+from aotc.target import Target
+from aotc.tracing.assembly import trace
+
+RNG = np.random.default_rng(0)
+
+
+def draw(*shape):
+    return RNG.standard_normal(shape).astype("f4")
+
+
+def close(got, want):
+    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+def test_calls_of_one_kind_share_code_and_sizes_that_vary_become_symbols():
+    @aotc.jit
+    def product(x, y):
+        return anp.tanh(x) @ y
+
+    for rows in (4, 5, 6, 4, 1, 2):
+        x, y = draw(rows, 8), draw(8, 3)
+        close(product(x, y), np.tanh(x) @ y)
+    sizes = [each.to_json()["sizes"][0] for each in product.variants]
+    assert [4, 8] in sizes
+    assert ["x_0", 8] in sizes
+    assert [1, 8] not in sizes or len(sizes) == 3
+    assert product.report()["compiles"] + product.report()["from_cache"] <= 3
+
+
+def test_trees_numbers_keywords_and_static_arguments():
+    @aotc.jit(static_argnames=["mode"])
+    def f(params, x, *, scale=2.0, mode="plain"):
+        h = x @ params["w"] + params["b"][0]
+        return {"y": h * scale if mode == "plain" else -h, "n": (x.shape[0], None)}
+
+    params = {"w": draw(4, 2), "b": [draw(2)]}
+    x = draw(3, 4)
+    h = x @ params["w"] + params["b"][0]
+    close(f(params, x)["y"], h * 2)
+    close(f(params, x=x, scale=3.0)["y"], h * 3)
+    close(f(params, x, mode="other")["y"], -h)
+    assert len(f.variants) == 2
+    assert f(params, x)["n"][1] is None
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "i8", "u4", "?"])
+def test_dtypes_and_sizes_of_zero_and_one(dtype):
+    @aotc.jit(dynamic="never")
+    def f(x):
+        return x[::-1], anp.concatenate([x, x])
+
+    for size in (1, 0):
+        x = np.ones(size, dtype)
+        back, twice = f(x)
+        np.testing.assert_array_equal(back, x)
+        np.testing.assert_array_equal(twice, np.concatenate([x, x]))
+        assert back.dtype == x.dtype
+
+
+def test_a_value_that_was_looked_at_is_guarded_with_its_line():
+    @aotc.jit
+    def f(x, flag, table):
+        if aotc.specialize(flag):
+            return x * aotc.specialize(table)[0]
+        return -x
+
+    x = draw(3)
+    close(f(x, True, np.array([2.0, 1], "f4")), x * 2)
+    close(f(x, False, np.array([2.0, 1], "f4")), -x)
+    close(f(x, True, np.array([4.0, 1], "f4")), x * 4)
+    close(f(x, True, np.array([2.0, 1], "f4")), x * 2)
+    assert len(f.variants) == 3
+    guards = [guard for each in f.variants for guard in each.to_json()["guards"]]
+    assert all("test_jit.py:" in guard["where"] for guard in guards)
+
+
+def test_branches_on_computed_values_are_guarded_where_that_is_asked_for():
+    def f(x):
+        if anp.sum(x) > 0:
+            return x * 2
+        return -x
+
+    with pytest.raises(InputError, match="decide a Python condition"):
+        aotc.jit(f)(draw(3))
+    guarded = aotc.jit(f, branches="guard")
+    for sign in (1, -1, 1, -1):
+        x = sign * np.abs(draw(3))
+        close(guarded(x), x * 2 if sign > 0 else -x)
+    assert len(guarded.variants) == 2
+
+
+def test_what_cannot_be_guarded_says_why():
+    with pytest.raises(InputError) as caught:
+        aotc.jit(lambda x: x * aotc.specialize(x)[0])(draw(2000))
+    assert caught.value.code == "large-guard"
+
+    def in_a_loop(x):
+        def step(total, row):
+            return total + row * aotc.specialize(total), total
+
+        return control.scan(step, anp.zeros(()), x)[0]
+
+    with pytest.raises(InputError) as caught:
+        aotc.jit(in_a_loop)(draw(3))
+    assert caught.value.code == "no-call"
+    entry = aotc.entry(x=aotc.Spec((), "f32"))(adds_its_value)
+    with pytest.raises(InputError) as caught:
+        trace([entry], {})
+    assert caught.value.code == "no-call"
+
+
+def adds_its_value(x):
+    return x + aotc.specialize(x)
+
+
+def test_the_variant_that_was_not_called_for_longest_goes():
+    @aotc.jit(dynamic="never", max_variants=2)
+    def f(x):
+        return x + 1
+
+    for size in (2, 3, 2, 4):
+        x = draw(size)
+        close(f(x), x + 1)
+    assert [each.to_json()["sizes"] for each in f.variants] == [[[2]], [[4]]]
+    assert f.report()["evictions"] == 1
+
+
+def test_a_storm_of_compilations_names_the_guard():
+    @aotc.jit(max_compiles=3)
+    def f(x, step):
+        return x * aotc.specialize(step)
+
+    x = draw(2)
+    for step in range(3):
+        close(f(x, step), x * step)
+    with pytest.raises(
+        InputError, match=r"fails most often.*value at .*test_jit"
+    ) as caught:
+        f(x, 7)
+    assert caught.value.code == "recompile-storm"
+    close(f(x, 1), x)  # what is compiled stays good
+
+
+def test_states_are_those_of_the_last_call_whatever_code_it_had():
+    state = aotc.State({"w": np.zeros(2, "f4"), "n": np.zeros((), "i4")})
+
+    @aotc.jit(state=state, dynamic="never")
+    def add(state, x):
+        new = {"w": state["w"] + anp.sum(x, 0), "n": state["n"] + 1}
+        return new, new["w"]
+
+    total = np.zeros(2, "f4")
+    for rows in (3, 2, 3, 3, 2):
+        x = draw(rows, 2)
+        total = total + x.sum(0)
+        close(add(x), total)
+    close(add.read_state()["w"], total)
+    assert add.read_state()["n"] == 5
+
+
+def test_derivatives_and_batches_work_in_it():
+    def loss(w, x):
+        return anp.mean(nn.relu(x @ w) ** 2)
+
+    @aotc.jit
+    def step(w, x):
+        value, grad = aotc.value_and_grad(loss)(w, x)
+        rows = aotc.vmap(lambda row: row @ w)(x)
+        return value, grad, rows
+
+    w, x = draw(4, 2), draw(5, 4)
+    value, grad, rows = step(w, x)
+    h = np.maximum(x @ w, 0)
+    close(value, np.mean(h**2))
+    close(grad, x.T @ (2 * h) / h.size)
+    close(rows, x @ w)
+
+
+def test_threads_share_one_compilation():
+    @aotc.jit
+    def f(x):
+        return anp.exp(x)
+
+    x, found = draw(7), []
+
+    def call():
+        found.append(f(x))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 4
+    for each in found:
+        close(each, np.exp(x))
+    assert len(f.variants) == 1
+
+
+def test_the_reference_serves_while_code_is_made_in_the_background():
+    @aotc.jit(warmup="background")
+    def f(x):
+        return {"y": anp.sin(x)}
+
+    x = draw(5)
+    close(f(x)["y"], np.sin(x))
+    f.wait()
+    assert len(f.variants) == 1
+    close(f(x)["y"], np.sin(x))
+    assert f.variants[0].calls == 1
+
+
+def test_what_the_calls_have_used_can_be_exported(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
+
+    @aotc.jit
+    def f(x):
+        return anp.sum(x * 2, 1)
+
+    with pytest.raises(InputError, match="expected calls"):
+        f.export(tmp_path)
+    for rows in (3, 4, 4):
+        f(draw(rows, 2))
+    bundle = f.export(tmp_path / "sums.aotc", targets=Target.named("native"))
+    model = aotc.load(bundle)
+    for rows in (3, 4, 9):
+        x = draw(rows, 2)
+        close(model.f(x=x), x.sum(1) * 2)
+    (point,) = model.manifest.entry_points.values()
+    assert {each.sizes["x_0"] for each in point.specializations} == {3, 4}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"branches": "maybe"}, "branches"),
+        ({"dynamic": True}, "dynamic"),
+        ({"warmup": "soon"}, "warmup"),
+        ({"max_variants": 0}, "max_variants"),
+        ({"static_argnames": ["z"]}, "no parameters"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(options, words):
+    with pytest.raises(InputError, match=words) as caught:
+        aotc.jit(lambda x: x, **options)
+    assert caught.value.code == "bad-option"
+
+
+def test_wrong_calls_are_told_before_anything_is_traced():
+    @aotc.jit
+    def f(x, y=1.0):
+        return x + y
+
+    for call in (lambda: f(), lambda: f(1, 2, 3), lambda: f(draw(2), z=3)):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert caught.value.code == "bad-call"
+    with pytest.raises(InputError) as caught:
+        f("text")
+    assert caught.value.code == "input-type"
+    with pytest.raises(AotcError):
+        f(draw(2), draw(3))
+    assert f.variants == ()
