@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.counting import counters
 from aotc.errors import InputError, SetupError
 from aotc.writing import atomic_write, make_folder
 
@@ -102,6 +103,8 @@ class Cache:
                 os.utime(path)
             elif path.is_file():
                 path.unlink()
+        found = "cache_misses" if value is None else "cache_hits"
+        counters.counter(found, {"cache": recipe.kind}).add()
         return value
 
     def keep(self, recipe: Recipe, value: bytes) -> str | None:
@@ -158,6 +161,7 @@ class Cache:
                 each.path.unlink()
                 removed.append(each)
                 excess -= each.size
+                counters.counter("cache_evictions", {"cache": each.recipe.kind}).add()
         return removed
 
     def remove_damaged(self) -> list[Path]:

@@ -143,6 +143,12 @@ class EntryPoint:
         """The functions that compute its calls, in the order of `codes`."""
         return tuple(each.export for each in self.codes)
 
+    def largest_with_code(self, symbol: str) -> int | None:
+        """The greatest size of calls that there is code for; None for no limit."""
+        sizes = [each.sizes.get(symbol) for each in self.codes]
+        known = [size for size in sizes if size is not None]
+        return max(known) if len(known) == len(sizes) else None
+
     def code_for(self, sizes: Mapping[str, int]) -> Code | None:
         """What computes calls of these sizes; None if nothing does.
 

@@ -30,18 +30,20 @@ def build():
     return build(DIGITS / "model.py", entries=("predict",), output=Path(folder)).bundle
 
 
-def direct(bundle, driver):
-    """A function that invokes `predict` with nothing but iree.runtime."""
+def direct(bundle, model, driver):
+    """A function that invokes `predict` of the same variant by iree.runtime alone."""
     import iree.runtime as rt
 
     instance = rt.VmInstance()
     device = rt.get_device(driver)
     index = rt.ParameterIndex()
-    index.load(str(bundle / "weights.irpa"))
+    for weights in model.manifest.weights:
+        if not weights.required_by or model.variant.id in weights.required_by:
+            index.load(str(bundle / weights.file))
     parameters = rt.create_io_parameters_module(
         instance, index.create_provider("model")
     )
-    module = rt.VmModule.mmap(instance, str(next((bundle / "variants").iterdir())))
+    module = rt.VmModule.mmap(instance, str(bundle / model.variant.file))
     context = rt.VmContext(
         instance, [parameters, rt.create_hal_module(instance, device), module]
     )
@@ -74,7 +76,7 @@ def measure(bundle, batch, threads, rounds):
     if threads > 1:
         rt.flags.parse_flags(f"--task_topology_group_count={threads}")
     model = aotc.load(bundle, threads=threads)
-    raw = direct(bundle, "local-sync" if threads == 1 else "local-task")
+    raw = direct(bundle, model, "local-sync" if threads == 1 else "local-task")
     x = np.load(DIGITS / "test_x.npy")[:batch].copy()
     calls = {"aotc": lambda: model.predict(x=x), "direct": lambda: raw(x)}
     assert np.array_equal(calls["aotc"](), calls["direct"]())

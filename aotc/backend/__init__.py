@@ -30,6 +30,7 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.crossing import crossing
 from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
+from aotc.counting import counters
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.dialects.symbols import Contract
@@ -310,6 +311,9 @@ def _compile(job: _Job, running: Running) -> Compiled:
         report, vmfb = _run(job, running)
         if job.kept:
             reuse += job.kept.keep(report, vmfb)
+    labels = {"layer": "backend", "kind": "warm" if found else "cold"}
+    counters.counter("compiles", labels).add()
+    counters.histogram("compile_duration_seconds", labels).observe(report["seconds"])
     return Compiled(
         target=job.target,
         vmfb=vmfb,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Sequence
 
@@ -10,12 +9,10 @@ from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.selection import Judgement, Selection, judge, on_cpu, select
+from aotc.counting import counters
 from aotc.errors import InputError, SetupError
 from aotc.runtime import engine
 from aotc.target import TARGETS, Target
-
-_lock = threading.Lock()
-_fallbacks = 0
 
 
 def fallback_count() -> int:
@@ -23,7 +20,7 @@ def fallback_count() -> int:
 
     Each has warned. A service that watches this number sees a fleet losing its GPUs.
     """
-    return _fallbacks
+    return int(counters.value("processor_fallbacks"))
 
 
 def choose(
@@ -65,7 +62,6 @@ def _fall_back(
     manifest: Manifest, selection: Selection, host: Host, allowed: bool
 ) -> None:
     """Refuse to run on the processor, or say and count it."""
-    global _fallbacks
     assert selection.variant is not None
     passed_over = "; ".join(map(str, selection.passed_over))
     title = f"{manifest.name} {manifest.version}"
@@ -82,8 +78,7 @@ def _fall_back(
             f"that is not allowed: {passed_over}",
             hint=f"{remedy}; or allow the processor",
         )
-    with _lock:
-        _fallbacks += 1
+    counters.counter("processor_fallbacks").add()
     warnings.warn(
         f"{title} runs on the processor ({selection.variant.id}) and not on an "
         f"accelerator: {passed_over} [cpu-fallback]; {remedy}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import iree.runtime as iree
@@ -11,6 +12,7 @@ from aotc.artifacts.manifest import Code, Leaf
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
 from aotc.runtime import buffers, engine, lifetime
+from aotc.runtime.call_counts import CallCounts, ShapeCounts
 from aotc.runtime.contract import Array, Contract, Shapes
 from aotc.runtime.padding import SIZES, Padding
 
@@ -30,6 +32,7 @@ class Module:
         self.on_cpu = on_cpu
         self.has_pool = lifetime.has_pool(device)
         self.lock = lifetime.call_lock()
+        self.copying = lifetime.copy_lock()
         self._release = module.lookup_function(_RELEASE)
         self._last_call: Hashable = None
 
@@ -40,8 +43,9 @@ class Module:
             call: the function and the sizes of its inputs.
         """
         if self._release is not None and call != self._last_call:
-            self.context.invoke(self._release, _VariantList(0), _VariantList(0))
-            self._last_call = call
+            with self.lock:
+                self.context.invoke(self._release, _VariantList(0), _VariantList(0))
+                self._last_call = call
         if self.on_cpu:
             engine.expect(self.device, call)
 
@@ -53,18 +57,24 @@ class _Way(NamedTuple):
         export: that computes them.
         likeness: what equals that of other calls which take the same memory.
         padding: of the calls, where the export wants it.
+        counts: what they add to the counters.
     """
 
     export: Any
     likeness: Hashable
     padding: Padding | None
+    counts: ShapeCounts
 
 
 class Prepared(NamedTuple):
-    """A call that is ready to run: its way, and arguments on the device."""
+    """A call that is ready to run: its way, and arguments on the device.
+
+    `began` (of `perf_counter_ns`) is when its time does.
+    """
 
     way: _Way
     arguments: Any
+    began: int
 
 
 class Function:
@@ -81,6 +91,7 @@ class Function:
             write to memory that the module still holds.
         choose: the code for a call, by the value of each symbol, or None if there is
             none; by default the first.
+        counts: what counts its calls; by default nothing does.
     """
 
     def __init__(
@@ -92,6 +103,7 @@ class Function:
         outputs: Sequence[Leaf],
         pure: bool,
         choose: Callable[[Mapping[str, int]], Code | None] | None = None,
+        counts: CallCounts | None = None,
     ) -> None:
         self._owner = owner
         self._contract = contract
@@ -99,11 +111,14 @@ class Function:
         self._expect = code.expect
         self._has_pool = code.has_pool
         self._lock = code.lock
+        self._copying = code.copying
         self._invoke = code.context.invoke
         self._exports = {x.export: _look_up(code, owner, x.export) for x in codes}
         self._choose = choose or (lambda _: codes[0])
         self._ways: dict[Shapes, _Way] = {}
         self._codes, self._outputs = codes, outputs
+        self._counts = counts or CallCounts()
+        self._counts.end_with(self)
         leaves = [spec.leaf for spec in contract.inputs]
         reader = buffers.viewer if code.on_cpu else buffers.fetcher
         self._inputs = leaves
@@ -122,20 +137,38 @@ class Function:
         return self.invoke(self.prepare(values))
 
     def prepare(self, values: Sequence[Any]) -> Prepared:
-        """A call whose arguments are checked, and copied to the device."""
+        """A call whose arguments are checked, and copied to the device.
+
+        The copying waits for no other call, so that it overlaps with one that runs in
+        another thread.
+        """
+        began = perf_counter_ns()
         if self._has_pool:
             lifetime.require_pool()
-        try:
-            arrays, shapes = self._contract.arrays(values)
-        except MemoryError as error:
-            raise self._diagnose(error) from error
+        arrays, shapes = self.check(values)
         way = self._ways.get(shapes) or self._way_for(shapes)
         try:
             if way.padding is not None:
                 arrays = way.padding.pad(arrays)
-            with self._lock:
-                return Prepared(way, self._arguments(arrays, way))
+            self._expect(way.likeness)
+            with self._copying:
+                return Prepared(way, self._arguments(arrays), began)
         except _FAILURES as error:
+            raise self._diagnose(error) from error
+
+    def check(self, values: Sequence[Any]) -> tuple[list[Array], Shapes]:
+        """The arrays of a call that the contract allows, and their shapes.
+
+        Raises:
+            InputError: an input breaks the contract.
+            SetupError: `out-of-memory`.
+        """
+        try:
+            return self._contract.arrays(values)
+        except InputError as error:
+            self._counts.refuse(error)
+            raise
+        except MemoryError as error:
             raise self._diagnose(error) from error
 
     def _way_for(self, shapes: Shapes) -> _Way:
@@ -143,12 +176,19 @@ class Function:
         sizes = self._contract.sizes(shapes)
         code = self._choose(sizes)
         if code is None:
-            raise self._no_code_error(sizes)
-        way = _Way(self._exports[code.export], (id(self), shapes), None)
+            error = self._no_code_error(sizes)
+            self._counts.refuse(error)
+            raise error
+        itemsizes = [spec.dtype.itemsize for spec in self._contract.inputs]
+        export, padding = self._exports[code.export], None
+        likeness: Hashable = id(self), shapes
         if code.padded:
             padding = Padding(code, self._inputs, self._outputs, sizes)
             free = tuple(sizes[name] for name in sizes.keys() - code.sizes.keys())
-            way = _Way(way.export, (id(self), code.export, free), padding)
+            likeness = id(self), code.export, free
+        computed = padding.shapes if padding else shapes
+        counts = self._counts.for_shapes(code.export, itemsizes, shapes, computed)
+        way = _Way(export, likeness, padding, counts)
         if len(self._ways) >= _REMEMBERED:
             self._ways.clear()
         self._ways[shapes] = way
@@ -165,8 +205,7 @@ class Function:
             "sizes (aotc inspect)",
         )
 
-    def _arguments(self, arrays: Sequence[Array], way: _Way) -> Any:
-        self._expect(way.likeness)
+    def _arguments(self, arrays: Sequence[Array]) -> Any:
         arguments = _VariantList(len(arrays))
         for send, array in zip(self._senders, arrays, strict=False):
             arguments.push_ref(send(array))
@@ -182,12 +221,20 @@ class Function:
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
                 if call.way.padding is not None:
                     arrays = call.way.padding.cut(arrays)
-                # The next call may overwrite what a stateful function returned.
-                return arrays if self._pure else [array.copy() for array in arrays]
+                if not self._pure:
+                    # The next call may overwrite what a stateful function returned.
+                    arrays = [array.copy() for array in arrays]
+                call.way.counts.add(perf_counter_ns() - call.began, arrays)
+                return arrays
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
     def _diagnose(self, error: Exception) -> AotcError:
+        diagnosed = self._diagnosis(error)
+        self._counts.fail(diagnosed)
+        return diagnosed
+
+    def _diagnosis(self, error: Exception) -> AotcError:
         first_line = str(error).partition("\n")[0]
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first_line:
             return SetupError(

@@ -28,15 +28,19 @@ class _Process:
 
     def __init__(self) -> None:
         self.calls: WeakSet[Any] = WeakSet()
+        self.copies: WeakSet[Any] = WeakSet()
         self.devices: list[Any] = []
         self.pooled: list[Any] = []
         self.lost_pool = False
         self.held = ExitStack()
 
     def hold_calls(self) -> None:
-        """Wait for calls in flight; none begins until they are let go."""
+        """Wait for calls in flight; none begins until they are let go.
+
+        Locks of copies come last, as for whoever takes both.
+        """
         held = ExitStack()
-        for lock in list(self.calls):
+        for lock in [*self.calls, *self.copies]:
             held.enter_context(lock)
         self.held = held
 
@@ -56,11 +60,21 @@ _process = _Process()
 def call_lock() -> Any:
     """A lock for one VM context, which runs one call at a time.
 
-    Who holds it may make several calls. It is held while IREE does anything for a call,
-    the copying of inputs included.
+    Who holds it may make several calls. It is held while IREE does anything for a call
+    but the copying of its inputs.
     """
     lock = threading.RLock()
     _process.calls.add(lock)
+    return lock
+
+
+def copy_lock() -> Any:
+    """A lock for the copying of inputs, which a call that runs does not wait for.
+
+    Who holds it takes no `call_lock`.
+    """
+    lock = threading.RLock()
+    _process.copies.add(lock)
     return lock
 
 

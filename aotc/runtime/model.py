@@ -12,6 +12,7 @@ from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
 from aotc.runtime.arguments import flattener, look_up, suggestion
+from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, Module
 from aotc.runtime.states import States
@@ -26,9 +27,12 @@ class Entry:
     read-only views of the runtime's memory, valid for as long as they are kept.
     """
 
-    def __init__(self, code: Module, spec: EntryPoint, manifest: Manifest) -> None:
+    def __init__(
+        self, code: Module, spec: EntryPoint, manifest: Manifest, variant: Variant
+    ) -> None:
         self.spec = spec
         self.name = spec.name
+        self.symbols = manifest.symbols
         touched = {*spec.reads, *spec.updates}
         self._flatten = flattener(spec.name, spec.arguments)
         self._count = len(spec.inputs)
@@ -47,6 +51,9 @@ class Entry:
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
             choose=spec.code_for,
+            counts=CallCounts.of_entry(
+                manifest, variant, spec, fetched=not code.on_cpu
+            ),
         )
 
     def __call__(self, *positional: Any, **inputs: Any) -> Any:
@@ -63,9 +70,26 @@ class Entry:
                 f"{self.name}: expected inputs by name, got {len(positional)} without",
                 hint=f"{self.name}({names})",
             )
+        return self._build(self._run(self.flatten(inputs)))
+
+    @property
+    def function(self) -> Function:
+        """The same of leaves, whose calls can be prepared before they run."""
+        return self._run
+
+    def flatten(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """The leaves of inputs by name, in the order of `spec`; not checked further.
+
+        Raises:
+            InputError: `missing-input`, `unknown-input` or `input-structure`.
+        """
         leaves = [None] * self._count
         self._flatten(inputs, leaves, "")
-        return self._build(self._run(leaves))
+        return leaves
+
+    def build(self, leaves: Sequence[Any]) -> Any:
+        """The result that has these leaves, which are in the order of `spec`."""
+        return self._build(leaves)
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
         """The same for the leaves of the inputs: the leaves of the result.
@@ -102,7 +126,7 @@ class Model:
         self.variant = variant
         self.selection = selection
         self.entries: Mapping[str, Entry] = {
-            name: Entry(code, spec, manifest)
+            name: Entry(code, spec, manifest, variant)
             for name, spec in manifest.entry_points.items()
         }
         self._states = States(code, manifest)

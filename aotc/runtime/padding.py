@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,6 +23,8 @@ class Padding:
         inputs: of the entry.
         outputs: of the entry.
         sizes: of the calls, by name of the symbol.
+
+    `shapes` are those of the inputs as they are computed with.
     """
 
     def __init__(
@@ -34,15 +35,13 @@ class Padding:
         sizes: Mapping[str, int],
     ) -> None:
         bucket = {**sizes, **code.sizes}
-        self._shapes = [_shape(leaf, bucket) for leaf in inputs]
+        self.shapes = tuple(_shape(leaf, bucket) for leaf in inputs)
         self._results = [_shape(leaf, sizes) for leaf in outputs]
         self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
-        given = sum(math.prod(_shape(leaf, sizes)) for leaf in inputs)
-        self.added_elements = sum(map(math.prod, self._shapes)) - given
 
     def pad(self, arrays: Sequence[Array]) -> list[Array]:
         """The arrays that the code takes: padded with zeros, and one of the sizes."""
-        pairs = zip(arrays, self._shapes, strict=True)
+        pairs = zip(arrays, self.shapes, strict=True)
         return [*(_pad(array, shape) for array, shape in pairs), self._told]
 
     def cut(self, results: Sequence[Array]) -> list[Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from aotc import device
@@ -22,20 +21,3 @@ def load_average() -> float | None:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
         return None
-
-
-def memory() -> dict[str, int | None]:
-    """Bytes of memory that this process has now, and at most had (on Linux).
-
-    Read from /proc and not from getrusage, whose peak is at least that of the process
-    that started this one.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return {
-        name: int(found[key].split()[0]) * 1024 if key in found else None
-        for name, key in (("resident", "VmRSS"), ("peak", "VmHWM"))
-    }

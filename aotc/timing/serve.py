@@ -17,11 +17,11 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from aotc.artifacts.trust import Trust
+from aotc.counting.memory import memory
 from aotc.errors import AotcError, InputError
 from aotc.runtime import Model, engine, load
 from aotc.runtime.small import is_small
 from aotc.system_errors import system_errors
-from aotc.timing.machine import memory
 from aotc.timing.messages import Budget, Loaded, Round, Subject
 from aotc.worker.messages import receive, send
 from aotc.worker.parent import end_with

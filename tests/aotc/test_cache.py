@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from aotc import options
 from aotc.cache import Cache, Recipe
 from aotc.cli.main import main
+from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.target import Target
 
+KINDS = ("cold", "warm")
 MODEL = """\
 import aotc
 
@@ -77,8 +79,10 @@ def test_what_was_not_used_for_longest_goes_first(cache):
         os.utime(path, (number, number))
     size = next(cache.entries()).size
     cache.find(recipe(a="0"))
+    evictions = counters.value("cache_evictions", cache="module")
     removed = cache.collect(2 * size)
     assert [each.recipe.parts["a"] for each in removed] == ["1", "2"]
+    assert counters.value("cache_evictions", cache="module") == evictions + 2
     cache.limit = 0
     cache.keep(recipe(a="9"), b"too much")
     assert not list(cache.entries())
@@ -168,6 +172,14 @@ def test_an_equal_build_compiles_nothing_and_gives_the_same_bytes(user_cache, tm
         }
         return variant.reuse, files
 
+    def counted():
+        names = [("compiles", {"layer": "backend", "kind": kind}) for kind in KINDS]
+        names += [
+            (name, {"cache": "module"}) for name in ("cache_hits", "cache_misses")
+        ]
+        return [counters.value(name, **labels) for name, labels in names]
+
+    before = counted()
     reuse, alone = built("alone", cache=False)
     assert reuse == "off"
     reuse, first = built("first")
@@ -179,6 +191,8 @@ def test_an_equal_build_compiles_nothing_and_gives_the_same_bytes(user_cache, tm
     assert reuse == "hit"
     reuse, _ = built("other", MODEL.replace("2 * x", "3 * x"))
     assert reuse == "miss (changed: model)"
+    cold, warm, hits, misses = map(int.__sub__, counted(), before)
+    assert (cold, warm, hits, misses) == (3, 2, 2, 2)
 
 
 def test_places_in_the_source_leave_no_trace_in_native_code(tmp_path):

@@ -1,0 +1,143 @@
+"""Everything that aotc can count, in one table: name, kind, labels, unit and help.
+
+Names are those of OpenMetrics without the prefix `aotc_` and the suffix `_total`; one
+that has a unit ends with it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+# Upper bounds of buckets, in seconds: three a decade, from 1 µs to 100 s.
+SECONDS = tuple(
+    float(f"{step}e{exponent}") for exponent in range(-6, 2) for step in (1, 2, 5)
+) + (100.0,)
+
+PREFIX = "aotc_"  # of names that leave the process
+
+_ENTRY = ("model", "version", "target", "entry")
+
+
+class Family(NamedTuple):
+    """One kind of figure, of which there is a series for each set of labels.
+
+    Args:
+        name: without prefix and suffix.
+        kind: a counter never falls, a gauge may, a histogram counts by size.
+        labels: that each of its series has.
+        help: what it counts, as a sentence.
+        unit: which ends the name; empty where things are counted.
+        bounds: of the buckets of a histogram.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    unit: str = ""
+    bounds: tuple[float, ...] = ()
+
+
+_TABLE = (
+    Family(
+        "calls",
+        "counter",
+        (*_ENTRY, "variant", "path"),
+        "Calls that returned. variant: general, or the sizes that the code was made "
+        "for. path: compiled, island or reference.",
+    ),
+    Family(
+        "call_duration_seconds",
+        "histogram",
+        (*_ENTRY, "variant", "path"),
+        "Time of calls that returned: checks, copies, waiting for other calls of the "
+        "model, and computing.",
+        "seconds",
+        SECONDS,
+    ),
+    Family(
+        "call_failures",
+        "counter",
+        (*_ENTRY, "code"),
+        "Calls that failed after their inputs were accepted, by the code of the error.",
+    ),
+    Family(
+        "guard_failures",
+        "counter",
+        (*_ENTRY, "guard"),
+        "Calls that were refused before anything ran, by the guard that refused them.",
+    ),
+    Family(
+        "transferred_bytes",
+        "counter",
+        (*_ENTRY, "direction"),
+        "Bytes of arrays given to calls (in) and returned by them (out).",
+        "bytes",
+    ),
+    Family(
+        "synchronizations",
+        "counter",
+        _ENTRY,
+        "Times that the host waited for the device: once a call, and once for each "
+        "result that is copied from another device's memory.",
+    ),
+    Family(
+        "input_elements",
+        "counter",
+        _ENTRY,
+        "Elements of the inputs that callers gave.",
+        "elements",
+    ),
+    Family(
+        "padding_elements",
+        "counter",
+        _ENTRY,
+        "Elements of the inputs that were computed with beyond those given.",
+        "elements",
+    ),
+    Family(
+        "stream_items",
+        "counter",
+        ("entry", "outcome"),
+        "Items of streams that came out: result or error.",
+    ),
+    Family(
+        "compiles",
+        "counter",
+        ("layer", "kind"),
+        "Compiles. layer: backend (a module by IREE) or jit (a function). kind: cold, "
+        "warm (from the cache on disk) or recompile (after a guard failed).",
+    ),
+    Family(
+        "compile_duration_seconds",
+        "histogram",
+        ("layer", "kind"),
+        "Time of compiles.",
+        "seconds",
+        SECONDS,
+    ),
+    Family(
+        "cache_hits", "counter", ("cache",), "Values that were found, by kind of value."
+    ),
+    Family("cache_misses", "counter", ("cache",), "Values that were not found."),
+    Family(
+        "cache_evictions", "counter", ("cache",), "Values that were removed for space."
+    ),
+    Family(
+        "processor_fallbacks",
+        "counter",
+        (),
+        "Loads that took the processor where an accelerator was meant.",
+    ),
+    Family(
+        "process_peak_memory_bytes",
+        "gauge",
+        (),
+        "The largest resident set of the process so far.",
+        "bytes",
+    ),
+)
+
+FAMILIES = {family.name: family for family in _TABLE}

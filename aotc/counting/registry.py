@@ -1,0 +1,197 @@
+"""The registry: counters and histograms by name and labels, and sources of figures.
+
+A counter that is met now and then is asked for by name and added to. What is counted at
+every call has its own plain integers, and attaches a function that tells them when they
+are asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aotc.counting import document, openmetrics
+from aotc.counting.families import FAMILIES, Family, Kind
+from aotc.counting.samples import (
+    Distribution,
+    Labels,
+    Metric,
+    Sample,
+    Source,
+    Totals,
+)
+from aotc.errors import InputError
+
+_Cell = TypeVar("_Cell", "Counter", "Histogram")
+
+
+class Counter:
+    """A number that never falls. Any thread may add to it."""
+
+    def __init__(self, family: Family) -> None:
+        self._lock = threading.Lock()
+        self.value: float = 0
+
+    def add(self, amount: float = 1) -> None:
+        """Add to it.
+
+        Raises:
+            ValueError: the amount is negative.
+        """
+        if amount < 0:
+            raise ValueError(f"a counter never falls, got {amount}")
+        with self._lock:
+            self.value += amount
+
+
+class Histogram:
+    """How many values fell into each of a row of buckets. Any thread may add one."""
+
+    def __init__(self, family: Family) -> None:
+        self._lock = threading.Lock()
+        self._bounds = family.bounds
+        self._counts = [0] * (len(family.bounds) + 1)
+        self._total = 0.0
+
+    @property
+    def value(self) -> Distribution:
+        """What it holds now."""
+        with self._lock:
+            return Distribution(tuple(self._counts), self._total)
+
+    def observe(self, value: float) -> None:
+        """Add a value, in the unit of the family."""
+        with self._lock:
+            self._counts[bisect_left(self._bounds, value)] += 1
+            self._total += value
+
+
+class Registry:
+    """All figures of a process, by the names of `aotc.counting.families`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cells: dict[tuple[str, tuple[str, ...]], Counter | Histogram] = {}
+        self._sources: list[Source] = []
+        # A source ends where garbage is collected, at any line of any thread, and must
+        # wait for no lock there.
+        self._ended: deque[Source] = deque()
+        self._kept = Totals()
+
+    def __repr__(self) -> str:
+        return "<Registry: see to_openmetrics()>"
+
+    def counter(self, name: str, labels: Labels | None = None) -> Counter:
+        """The counter of this name and these labels, which is made on first use.
+
+        Args:
+            name: of a family of counters, such as `cache_hits`.
+            labels: a text for each label of the family.
+
+        Raises:
+            InputError: `unknown-counter`.
+        """
+        return self._cell(Counter, "counter", name, labels or {})
+
+    def histogram(self, name: str, labels: Labels | None = None) -> Histogram:
+        """The histogram of this name and these labels, which is made on first use.
+
+        Args:
+            name: of a family of histograms, such as `compile_duration_seconds`.
+            labels: a text for each label of the family.
+
+        Raises:
+            InputError: `unknown-counter`.
+        """
+        return self._cell(Histogram, "histogram", name, labels or {})
+
+    def attach(self, source: Source) -> None:
+        """Ask `source` for its figures whenever figures are read, in any thread."""
+        with self._lock:
+            self._fold_ended()
+            self._sources.append(source)
+
+    def detach(self, source: Source) -> None:
+        """Keep what `source` has told for ever, but ask it no more."""
+        self._ended.append(source)
+
+    def metrics(self) -> list[Metric]:
+        """All that was counted, in the order of the table; what was not is left out."""
+        found = Totals()
+        with self._lock:
+            self._fold_ended()
+            found.add(self._kept.samples())
+            sources, cells = list(self._sources), list(self._cells.items())
+        for (name, values), cell in cells:
+            labels = dict(zip(FAMILIES[name].labels, values, strict=True))
+            found.add([Sample(name, labels, cell.value)])
+        for source in sources:
+            found.add(source())
+        return found.metrics()
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of a family's figures that have these labels; 0 if there are none.
+
+        Of a histogram it is how many values there were.
+
+        Raises:
+            InputError: `unknown-counter`.
+        """
+        family = _family(name, labels)
+        return sum(
+            sample.number
+            for metric in self.metrics()
+            for sample in metric.samples
+            if metric.family is family and labels.items() <= sample.labels.items()
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as a document of the schema `aotc.counters/1`."""
+        return document.of_metrics(self.metrics())
+
+    def to_openmetrics(self) -> str:
+        """All figures as text in the format OpenMetrics 1.0."""
+        return openmetrics.of_metrics(self.metrics())
+
+    def _cell(
+        self, make: Callable[[Family], _Cell], kind: Kind, name: str, labels: Labels
+    ) -> _Cell:
+        family = _family(name, labels)
+        if family.kind != kind or labels.keys() != set(family.labels):
+            raise _usage_error(family)
+        key = name, tuple(str(labels[label]) for label in family.labels)
+        with self._lock:
+            cell: Any = self._cells.setdefault(key, make(family))
+        found: _Cell = cell
+        return found
+
+    def _fold_ended(self) -> None:
+        while self._ended:
+            source = self._ended.popleft()
+            self._kept.add(source())
+            self._sources.remove(source)
+
+
+def _family(name: str, labels: Labels) -> Family:
+    if name not in FAMILIES:
+        raise InputError(
+            "unknown-counter",
+            f"expected the name of something that aotc counts, got {name!r}",
+            hint=f"one of {', '.join(FAMILIES)}",
+        )
+    if not labels.keys() <= set(FAMILIES[name].labels):
+        raise _usage_error(FAMILIES[name])
+    return FAMILIES[name]
+
+
+def _usage_error(family: Family) -> InputError:
+    labels = ", ".join(family.labels) or "none"
+    return InputError(
+        "unknown-counter",
+        f"{family.name!r} is a {family.kind} with the labels {labels}; got another "
+        "kind or other labels",
+        hint="the table is aotc.counting.families",
+    )

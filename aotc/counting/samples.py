@@ -1,0 +1,91 @@
+"""Figures: numbers and distributions, with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from aotc.counting.families import FAMILIES, Family
+
+Labels = Mapping[str, str]
+
+
+class Distribution(NamedTuple):
+    """What a histogram holds.
+
+    Args:
+        counts: how many values fell into each bucket, and above the last one.
+        total: the sum of the values.
+    """
+
+    counts: tuple[int, ...]
+    total: float
+
+    def plus(self, other: Distribution) -> Distribution:
+        """The values of both."""
+        pairs = zip(self.counts, other.counts, strict=True)
+        return Distribution(tuple(a + b for a, b in pairs), self.total + other.total)
+
+
+class Sample(NamedTuple):
+    """One figure: of which family, with which labels, and how much."""
+
+    family: str
+    labels: Labels
+    value: float | Distribution
+
+    @property
+    def number(self) -> float:
+        """The value; of a distribution, how many values there were."""
+        if isinstance(self.value, Distribution):
+            return sum(self.value.counts)
+        return self.value
+
+
+class Metric(NamedTuple):
+    """A family with all its figures."""
+
+    family: Family
+    samples: tuple[Sample, ...]
+
+
+Source = Callable[[], Iterable[Sample]]
+
+
+class Totals:
+    """Figures by family and labels: those of equal labels are added up."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, tuple[str, ...]], float | Distribution] = {}
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Add figures to those that are there."""
+        for name, labels, value in samples:
+            key = name, tuple(labels[label] for label in FAMILIES[name].labels)
+            before = self._values.get(key)
+            self._values[key] = value if before is None else _sum(before, value)
+
+    def samples(self) -> list[Sample]:
+        """All of them."""
+        return [
+            Sample(name, dict(zip(FAMILIES[name].labels, labels, strict=True)), value)
+            for (name, labels), value in self._values.items()
+        ]
+
+    def metrics(self) -> list[Metric]:
+        """All of them by family, in the order of the table."""
+        by_family: dict[str, list[Sample]] = {}
+        for sample in self.samples():
+            by_family.setdefault(sample.family, []).append(sample)
+        return [
+            Metric(family, tuple(by_family[name]))
+            for name, family in FAMILIES.items()
+            if name in by_family
+        ]
+
+
+def _sum(one: Any, other: Any) -> float | Distribution:
+    summed: float | Distribution = (
+        one.plus(other) if isinstance(one, Distribution) else one + other
+    )
+    return summed
