@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from aotc.counting import counters
     from aotc.importers.onnx import from_onnx
     from aotc.importers.stablehlo import from_jax, from_stablehlo
     from aotc.importers.torch import from_torch
     from aotc.just_in_time import jit
     from aotc.runtime import Model, load
+    from aotc.streaming import stream
     from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.tracing.dims import Dim, powers_of_two
     from aotc.tracing.entry import Spec, State, Weights, entry
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 # name → module that defines it
 _EXPORTS = {
     "bundle": "aotc.tracing.title",
+    "counters": "aotc.counting",
     "entry": "aotc.tracing.entry",
     "from_jax": "aotc.importers.stablehlo",
     "from_onnx": "aotc.importers.onnx",
@@ -77,6 +80,7 @@ _EXPORTS = {
     "specialize": "aotc.tracing.specializing",
     "load": "aotc.runtime",
     "Model": "aotc.runtime",
+    "stream": "aotc.streaming",
 }
 
 __all__ = [
@@ -87,6 +91,7 @@ __all__ = [
     "Weights",
     "bundle",
     "checkpoint",
+    "counters",
     "custom_jvp",
     "custom_vjp",
     "entry",
@@ -106,6 +111,7 @@ __all__ = [
     "mixed_precision",
     "powers_of_two",
     "specialize",
+    "stream",
     "value_and_grad",
     "vjp",
     "vmap",

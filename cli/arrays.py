@@ -111,9 +111,30 @@ def _key(keys: Sequence[str], key: str, path: str) -> str:
 
 def _literal(text: str, leaf: Leaf) -> Array:
     """A JSON number or nested list of numbers, exactly in the dtype of the input."""
+    try:
+        return array_of(json.loads(text), leaf)
+    except ValueError as error:
+        raise InputError(
+            "bad-input",
+            f"expected {leaf} as JSON for {leaf.name!r}: {error}",
+            hint=f"for an array from a file write {leaf.name}=@FILE.npy",
+        ) from None
+
+
+def array_of(value: Any, leaf: Leaf) -> Array:
+    """A number or nested list of numbers of a JSON text, exactly in a leaf's dtype.
+
+    Floats that JSON has no numbers for may be the strings "nan", "inf" and "-inf", as
+    which answers have them.
+
+    Raises:
+        ValueError: it is something else.
+    """
     wanted = dtypes.to_numpy(leaf.dtype)
     try:
-        plain = np.array(json.loads(text))
+        plain = np.array(
+            _with_nonfinite(value) if _kind(leaf.dtype) == "float" else value
+        )
         if plain.dtype.kind not in _LITERAL_KINDS[_kind(leaf.dtype)]:
             raise ValueError(
                 f"a value of type {plain.dtype} cannot become {leaf.dtype}"
@@ -121,13 +142,16 @@ def _literal(text: str, leaf: Leaf) -> Array:
         array = plain.astype(wanted)
         if _kind(leaf.dtype) == "int" and not np.array_equal(array, plain):
             raise ValueError(f"a value is out of range for {leaf.dtype}")
-    except (ValueError, OverflowError) as error:
-        raise InputError(
-            "bad-input",
-            f"expected {leaf} as JSON for {leaf.name!r}: {error}",
-            hint=f"for an array from a file write {leaf.name}=@FILE.npy",
-        ) from None
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
     return array
+
+
+def _with_nonfinite(value: Any) -> Any:
+    """The same with floats for the names of those that are not finite."""
+    if isinstance(value, list):
+        return [_with_nonfinite(item) for item in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 # kind of the input's dtype → NumPy kinds of literals that it takes

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, OutputFile, combine_options
+from aotc.cli.verb import FilePath, combine_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -23,11 +23,11 @@ class Settings:
     steps: int | None
     batch_size: int | None
     seed: int | None
-    metrics: Path | None
     checkpoint: Path | None
     every: int | None
     resume: Path | None
     allow_nan: bool
+    metrics: Path | None = None
 
 
 class OptionWording:
@@ -75,11 +75,6 @@ _OPTIONS = (
         help="Seed of the order of the rows, new in each epoch. [default: 0]",
     ),
     click.option(
-        "--metrics",
-        type=OutputFile(),
-        help="Write the scalar outputs of each step to this .jsonl file.",
-    ),
-    click.option(
         "--checkpoint", type=_FOLDER, help="Keep states and position in this folder."
     ),
     click.option(
@@ -98,8 +93,12 @@ _OPTIONS = (
 
 
 def loop_options() -> Callable[[_Function], _Function]:
-    """All of them, as one argument `loop`: `Settings`, or None without `--loop`."""
-    return combine_options("loop", _OPTIONS, tuple(Settings.__annotations__), _settings)
+    """All of them, as one argument `loop`: `Settings`, or None without `--loop`.
+
+    `--metrics` is not among them: it is for other runs too (`metrics_option`).
+    """
+    fields = [name for name in Settings.__annotations__ if name != "metrics"]
+    return combine_options("loop", _OPTIONS, fields, _settings)
 
 
 def _settings(said: dict[str, Any]) -> Settings | None:

@@ -30,8 +30,8 @@ def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 
 
-def print_answer(text: str, *, nl: bool = True) -> None:
-    """Print text on standard output, which nothing but answers reaches."""
+def print_answer(text: str | bytes, *, nl: bool = True) -> None:
+    """Print text on standard output at once, which nothing but answers reaches."""
     with _reporting_write_errors(_answers or sys.stdout):
         click.echo(text, nl=nl, file=_answers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import click
 from aotc.cli import output
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
+from aotc.cli.metrics_option import MetricsFiles, metrics_option
+from aotc.cli.stream_options import stream_options
 from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
 from aotc.errors import InputError
 from aotc.options import MAX_THREADS
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint
     from aotc.cli.arrays import Array
     from aotc.cli.loop_options import Settings
+    from aotc.cli.stream_options import StreamSettings
     from aotc.runtime import Model
 
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     "aotc run digits-1.0.0.aotc --loop data.npz --steps 900 --checkpoint ck --every 50",
     "aotc run digits-1.0.0.aotc --loop data.npz --resume ck --find-nan model.py",
     "aotc run digits-1.0.0.aotc --loop x.npz --entry predict --batch-size 64 -o p.npz",
+    "aotc run digits-1.0.0.aotc --entry predict --stream - < in.jsonl > out.jsonl",
 )
 @click.argument("bundle", type=FilePath())
 @click.option("--entry", help="Entry to call; needed if there are several.")
@@ -61,6 +66,8 @@ if TYPE_CHECKING:
     help="Write the states to this .safetensors file at the end.",
 )
 @loop_options()
+@stream_options()
+@metrics_option()
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
 @click.option(
@@ -92,6 +99,8 @@ def run(
     load_state: Path | None,
     save_state: Path | None,
     loop: Settings | None,
+    stream: StreamSettings | None,
+    metrics: MetricsFiles,
     find_nan: Path | None,
     keys: tuple[str, ...],
     target: str | None,
@@ -103,36 +112,72 @@ def run(
     State that an entry updates lasts until the command ends, unless --save-state keeps
     it. With --loop the entry, by default the one that trains, is called with one batch
     of the data after the other. An entry that updates no state takes the rows once and
-    in their order, and --output gets its results for all of them.
+    in their order, and --output gets its results for all of them. With --stream it is
+    called with one item of a file, or of standard input, after the other.
     """
+    if stream:
+        _require_plain_stream(loop, file, find_nan, form)
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
-    from aotc import runtime
-    from aotc.cli.nan_search import require_finite_calls
-    from aotc.training.checkpoints import require_states
-
-    model = runtime.load(bundle, trust=trust(keys), target=target, **choices)
-    point = _choose(model, entry, loop)
-    if save_state:
-        require_states(model)
-    if load_state:
-        model.load_state(load_state)
-    if find_nan:
-        model = require_finite_calls(model, find_nan)
-    if loop:
-        document, text, stopped = _run_loop(model, point, inputs, loop, file)
-    else:
-        document, text, stopped = *_call_once(model, point, inputs, file), None
-    if find_nan:
-        text += "\nall outputs and states are finite"
-    if save_state:
-        model.save_state(save_state)
-        text += f"\nwrote the states to {save_state}"
+    loop = _with_metrics(loop, metrics)
+    with metrics.written_at_the_end():
+        model = _load(bundle, keys, target, choices)
+        point = _choose(model, entry, loop)
+        model = _prepare(model, load_state, save_state, find_nan)
+        if stream:
+            _run_stream(model, point, inputs, stream, metrics, save_state)
+            return
+        if loop:
+            document, text, stopped = _run_loop(model, point, inputs, loop, file)
+        else:
+            document, text, stopped = *_call_once(model, point, inputs, file), None
+        if find_nan:
+            text += "\nall outputs and states are finite"
+        if save_state:
+            model.save_state(save_state)
+            text += f"\nwrote the states to {save_state}"
     document["state_file"] = str(save_state) if save_state else None
     document |= _variant(model)
     output.emit(document, text, form)
     if stopped:
         steps = document["steps"]
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
+    """The loop with its file of metrics, which nothing else has one of."""
+    if metrics.steps is None:
+        return loop
+    if loop is None:
+        raise click.UsageError(
+            f"--metrics {metrics.steps} needs --loop, whose steps go there; files for "
+            "counters end in .prom or .json"
+        )
+    return replace(loop, metrics=metrics.steps)
+
+
+def _load(
+    bundle: str, keys: tuple[str, ...], target: str | None, choices: dict[str, Any]
+) -> Model:
+    from aotc import runtime
+
+    return runtime.load(bundle, trust=trust(keys), target=target, **choices)
+
+
+def _prepare(
+    model: Model,
+    load_state: Path | None,
+    save_state: Path | None,
+    find_nan: Path | None,
+) -> Model:
+    """The model with the states to begin with, whose calls are watched if asked for."""
+    from aotc.cli.nan_search import require_finite_calls
+    from aotc.training.checkpoints import require_states
+
+    if save_state:
+        require_states(model)
+    if load_state:
+        model.load_state(load_state)
+    return require_finite_calls(model, find_nan) if find_nan else model
 
 
 def _require_together(
@@ -152,6 +197,24 @@ def _require_together(
         raise click.UsageError("--resume and --load-state exclude each other")
     if loop and loop.allow_nan and find_nan:
         raise click.UsageError("--find-nan and --allow-nan exclude each other")
+
+
+def _require_plain_stream(
+    loop: Settings | None, file: Path | None, find_nan: Path | None, form: str
+) -> None:
+    """Refuse what a stream has no place for."""
+    others = {
+        "--loop": loop,
+        "--output": file,
+        "--find-nan": find_nan,
+        "--format json": form == "json",
+    }
+    for option, said in others.items():
+        if said:
+            raise click.UsageError(
+                f"{option} and --stream exclude each other: results of a stream go to "
+                "standard output, each as it comes, in the form of its items"
+            )
 
 
 def _variant(model: Model) -> dict[str, Any]:
@@ -242,3 +305,20 @@ def _run_loop(
     result = loop.run(model, point, constants, settings, file)
     document = {"schema": "aotc.loop/1", **result.to_json()}
     return document, result.to_text(), result.stopped
+
+
+def _run_stream(
+    model: Model,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    settings: StreamSettings,
+    metrics: MetricsFiles,
+    save_state: Path | None,
+) -> None:
+    """Call the entry for each item of a stream; states are saved when it has ended."""
+    from aotc.cli import arrays, streaming
+
+    constants = arrays.read_some_inputs(inputs, point.inputs)
+    streaming.run(model, point, constants, settings, metrics.write_counters)
+    if save_state:
+        model.save_state(save_state)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 LEAVES = {
     "errors", "exit_status", "options", "processor", "target", "device", "gpus",
     "dtypes", "numerics", "pytree", "installation",
-    "json_values", "printing", "system_errors", "writing",
+    "json_values", "printing", "system_errors", "writing", "counting",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
@@ -29,6 +29,7 @@ ALLOWED = {
     "dtypes": LEAVES,
     "pytree": LEAVES,
     "installation": LEAVES,
+    "counting": LEAVES,
     "json_values": LEAVES,
     "printing": LEAVES,
     "system_errors": LEAVES,
@@ -37,6 +38,7 @@ ALLOWED = {
     "artifacts": EDGE,
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
+    "streaming": EDGE | {"runtime"},
     "timing": EDGE | {"runtime", "worker"},
     "mlir": LEAVES,
     "dialects": MODEL,
@@ -79,11 +81,12 @@ ALLOWED = {
     | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
     | {"program_files", "tracing", "traffic"},
     "just_in_time": TRACING
-    | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"},
+    | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
+    | {"counting"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
-    | {"cache", "runtime", "training", "timing", "pipeline", "explain", "checks"}
-    | {"dialects"},
+    | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}
+    | {"checks", "dialects"},
 }
 # These look a name up in the packages above when a model has got it wrong: what they
 # find goes into the message alone.

@@ -42,13 +42,13 @@ def _edge(code: str) -> str:
 _EDGE = """
 import sys, time
 start = time.perf_counter()
-import aotc, aotc.artifacts, aotc.runtime, aotc.training
+import aotc, aotc.artifacts, aotc.runtime, aotc.streaming, aotc.training
 import aotc.timing.dispatches, aotc.timing.serve
 seconds = time.perf_counter() - start
-layers = {"artifacts", "runtime", "training", "timing", "worker"}
+layers = {"artifacts", "runtime", "streaming", "training", "timing", "worker"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
 leaves |= {"exit_status", "json_values", "printing", "processor", "system_errors"}
-leaves |= {"writing"}
+leaves |= {"writing", "counting"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.artifacts import trees
+from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.shapes import Shapes, fits
@@ -108,11 +109,18 @@ class Variants:
 
     def add(self, variant: Variant) -> list[Variant]:
         """Keep a variant; returns those that went for it."""
+        kind = "recompile" if self.compiles + self.cached else "cold"
+        labels = {"layer": "jit", "kind": "warm" if variant.made.is_cached else kind}
+        counters.counter("compiles", labels).add()
+        seconds = variant.made.seconds
+        counters.histogram("compile_duration_seconds", labels).observe(seconds)
         self.items.append(variant)
         self.compiles += not variant.made.is_cached
         self.cached += variant.made.is_cached
         gone = self.items[: -self.most]
         self.items = self.items[-self.most :]
+        if gone:
+            counters.counter("cache_evictions", {"cache": "jit"}).add(len(gone))
         self.evictions += len(gone)
         return gone
 

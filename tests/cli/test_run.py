@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from aotc.artifacts.manifest import Leaf
 from aotc.cli import arrays
@@ -228,3 +229,38 @@ def test_more_rows_than_an_entry_takes_are_run_in_batches(
     loop = ["--loop", "data.npz", "--batch-size", "2", "--output", "out.npz"]
     assert main([*bundle, *loop]) == 0
     np.testing.assert_array_equal(np.load("out.npz")["y"], 2 * X)
+
+
+def test_metrics_are_counters_in_the_form_that_the_name_says(bundle: list[str]) -> None:
+    arguments = ["--entry", "add", "-i", "a=[1,2,3]", "-i", "b=[1,1,2]"]
+    files = ["--metrics", "run.prom", "--metrics", "run.json"]
+    assert main([*bundle, *arguments, *files]) == 0
+    text = Path("run.prom").read_text()
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    document = json.loads(Path("run.json").read_text())
+    assert document["schema"] == "aotc.counters/1"
+    calls = {each["name"]: each for each in document["metrics"]}["aotc_calls"]
+    (sample,) = (
+        each
+        for each in calls["samples"]
+        if (each["labels"]["model"], each["labels"]["entry"]) == ("toy", "add")
+    )
+    assert sample["labels"]["variant"] == "general"
+    (same,) = (
+        each for each in families["aotc_calls"].samples if each.labels["entry"] == "add"
+    )
+    assert same.value == sample["value"] >= 1
+
+
+def test_a_run_that_fails_leaves_its_counters_too(
+    bundle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--entry", "add", "-i", "a=[1,2]", "-i", "b=[1,1,2]"]
+    assert main([*bundle, *arguments, "--metrics", "run.prom"]) == 2
+    assert 'entry="add",guard="shape-mismatch"} ' in Path("run.prom").read_text()
+    assert main([*bundle, *arguments, "--metrics", "run.jsonl"]) == 2
+    assert "needs --loop" in capsys.readouterr().err
+    files = ["--metrics", "a.jsonl", "--metrics", "b.txt", "--metrics", "c.prom"]
+    assert main([*bundle, *arguments, *files]) == 2
+    assert "one file for the steps" in capsys.readouterr().err
+    assert not Path("c.prom").exists()

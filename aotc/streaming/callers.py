@@ -1,0 +1,109 @@
+"""How a stream makes its calls: of an entry in two steps, of a function in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from aotc.runtime.model import Entry
+from aotc.streaming.batching import Batching, Leaves, require_same_rows
+from aotc.streaming.outcomes import Call
+
+
+class EntryCaller:
+    """Calls an entry of a loaded model.
+
+    Args:
+        entry: to call.
+        batching: how calls are put together; None if each is one by itself.
+    """
+
+    def __init__(self, entry: Entry, batching: Batching | None = None) -> None:
+        self.name = entry.name
+        self.batching = batching
+        self._entry = entry
+        self._is_checked = bool(entry.spec.updates)  # calls again would update again
+        names = list(entry.spec.arguments["dict"])
+        self._only: str | None = names[0] if len(names) == 1 else None
+
+    def accept(self, item: Any) -> Any:
+        """The leaves of an item; checked where they may become part of a batch.
+
+        Raises:
+            AotcError: they are not those of the entry, or break its contract.
+        """
+        if self._only is not None and not isinstance(item, Mapping):
+            item = {self._only: item}
+        leaves = self._entry.flatten(item)
+        return self._entry.function.check(leaves)[0] if self.batching else leaves
+
+    def prepare(self, inputs: Sequence[Any]) -> Any:
+        """The call for one item, or for the rows of several.
+
+        Raises:
+            AotcError: the inputs break the contract.
+        """
+        joined = self.batching.joined(inputs) if self.batching else inputs[0]
+        return self._entry.function.prepare(joined)
+
+    def run(self, call: Call) -> list[Leaves]:
+        """The results of each item of a call, as leaves.
+
+        Raises:
+            AotcError: as the entry raises it.
+        """
+        began = perf_counter_ns() - call.nanoseconds  # its wait is not its time
+        leaves = self._entry.function.invoke(call.prepared._replace(began=began))
+        if self.batching is None or len(call.items) == 1:
+            return [leaves]
+        return list(self.batching.split(leaves, [item.inputs for item in call.items]))
+
+    def require_same_alone(self, call: Call, results: Sequence[Leaves]) -> None:
+        """Refuse to go on if the first batch has other results than its items alone.
+
+        Raises:
+            InputError: `not-batchable`.
+        """
+        if not self._is_checked and len(call.items) > 1:
+            alone = [self._entry.call_flat(item.inputs) for item in call.items]
+            require_same_rows(self._entry, results, alone)
+            self._is_checked = True
+
+    def build(self, leaves: Leaves) -> Any:
+        """The result in the structure that the entry returns."""
+        return self._entry.build(leaves)
+
+
+class FunctionCaller:
+    """Calls a function with the inputs of an item by name."""
+
+    batching = None
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self._function = function
+
+    def accept(self, item: Any) -> Any:
+        """The item as it is."""
+        return item
+
+    def prepare(self, inputs: Sequence[Any]) -> Any:
+        """The inputs of the one item."""
+        return inputs[0]
+
+    def run(self, call: Call) -> list[Any]:
+        """The result of the one item."""
+        given = call.prepared
+        is_named = isinstance(given, Mapping)
+        return [self._function(**given) if is_named else self._function(given)]
+
+    def require_same_alone(self, call: Call, results: Sequence[Any]) -> None:
+        """Nothing, as no calls are put together."""
+
+    def build(self, result: Any) -> Any:
+        """The result as it is."""
+        return result
+
+
+Caller = EntryCaller | FunctionCaller

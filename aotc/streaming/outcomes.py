@@ -1,0 +1,47 @@
+"""What goes through a stream: items, calls, and what comes out for each item."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aotc.errors import AotcError
+
+
+class Item(NamedTuple):
+    """What the source has given, in the form that its call takes."""
+
+    number: int  # from 1
+    inputs: Any
+    arrived: float  # of time.monotonic
+
+
+class Call(NamedTuple):
+    """A call that is ready to run, for one item or for the rows of several.
+
+    `prepared` is the call on the device, which took so many nanoseconds.
+    """
+
+    items: list[Item]
+    prepared: Any
+    nanoseconds: int
+
+
+class Result(NamedTuple):
+    """The result of an item."""
+
+    value: Any
+
+
+class Failure(NamedTuple):
+    """The error that an item has in the place of its result."""
+
+    error: AotcError
+
+
+class End(NamedTuple):
+    """No item follows: the source is over, or raised an error."""
+
+    error: BaseException | None
+
+
+Outcome = Result | Failure | End
