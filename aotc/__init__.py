@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from aotc.streaming import stream
     from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
     from aotc.tracing.dims import Dim, powers_of_two
-    from aotc.tracing.entry import Spec, State, Weights, entry
+    from aotc.tracing.entry import Spec, State, Weights
+    from aotc.tracing.entry_calls import entry
     from aotc.tracing.specializing import specialize
     from aotc.tracing.title import bundle
     from aotc.transforms import (
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "bundle": "aotc.tracing.title",
     "counters": "aotc.counting",
-    "entry": "aotc.tracing.entry",
+    "entry": "aotc.tracing.entry_calls",
     "from_jax": "aotc.importers.stablehlo",
     "from_onnx": "aotc.importers.onnx",
     "from_stablehlo": "aotc.importers.stablehlo",

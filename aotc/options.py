@@ -85,6 +85,12 @@ def _paths_by_arch(text: str) -> dict[str, str]:
 _TABLE = [
     Option("AOTC_DUMP", str, None, "folder to write the IR of every stage and pass to"),
     Option("AOTC_PRINT_AFTER", str, None, "print the IR after this pass, or `all`"),
+    Option(
+        "AOTC_EAGER",
+        _flag,
+        False,
+        "execute models op by op: `aotc run model.py` calls its Python code",
+    ),
     Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
     Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),

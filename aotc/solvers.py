@@ -25,8 +25,9 @@ from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.custom import closure_convert, custom_jvp, custom_vjp
+from aotc.tracing.execution import is_differentiated
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import current_trace, emit
+from aotc.tracing.tracing import emit
 from aotc.transforms import jvp, vjp, vmap
 
 __all__ = ["dense_solve", "fixed_point", "linear_solve", "root"]
@@ -68,7 +69,7 @@ def linear_solve(
     method = _conjugate_gradients if symmetric else _bicgstab
     iterate = partial(method, tol=tol, maxiter=maxiter)
     checked = _like("matvec", matvec, target)
-    if current_trace() is None:
+    if not is_differentiated():
         return iterate(checked, target, start)
     apply, captured = closure_convert(checked, target)
     equation = _Linear(apply, iterate, symmetric)
@@ -275,7 +276,7 @@ def _implicit(
         start: where to start.
         params: pytrees.
     """
-    if current_trace() is None:
+    if not is_differentiated():
         found: Array = iterate(lambda x: f(x, *params), start)
         return found
     converted, captured = closure_convert(f, start, *params)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc import options
 from aotc.cli import output
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from signal import Signals
 
-    from aotc.artifacts.manifest import EntryPoint
+    from aotc.artifacts.manifest import EntryPoint, Leaf
     from aotc.cli.arrays import Array
     from aotc.cli.loop_options import Settings
     from aotc.cli.stream_options import StreamSettings
@@ -114,7 +115,15 @@ def run(
     of the data after the other. An entry that updates no state takes the rows once and
     in their order, and --output gets its results for all of them. With --stream it is
     called with one item of a file, or of standard input, after the other.
+
+    With AOTC_EAGER=1, BUNDLE may be a model.py: the entry is executed op by op, not
+    compiled, so that its prints and breakpoints see values.
     """
+    if Path(bundle).suffix == ".py" and options.get("AOTC_EAGER"):
+        _require_plain(loop, stream, load_state, save_state, find_nan, target)
+        document, text = _execute(Path(bundle), entry, inputs, file)
+        output.emit(document, text, form)
+        return
     if stream:
         _require_plain_stream(loop, file, find_nan, form)
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
@@ -178,6 +187,29 @@ def _prepare(
     if load_state:
         model.load_state(load_state)
     return require_finite_calls(model, find_nan) if find_nan else model
+
+
+def _require_plain(*asked: Any) -> None:
+    """Refuse options that mean something for bundles alone."""
+    if any(asked):
+        raise click.UsageError(
+            "with AOTC_EAGER a model.py is called once: --loop, --stream, "
+            "--load-state, --save-state, --find-nan and --target need a bundle"
+        )
+
+
+def _execute(
+    model: Path, entry: str | None, inputs: tuple[str, ...], file: Path | None
+) -> tuple[dict[str, Any], str]:
+    """Execute an entry of a model.py; the answer as a document and as text."""
+    from aotc.cli import arrays
+    from aotc.pipeline.executing import execute_source
+
+    name, found = execute_source(
+        model, entry, lambda leaves: arrays.read_inputs(inputs, leaves)
+    )
+    leaves = [leaf for leaf, _ in found]
+    return _answer(name, leaves, [array for _, array in found], file)
 
 
 def _require_together(
@@ -275,18 +307,26 @@ def _call_once(
     except InputError as error:
         error.hint = _batching_hint(error, model, point, given) or error.hint
         raise
-    names = [leaf.name for leaf in point.outputs]
-    outputs = dict(zip(names, leaves, strict=True))
+    return _answer(point.name, point.outputs, leaves, file)
+
+
+def _answer(
+    entry: str, outputs: Sequence[Leaf], values: Sequence[Array], file: Path | None
+) -> tuple[dict[str, Any], str]:
+    """The outputs of a call as a document and as text; written to `file`, if any."""
+    from aotc.cli import arrays
+
+    named = dict(zip([leaf.name for leaf in outputs], values, strict=True))
     if file:
-        arrays.write_npz(file, outputs)
-        text = f"wrote {', '.join(outputs)} to {file}"
+        arrays.write_npz(file, named)
+        text = f"wrote {', '.join(named)} to {file}"
     else:
-        text = arrays.render(outputs, point.outputs)
+        text = arrays.render(named, outputs)
     document = {
         "schema": "aotc.run/1",
-        "entry": point.name,
+        "entry": entry,
         "file": str(file) if file else None,
-        "outputs": None if file else arrays.to_json(outputs, point.outputs),
+        "outputs": None if file else arrays.to_json(named, outputs),
     }
     return document, text
 

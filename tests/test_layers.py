@@ -46,7 +46,7 @@ ALLOWED = {
     "program_verifier": PROGRAM | {"kernels"},
     "program_files": PROGRAM | {"program_verifier"},
     # what a model.py is written with
-    "tracing": PROGRAM,
+    "tracing": PROGRAM | {"runtime"},  # calls of entries are checked as the loader does
     "numpy": TRACING,
     "random": TRACING | {"numpy"},
     "special": TRACING | {"numpy"},

@@ -1,8 +1,8 @@
 """Control flow: branches and loops that the model decides when it runs.
 
 Names and arguments are those of jax.lax. What a branch or a body reads from around it
-is captured; what it carries is a pytree whose types stay the same. Outside of an entry
-the same functions run as Python loops, on concrete arrays.
+is captured; what it carries is a pytree whose types stay the same. Where nothing is
+traced the same functions run as Python loops, on arrays that have values.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy
-
 from aotc import numpy as np
 from aotc.control.scanning import associative_scan, reduce, reduce_window
 from aotc.control.segments import in_segments
 from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
 from aotc.mlir import ir
+from aotc.numpy.rows import Rows, no_rows
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
-from aotc.tracing.bodies import Body, function_name, trace_bodies
+from aotc.tracing.bodies import Body, function_name, returned_arrays, trace_bodies
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail, location
@@ -72,12 +71,13 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         fail("bad-index", f"expected an integer scalar as index; got {chosen.type}")
     if not branches:
         fail("bad-branches", "expected at least one branch")
-    trace = current_trace()
-    if trace is None:
-        number = min(max(int(chosen), 0), len(branches) - 1)
-        return branches[number](*operands)
     leaves, structure = flatten((operands, {}))
     arrays = [lift(leaf) for leaf in leaves]
+    trace = current_trace()
+    if trace is None:
+        branch = branches[min(max(int(chosen), 0), len(branches) - 1)]
+        args, _ = structure.unflatten(arrays)
+        return _arrays_of(branch, branch(*args))
     types = [array.type for array in arrays]
     bodies, captures = trace_bodies(trace, branches, types, structure)
     for number, body in enumerate(bodies[1:], 1):
@@ -135,7 +135,7 @@ def _while(
     arrays = [lift(leaf) for leaf in leaves]
     if trace is None:
         carried = tree.unflatten(arrays)
-        while bool(lift(condition(carried))):
+        while _checked_condition(condition, condition(carried)):
             carried = _check_carried(body, tree, arrays, body(carried))
         return carried
     types = [array.type for array in arrays]
@@ -259,9 +259,8 @@ def scan(
         )
     trace = current_trace()
     if trace is None:
-        return _python_scan(
-            function, tree, arrays, xs_tree, stacks, int(count), reverse
-        )
+        steps = int(count)  # no size is symbolic here
+        return _python_scan(function, (tree, arrays), (xs_tree, stacks), steps, reverse)
     types = [array.type for array in arrays]
     types += [stack.type.with_shape(stack.shape[1:]) for stack in stacks]
     arguments = flatten(((initial, xs), {}))[1]
@@ -290,30 +289,35 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:
 
 def _python_scan(
     function: Callable[[Any, Any], Any],
-    tree: Structure,
-    arrays: Sequence[Array],
-    xs_tree: Structure,
-    stacks: Sequence[Array],
+    initial: tuple[Structure, Sequence[Array]],
+    xs: tuple[Structure, Sequence[Array]],
     count: int,
     reverse: bool,
 ) -> tuple[Any, Any]:
-    """`scan` on concrete arrays."""
-    carried, rows, form = tree.unflatten(arrays), [], None
+    """`scan` on arrays that have values; forms and leaves of what it begins with."""
+    (tree, arrays), (xs_tree, stacks) = initial, xs
+    carried, rows = tree.unflatten(arrays), Rows(function)
     for number in reversed(range(count)) if reverse else range(count):
         element = xs_tree.unflatten([stack[number] for stack in stacks])
         new, y = _pair(function, function(carried, element))
         carried = _check_carried(function, tree, arrays, new)
-        leaves, form = flatten(y)
-        rows.append([numpy.asarray(lift(leaf)) for leaf in leaves])
-    if form is None:
-        fail(
-            "bad-length",
-            "a scan of length 0 outside of an entry does not know what it would stack",
-            "call it in a function with @aotc.entry",
+        rows.append(y)
+    if count:
+        ys, form = rows.stacked(reverse)
+    else:
+        types = [x.type for x in arrays]
+        types += [x.type.with_shape(x.shape[1:]) for x in stacks]
+        arguments = flatten(((carried, xs_tree.unflatten(stacks)), {}))[1]
+        ys, form = no_rows(
+            function, types, arguments, lambda _, result: _pair(function, result)[1]
         )
-    ordered = rows[::-1] if reverse else rows
-    columns = zip(*ordered, strict=True)
-    return carried, form.unflatten([lift(numpy.stack(column)) for column in columns])
+    return carried, form.unflatten(ys)
+
+
+def _arrays_of(function: Callable[..., Any], result: Any) -> Any:
+    """What a function returned, with arrays as leaves."""
+    leaves, tree = flatten(result)
+    return tree.unflatten(returned_arrays(function, leaves, tree))
 
 
 # ---- checks -------------------------------------------------------------------------

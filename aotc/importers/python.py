@@ -19,7 +19,7 @@ from aotc.tracing.source_locations import Place, relative, source_root
 from aotc.tracing.title import declared_title
 from aotc.tracing.user_errors import user_errors
 
-__all__ = ["load", "names_in", "run_file", "trace"]
+__all__ = ["load", "names_in", "run_file", "running", "trace"]
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
@@ -29,11 +29,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
         InputError: the file cannot be run, declares no such entry, or an entry is
             invalid; `where` is the line in the model.
     """
-    folder = path.resolve().parent
-    # The model may change the working directory: what is relative is the caller's.
-    with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
-        module = run_file(path)
-        selected = _select_entries(path, _declared_entries(module), entries)
+    with running(path, entries) as (module, selected):
         program = trace(selected, names_in(module))
         whole = {entry.name for entry in program.entries}  # others a survey has noted
         traced = [each for each in selected if each.name in whole]
@@ -41,6 +37,22 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     program.source = source_of(path, "python")
     program.title = declared_title(vars(module))
     return program
+
+
+@contextmanager
+def running(
+    path: Path, entries: Sequence[str] = ()
+) -> Iterator[tuple[ModuleType, list[EntryFunction]]]:
+    """Within this block, a model's code can run: its module, and `entries` (or all).
+
+    Raises:
+        InputError: the file cannot be run, or declares no such entry.
+    """
+    folder = path.resolve().parent
+    # The model may change the working directory: what is relative is the caller's.
+    with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
+        module = run_file(path)
+        yield module, _select_entries(path, _declared_entries(module), entries)
 
 
 def run_file(path: Path) -> ModuleType:

@@ -16,6 +16,7 @@ from aotc.mlir import ir
 from aotc.reference import bind_symbols
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail, user_line
+from aotc.tracing.tracing import Trace
 
 Values = Sequence[Any]  # the arguments of a call, in the order of the function's
 
@@ -71,7 +72,7 @@ class CallValues:
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
         """See `Specializer`."""
         trace = array._trace
-        if trace is None or trace.parent is not None:
+        if not isinstance(trace, Trace) or trace.parent is not None:
             fail(
                 "no-call",
                 "the body of a loop, a branch or a derivative has other values in each "

@@ -19,7 +19,7 @@ from aotc.tracing.spellings import exact_names
 
 if TYPE_CHECKING:
     from aotc.numpy.updating import At
-    from aotc.tracing.tracing import Trace
+    from aotc.tracing.tracing import Scope
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
@@ -62,22 +62,32 @@ def _numpy(function: str) -> Callable[..., Array]:
 
 
 class Array:
-    """A tensor in a model: symbolic while tracing, concrete otherwise.
+    """A tensor in a model: symbolic while it is traced, concrete otherwise.
 
     Behaves like a NumPy array with a fixed dtype. `shape` may hold symbolic sizes.
     Operators follow NumPy, except that arrays of different dtypes do not mix: convert
     one with `astype`. Python numbers take the dtype of the array they meet.
     """
 
-    # read by tracing.py: either `_data`, or the MLIR `_value` in the function `_trace`
-    __slots__ = ("_data", "_trace", "_type", "_value")
+    # Read by tracing.py and execution.py. Either `_data`, of a constant, or `_value`,
+    # what the array is in `_trace`: an MLIR value in a function that is traced. Where
+    # the model is executed at once its numbers are `_known` all the same, for people
+    # to look at: functions of aotc ask for `_data`, so that they do what they would do
+    # if the model were traced.
+    __slots__ = ("_data", "_known", "_trace", "_type", "_value")
 
     def __init__(
-        self, *, value: Any = None, trace: Trace | None = None, data: Any = None
+        self,
+        *,
+        value: Any = None,
+        trace: Scope | None = None,
+        data: Any = None,
+        known: Any = None,
     ) -> None:
         self._value = value
         self._trace = trace
         self._data = data
+        self._known = data if known is None else known
         self._type: Tensor | None = None  # once somebody asks
 
     # ---- what it is -----------------------------------------------------------------
@@ -88,8 +98,8 @@ class Array:
         if self._type is None:
             self._type = (
                 Tensor.of(self._value)
-                if self._data is None
-                else Tensor(self._data.shape, dtypes.canonical(self._data.dtype))
+                if self._known is None
+                else Tensor(self._known.shape, dtypes.canonical(self._known.dtype))
             )
         return self._type
 
@@ -122,7 +132,7 @@ class Array:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"Array({self.type if self._data is None else repr(self._data)})"
+        return f"Array({self.type if self._known is None else repr(self._known)})"
 
     __hash__ = object.__hash__
 
@@ -174,8 +184,8 @@ class Array:
         return self._concrete("be turned into a list").tolist()
 
     def _concrete(self, wish: str, hint: str | None = None) -> Any:
-        if self._data is not None:
-            return self._data
+        if self._known is not None:
+            return self._known
         data = branch_value(self)
         if data is None:
             self._fail_without_value(wish, hint)
@@ -295,6 +305,8 @@ def _values(name: str, part: Any) -> Any:
     if isinstance(part, Array):
         known = exact_names(name)
         instead = f"use {known[0]}" if known else "aotc.numpy has no such function"
+        if part._known is not None and part._data is None:
+            _fail_to_escape(part, name, instead)
         return part._concrete(f"be given to NumPy's own '{name}'", instead)
     if isinstance(part, (list, tuple)):
         items = [_values(name, item) for item in part]
@@ -302,3 +314,13 @@ def _values(name: str, part: Any) -> Any:
     if isinstance(part, dict):
         return {key: _values(name, item) for key, item in part.items()}
     return part
+
+
+def _fail_to_escape(array: Array, name: str, instead: str) -> NoReturn:
+    """Refuse what compiled code and derivatives would know nothing of."""
+    fail(
+        "traced-value",
+        f"an array of a model ({array.type}) cannot be given to NumPy's own '{name}': "
+        "compiled code and derivatives would know nothing of it",
+        f"{instead}; to look at its value, numpy.asarray makes a copy",
+    )

@@ -170,13 +170,10 @@ class Argument:
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
     with context(), at_location(declared.place), at_user_line():
         sources = parameter_sources(declared)
-        dims = list(_dims(sources.values()))
-        contracts = _contracts(declared, dims)
+        dims = list(dims_of(sources.values()))
+        contracts = contracts_of(declared, dims)
         builder.require_same_contracts(declared, contracts)
-        sizes = {
-            contract.name: SymbolicDim.symbol(number) * contract.multiple_of
-            for number, contract in enumerate(contracts)
-        }
+        sizes = sizes_of(contracts)
         arguments = [
             _argument(builder, declared, parameter, source, sizes)
             for parameter, source in sources.items()
@@ -297,6 +294,20 @@ def _argument(
         types = map(array_type, stored.arrays)
         ports = [Port(n, t, kind) for n, t in zip(names, types, strict=True)]
         return Argument(parameter, source, stored.structure, ports)
+    return Argument(parameter, source, *input_ports(declared, parameter, source, sizes))
+
+
+def input_ports(
+    declared: EntryFunction, parameter: str, source: Any, sizes: Mapping[str, Size]
+) -> tuple[Structure, list[Port]]:
+    """The form and the ports of an input that is given at each call.
+
+    Args:
+        declared: the entry.
+        parameter: of it.
+        source: a pytree of Specs.
+        sizes: what each Dim is.
+    """
     specs, structure = flatten(source)
     ports = []
     for name, spec in zip(leaf_names(structure, parameter), specs, strict=True):
@@ -308,10 +319,18 @@ def _argument(
             )
         shape = tuple(n if isinstance(n, int) else n.value(sizes) for n in spec.shape)
         ports.append(Port(name, Tensor(shape, spec.dtype), "input"))
-    return Argument(parameter, source, structure, ports)
+    return structure, ports
 
 
-def _dims(sources: Iterable[Any]) -> Iterator[Dim]:
+def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
+    """What the Dims of these contracts are in types."""
+    return {
+        contract.name: SymbolicDim.symbol(number) * contract.multiple_of
+        for number, contract in enumerate(contracts)
+    }
+
+
+def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
     """Those in the sizes of all Specs, from the first to the last."""
     given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
     specs = [spec for source in given for spec in flatten(source)[0]]
@@ -321,7 +340,7 @@ def _dims(sources: Iterable[Any]) -> Iterator[Dim]:
             yield from size.dims()
 
 
-def _contracts(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
+def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
     """The symbols of Dims; the same name is the same one, whatever it promises."""
     symbols: dict[str, Contract] = {}
     for dim in dims:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc import dtypes
+from aotc.dialects import context
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.mlir import ir
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -72,9 +75,9 @@ def trace_bodies(
         with trace.active():
             args, kwargs = arguments.unflatten(inputs)
             leaves, tree = flatten(adapt_result(function, function(*args, **kwargs)))
-            outputs = _returned_arrays(function, leaves, tree)
+            outputs = returned_arrays(function, leaves, tree)
             for array in outputs:
-                if array._data is None:
+                if array._known is None:
                     trace.value_of(array)  # a capture is known before the next body
         captured = trace.captured
         bodies.append(Body(trace, outputs, tree))
@@ -86,7 +89,40 @@ def trace_bodies(
     return bodies, [parent.value_of(array) for array in captured]
 
 
-def _returned_arrays(
+class _Sketch(Trace):
+    """A function that is only asked for its types: constants are further arguments."""
+
+    def _constant(self, data: Any) -> Any:
+        kind = Tensor(data.shape, dtypes.canonical(data.dtype))
+        with ir.Location.unknown():
+            return self.block.add_argument(kind.to_mlir(), ir.Location.current)
+
+
+def result_types(
+    function: Callable[..., Any],
+    types: Sequence[Tensor],
+    arguments: Structure,
+    adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+) -> tuple[list[Tensor], Structure]:
+    """What a function returns, of arguments of which nothing but the types is known.
+
+    Args:
+        function: is traced, and the trace thrown away.
+        types: of the leaves of the arguments.
+        arguments: the form of (args, kwargs).
+        adapt_result: of the function and what it returned; gives what counts as such.
+    """
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        trace = _Sketch(module, "sketch", types, [])
+    with trace.active():
+        args, kwargs = arguments.unflatten(trace.arguments)
+        leaves, tree = flatten(adapt_result(function, function(*args, **kwargs)))
+        outputs = returned_arrays(function, leaves, tree)
+    return [array.type for array in outputs], tree
+
+
+def returned_arrays(
     function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
 ) -> list[Array]:
     """What a function returned, as arrays."""

@@ -22,12 +22,26 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import ir
 from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
-from aotc.tracing.bodies import Body, function_name, leaves_like, trace_bodies
+from aotc.tracing.bodies import (
+    Body,
+    function_name,
+    leaves_like,
+    returned_arrays,
+    trace_bodies,
+)
 from aotc.tracing.conversion import lift
+from aotc.tracing.execution import (
+    ByForwardRule,
+    ByReverseRule,
+    CustomCall,
+    Rebound,
+    call_custom,
+)
 from aotc.tracing.source_locations import fail, location
-from aotc.tracing.tracing import Trace, current_trace, emit
+from aotc.tracing.tracing import Trace, current_trace, emit, entered
 
 _Key = tuple[int, tuple[Tensor, ...], Structure]
+_NodeKind = type[ByReverseRule | ByForwardRule]
 
 
 class _CustomFunction:
@@ -41,15 +55,28 @@ class _CustomFunction:
 
     def __call__(self, *args: Any) -> Any:
         trace = current_trace()
-        if trace is None:
-            return self.function(*args)
         leaves, structure = flatten((args, {}))
         arrays = [lift(leaf) for leaf in leaves]
+        if trace is None:
+            return self._execute(arrays, structure)
         body = self._body(trace, [array.type for array in arrays], structure)
         operands = [trace.value_of(array) for array in arrays]
         with location(), ir.InsertionPoint(trace.block):
             values = call(body.name, operands)
         return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
+
+    def _execute(self, arrays: Sequence[Array], structure: Structure) -> Any:
+        """The result of a call where ops compute at once."""
+        execution = _Execution(self, structure)
+        call = CustomCall(self.__name__, execution.evaluate, execution.record)
+        outputs = call_custom(call, arrays)
+        return execution.form.unflatten(outputs)
+
+    def record(
+        self, execution: _Execution, arrays: Sequence[Array]
+    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+        """Execute a call; returns its flat outputs, and its rule as a tape holds it."""
+        raise NotImplementedError
 
     def _body(self, trace: Trace, types: list[Tensor], structure: Structure) -> Body:
         """The annotated function; the same one where its rules call it again."""
@@ -75,6 +102,10 @@ class _CustomFunction:
     ) -> Custom:
         raise NotImplementedError
 
+    def require_rules(self) -> None:
+        """Refuse a function that has no rule yet."""
+        raise NotImplementedError
+
     def _require_rule(self, rule: Any, method: str) -> None:
         if rule is None:
             fail(
@@ -82,6 +113,44 @@ class _CustomFunction:
                 f"'{self.__name__}' has no rule for its derivative",
                 f"give it one with {self.__name__}.{method}(…)",
             )
+
+
+class _Execution:
+    """A call of a function with a rule, on arrays that have values.
+
+    Args:
+        custom: the function.
+        structure: the form of (args, kwargs).
+    """
+
+    def __init__(self, custom: _CustomFunction, structure: Structure) -> None:
+        self.custom = custom
+        self.arguments = structure.children[0]
+        self._form: Structure | None = None
+
+    @property
+    def form(self) -> Structure:
+        """Of the result."""
+        assert self._form is not None
+        return self._form
+
+    def evaluate(self, arrays: Sequence[Array]) -> list[Array]:
+        """The flat outputs."""
+        self.custom.require_rules()
+        return self.outputs_of(self.custom.function(*self.arguments.unflatten(arrays)))
+
+    def record(
+        self, arrays: Sequence[Array]
+    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+        """The flat outputs, and the rule of their derivative."""
+        self.custom.require_rules()
+        return self.custom.record(self, arrays)
+
+    def outputs_of(self, result: Any) -> list[Array]:
+        """The flat outputs of what the function or its rule returned."""
+        leaves, tree = flatten(result)
+        self._form = tree
+        return returned_arrays(self.custom.function, leaves, tree)
 
 
 class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
@@ -98,10 +167,30 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
         """Give the two rules."""
         self._forward, self._backward = forward, backward
 
+    def require_rules(self) -> None:
+        """Refuse a function that has no rule yet."""
+        self._require_rule(self._forward, "defvjp")
+
+    def record(
+        self, execution: _Execution, arrays: Sequence[Array]
+    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+        """By `forward`; what it keeps is for `backward`, when a cotangent comes."""
+        args = execution.arguments.unflatten(arrays)
+        result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
+        outputs = execution.outputs_of(result)
+        types = [array.type for array in arrays]
+
+        def backward(smooth: Sequence[Array]) -> list[Array]:
+            cotangents = _with_gaps(execution.form, outputs, smooth)
+            found = self._backward(residuals, cotangents)  # type: ignore[misc]
+            return _float_leaves(self.__name__, execution.arguments, types, found)
+
+        return outputs, ByReverseRule, backward
+
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        self._require_rule(self._forward, "defvjp")
+        self.require_rules()
         split: list[tuple[Structure, Structure, list[Tensor]]] = []
 
         def forward(*args: Any) -> Any:
@@ -156,10 +245,31 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
         """Give the rule."""
         self._rule = rule
 
+    def require_rules(self) -> None:
+        """Refuse a function that has no rule yet."""
+        self._require_rule(self._rule, "defjvp")
+
+    def record(
+        self, execution: _Execution, arrays: Sequence[Array]
+    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+        """By the function; its rule waits for tangents."""
+        arguments = execution.arguments
+        primals = arguments.unflatten(arrays)
+        outputs = execution.outputs_of(self(*primals))
+        form, types = execution.form, [output.type for output in outputs]
+
+        def rule(smooth: Sequence[Array]) -> list[Array]:
+            tangents = _with_gaps(arguments, arrays, smooth)
+            result, slope = _as_pair(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
+            _require_form(f"the rule of {self.__name__}", form, flatten(result)[1])
+            return _float_leaves(self.__name__, form, types, slope)
+
+        return outputs, ByForwardRule, rule
+
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        self._require_rule(self._rule, "defjvp")
+        self.require_rules()
         arguments, count = structure.children[0], len(types)
         smooth = [kind for kind in types if _is_float(kind)]
 
@@ -234,7 +344,7 @@ def closure_convert(
     """
     trace = current_trace()
     if trace is None:
-        return function, []
+        return _executed_closure(function, examples)
     leaves, structure = flatten((examples, {}))
     types = [lift(leaf).type for leaf in leaves]
     (body,), captures = trace_bodies(trace, [function], types, structure)
@@ -248,6 +358,29 @@ def closure_convert(
         return body.tree.unflatten([Array(value=v, trace=inner) for v in values])
 
     return converted_function, [Array(value=value, trace=trace) for value in captures]
+
+
+def _executed_closure(
+    function: Callable[..., Any], examples: Sequence[Any]
+) -> tuple[Callable[..., Any], list[Array]]:
+    """`closure_convert` where ops compute at once: what waits for a derivative."""
+    found = Rebound()
+    with entered(found):
+        result = function(*examples)
+    for leaf in flatten(result)[0]:
+        found.current(lift(leaf))
+    captured = list(found.captured.values())
+
+    def converted_function(*args: Any) -> Any:
+        given = args[len(args) - len(captured) :]
+        pairs = zip(captured, given, strict=True)
+        rebound = Rebound({id(before): lift(after) for before, after in pairs})
+        with entered(rebound):
+            result = function(*args[: len(args) - len(captured)])
+        leaves, tree = flatten(result)
+        return tree.unflatten([rebound.current(lift(leaf)) for leaf in leaves])
+
+    return converted_function, captured
 
 
 # ---- parts --------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
 from aotc.tracing.source_locations import Place, fail
+from aotc.tracing.tracing import current_scope
 
 # ---- inputs of each call ------------------------------------------------------------
 
@@ -169,11 +170,23 @@ DECLARED = "__aotc_entries__"
 _entry: ContextVar[EntryFunction | None] = ContextVar("aotc_entry", default=None)
 
 
+# Of an entry, arguments by position and by name; what it returns for arrays.
+Execute = Callable[["EntryFunction", Sequence[Any], Mapping[str, Any]], Any]
+_execute: Execute | None = None
+
+
+def provide_execution(execute: Execute) -> None:
+    """Say what a call of an entry does where nothing is traced."""
+    global _execute
+    _execute = execute
+
+
 @dataclass(frozen=True)
 class EntryFunction:
     """A function of model.py that is to be compiled.
 
-    Calling it runs the Python function itself: inside another entry it is traced along.
+    Inside another entry, calling it runs the Python function itself, which is traced
+    along. Elsewhere a call is executed at once: see `aotc.tracing.entry_calls`.
 
     Args:
         function: whose name is the entry's.
@@ -203,8 +216,15 @@ class EntryFunction:
         return self.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The undecorated function."""
-        return self.function(*args, **kwargs)
+        """The result of the function for arrays; its Weights and States have defaults.
+
+        Raises:
+            InputError: outside of entries, what is wrong with the inputs, as it is said
+                by the loader of a bundle.
+        """
+        if current_scope() is not None or _execute is None:
+            return self.function(*args, **kwargs)
+        return _execute(self, args, kwargs)
 
 
 def entry(

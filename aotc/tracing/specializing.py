@@ -26,5 +26,5 @@ def specialize(x: Any) -> Any:
             branch; `large-guard`: there are too many elements.
     """
     array = lift(x)
-    data = array._data if array._data is not None else guarded_value(array)
+    data = array._known if array._known is not None else guarded_value(array)
     return data.item() if data.ndim == 0 else data

@@ -4,6 +4,9 @@ A `Trace` is one function under construction. While it is current, every operati
 `Array` appends a graph op that remembers the user's source line. Outside of any trace
 the same operations compute at once, by the ops' NumPy references; their results are
 constants to a later trace.
+
+What is current is a `Scope`. A `Trace` is one; those of `aotc.tracing.execution`
+compute at once as well, and note what derivatives need. `emit` asks it, nobody else.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -27,7 +30,21 @@ from aotc.mlir import func, ir
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail, location, user_line
 
-_current: ContextVar[Trace | None] = ContextVar("aotc_trace", default=None)
+
+class Scope(Protocol):
+    """What becomes of ops while it is current: they are traced, or computed."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether its arrays still wait for a derivative, which has to see all ops."""
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+    ) -> list[Array]:
+        """The results of an op."""
+
+
+_current: ContextVar[Scope | None] = ContextVar("aotc_scope", default=None)
 
 # Larger arrays would bloat the module's text; they belong into Weights.
 LARGEST_CONSTANT = 4 << 20
@@ -43,6 +60,8 @@ class Trace:
         contracts: the symbols that types may mention.
         parent: the trace that this one is nested in; its arrays may be captured.
     """
+
+    is_recording = False
 
     def __init__(
         self,
@@ -85,17 +104,21 @@ class Trace:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Within this block, operations on arrays append to this function."""
-        token = _current.set(self)
-        try:
-            with context(), known_contracts(self.contracts):
-                yield
-        finally:
-            _current.reset(token)
+        with entered(self), context(), known_contracts(self.contracts):
+            yield
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+    ) -> list[Array]:
+        """Append the op `name`; returns its results."""
+        values = [self.value_of(operand) for operand in operands]
+        built = as_tuple(self.build(name, *values, **attributes))
+        return [Array(value=value, trace=self) for value in built]
 
     def value_of(self, array: Array) -> Any:
         """The MLIR value of `array` here; captures and constants included."""
-        if array._data is not None:
-            return self._constant(array._data)
+        if array._known is not None:
+            return self._constant(array._known)
         if array._trace is self:
             return array._value
         if not self._is_nested_in(array._trace):
@@ -117,7 +140,7 @@ class Trace:
             )
         return self.build("constant", value=data)
 
-    def _is_nested_in(self, trace: Trace | None) -> bool:
+    def _is_nested_in(self, trace: Scope | None) -> bool:
         ancestor = self.parent
         while ancestor is not None and ancestor is not trace:
             ancestor = ancestor.parent
@@ -143,19 +166,35 @@ class Trace:
                 self.function.attributes[GUARDS] = guards_attribute(rows)
 
 
-def current_trace() -> Trace | None:
-    """The function being traced, if any."""
+def current_scope() -> Scope | None:
+    """What ops are given to now; None where they compute, and their results are known.
+
+    Arrays that are made there are constants to whatever is traced later.
+    """
     return _current.get()
+
+
+def current_trace() -> Trace | None:
+    """The function being traced, if ops are traced now and not computed at once."""
+    scope = _current.get()
+    return scope if isinstance(scope, Trace) else None
+
+
+@contextmanager
+def entered(scope: Scope | None) -> Iterator[None]:
+    """Within this block, `scope` is what ops are given to."""
+    token = _current.set(scope)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 @contextmanager
 def without_tracing() -> Iterator[None]:
     """Within this block, operations on arrays compute at once."""
-    token = _current.set(None)
-    try:
+    with entered(None):
         yield
-    finally:
-        _current.reset(token)
 
 
 def fail_leaked(array: Array) -> NoReturn:
@@ -168,6 +207,16 @@ def fail_leaked(array: Array) -> NoReturn:
     )
 
 
+def fail_unseen(array: Array) -> NoReturn:
+    """Refuse an array that is being differentiated, where that would get lost."""
+    fail(
+        "captured-array",
+        f"an array of type {array.type} is used from around a function with a rule of "
+        "its own, which that rule would not see",
+        "pass it as an argument",
+    )
+
+
 def emit(name: str, *operands: Array, **attributes: Any) -> Array:
     """Apply an op with one result to arrays; see `emit_all`."""
     (result,) = emit_all(name, *operands, **attributes)
@@ -175,7 +224,7 @@ def emit(name: str, *operands: Array, **attributes: Any) -> Array:
 
 
 def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
-    """Apply the op `name` to arrays: append it to the current trace, or compute it.
+    """Apply the op `name` to arrays: the current scope traces or computes it.
 
     Returns:
         Its results.
@@ -184,27 +233,28 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
         InputError: operands or attributes are invalid; `where` is the user's line.
     """
     try:
-        trace = _current.get()
-        if trace is None:
-            return _evaluate(name, operands, attributes)
-        values = [trace.value_of(operand) for operand in operands]
-        built = as_tuple(trace.build(name, *values, **attributes))
-        return [Array(value=value, trace=trace) for value in built]
+        scope = _current.get()
+        if scope is None:
+            return [Array(data=data) for data in evaluate(name, operands, attributes)]
+        return scope.apply(name, operands, attributes)
     except AotcError as error:
         error.where = error.where or user_line()
         raise
 
 
-def _evaluate(
+def evaluate(
     name: str, operands: Sequence[Array], attributes: dict[str, Any]
-) -> list[Array]:
+) -> list[np.ndarray[Any, Any]]:
+    """The results that the op `name` computes from arrays whose values are known."""
     op = OPS[name]
     for array in operands:
-        if array._data is None:
+        if array._known is None:
             fail_leaked(array)
+        if array._trace is not None and array._trace.is_recording:
+            fail_unseen(array)
     with context():
         types = as_tuple(op.infer(*(array.type for array in operands), **attributes))
         with np.errstate(all="ignore"):
-            found = op.ref(*(array._data for array in operands), **attributes)
+            found = op.ref(*(array._known for array in operands), **attributes)
     pairs = zip(as_tuple(found), types, strict=True)
-    return [Array(data=in_dtype(data, kind)) for data, kind in pairs]
+    return [in_dtype(data, kind) for data, kind in pairs]

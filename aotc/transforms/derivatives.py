@@ -1,7 +1,8 @@
 """Derivatives: gradients, and products with Jacobians from both sides.
 
-Nothing is differentiated in Python: each function here traces its argument as a graph
-function, declares the transformed one and calls it. They may be nested in any order.
+Within an entry nothing is differentiated in Python: each function here traces its
+argument as a graph function, declares the transformed one and calls it. Outside of one
+the argument runs at once, on a tape. They may be nested in any order.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from aotc.dialects.transform import Jvp, Vjp
 from aotc.numpy.creation import full
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
-from aotc.tracing.bodies import Body, function_name, leaves_like
+from aotc.tracing.bodies import function_name, leaves_like
 from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
-from aotc.transforms.traced import Traced, is_float
+from aotc.transforms.traced import Function, is_float, traced_or_executed
 
 Positions = int | Sequence[int]
 
@@ -67,7 +68,9 @@ def value_and_grad(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
-        traced = Traced("value_and_grad", function, leaves, structure, adapt_result)
+        traced = traced_or_executed(
+            "value_and_grad", function, leaves, structure, adapt_result
+        )
         arguments, outputs = structure.children[0], traced.body.outputs
         seeds = [_seed(i, y) for i, y in enumerate(outputs) if is_float(y)]
         values, grads = traced.apply(Vjp(traced.body.name, wrt), seeds)
@@ -92,12 +95,12 @@ def vjp(
         with None for leaves that are no floats. What the two have in common is computed
         once.
     """
-    traced = Traced("vjp", function, *flatten((primals, {})))
+    traced = traced_or_executed("vjp", function, *flatten((primals, {})))
     arguments = traced.structure.children[0]
     wrt = [i for i, array in enumerate(traced.arrays) if is_float(array)]
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
-        given = _matching("cotangent", traced.body, cotangents)
+        given = _matching("cotangent", traced, cotangents)
         _, found = traced.apply(Vjp(traced.body.name, tuple(wrt)), given)
         leaves = dict(zip(wrt, found, strict=True))
         tree: tuple[Any, ...] = arguments.unflatten(
@@ -123,7 +126,7 @@ def jvp(
         The result and its tangent, None for leaves that are no floats.
     """
     arguments, given = _as_tuple("primals", primals), _as_tuple("tangents", tangents)
-    traced = Traced("jvp", function, *flatten((arguments, {})))
+    traced = traced_or_executed("jvp", function, *flatten((arguments, {})))
     return _pushed_forward(traced, given)
 
 
@@ -140,7 +143,7 @@ def linearize(
         The result, and a function of tangents, as in `jvp`, that returns the tangent of
         the result. What its calls have in common is computed once.
     """
-    traced = Traced("linearize", function, *flatten((primals, {})))
+    traced = traced_or_executed("linearize", function, *flatten((primals, {})))
     return traced.results(), lambda *tangents: _pushed_forward(traced, tangents)[1]
 
 
@@ -165,7 +168,7 @@ def hvp(
     return product
 
 
-def _pushed_forward(traced: Traced, tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+def _pushed_forward(traced: Function, tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     """The result of a traced function, and its tangent."""
     given = _tangents(traced, tangents)
     derived = Jvp(traced.body.name, tuple(given))
@@ -277,18 +280,18 @@ def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) ->
     )
 
 
-def _matching(what: str, body: Body, tree: Any) -> list[Array]:
-    """The leaves of `tree`, which has the form of a body's result, for its floats."""
-    leaves = leaves_like(f"{what}s", body.tree, tree)
-    names = leaf_names(body.tree)
+def _matching(what: str, traced: Function, tree: Any) -> list[Array]:
+    """The leaves of `tree`, in the form of a function's result, for its floats."""
+    form, outputs = traced.body.tree, traced.body.outputs
+    leaves, names = leaves_like(f"{what}s", form, tree), leaf_names(form)
     return [
         _like(f"{what} of result leaf '{name}'" if name else what, leaf, output)
-        for name, leaf, output in zip(names, leaves, body.outputs, strict=True)
+        for name, leaf, output in zip(names, leaves, outputs, strict=True)
         if is_float(output)
     ]
 
 
-def _tangents(traced: Traced, tangents: tuple[Any, ...]) -> dict[int, Array]:
+def _tangents(traced: Function, tangents: tuple[Any, ...]) -> dict[int, Array]:
     """The tangents of the float leaves of the arguments, by number."""
     arguments = traced.structure.children[0]
     leaves = leaves_like("tangents", arguments, tangents)

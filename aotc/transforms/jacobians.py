@@ -19,10 +19,10 @@ from aotc.transforms.derivatives import (
     float_leaves_in,
 )
 from aotc.transforms.mapping import vmap
-from aotc.transforms.traced import Traced, is_float
+from aotc.transforms.traced import Function, is_float, traced_or_executed
 
 # for the leaves of the arguments in `wrt`: the Jacobian of every result by each
-Rows = Callable[[Traced, tuple[int, ...]], list[list[Array]]]
+Rows = Callable[[Function, tuple[int, ...]], list[list[Array]]]
 
 
 def jacrev(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
@@ -62,7 +62,7 @@ def _jacobian(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
-        traced = Traced(name, function, leaves, structure)
+        traced = traced_or_executed(name, function, leaves, structure)
         _require_float_results(traced)
         arguments = structure.children[0]
         return traced.body.tree.unflatten(
@@ -72,7 +72,7 @@ def _jacobian(
     return wrapper
 
 
-def _reverse_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+def _reverse_rows(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
     """One cotangent of one for each element of each result."""
     outputs, derived = traced.body.outputs, Vjp(traced.body.name, wrt)
 
@@ -92,7 +92,7 @@ def _reverse_rows(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
     return [of_output(number) for number in range(len(outputs))]
 
 
-def _forward_columns(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
+def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
     """One tangent of one for each element of each argument."""
 
     def by_leaf(leaf: int) -> list[Array]:
@@ -108,7 +108,8 @@ def _forward_columns(traced: Traced, wrt: tuple[int, ...]) -> list[list[Array]]:
         ]
 
     columns = [by_leaf(leaf) for leaf in wrt]
-    return [list(parts) for parts in zip(*columns, strict=True)]
+    count = len(traced.body.outputs)  # also where there is no argument to go by
+    return [[parts[number] for parts in columns] for number in range(count)]
 
 
 def _basis(array: Array) -> Array:
@@ -117,7 +118,7 @@ def _basis(array: Array) -> Array:
     return reshape(eye(count, dtype=array.dtype), (count, *array.shape))
 
 
-def _require_float_results(traced: Traced) -> None:
+def _require_float_results(traced: Function) -> None:
     names = leaf_names(traced.body.tree)
     for name, output in zip(names, traced.body.outputs, strict=True):
         if not is_float(output):

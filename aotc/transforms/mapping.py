@@ -7,11 +7,13 @@ from typing import Any
 
 from aotc.dialects.transform import Batch
 from aotc.dialects.types import Size
+from aotc.numpy.rows import Rows, no_rows
 from aotc.numpy.shaping import moveaxis
-from aotc.pytree import flatten, leaf_names
+from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
+from aotc.tracing.tracing import current_trace
 from aotc.transforms.traced import Traced
 
 
@@ -29,7 +31,8 @@ def vmap(
         out_axes: where the axis goes in each result; one for all.
 
     Returns:
-        A function of the stacked arguments.
+        A function of the stacked arguments. Where nothing is traced it calls `function`
+        on one element after the other.
     """
 
     def wrapper(*args: Any) -> Any:
@@ -41,9 +44,14 @@ def vmap(
             for array, axis in zip(map(lift, leaves), axes, strict=True)
         ]
         stacked = tuple(i for i, axis in enumerate(axes) if axis is not None)
-        traced = Traced("vmap", function, arrays, structure, stacked=stacked)
-        results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
-        return traced.body.tree.unflatten(
+        if current_trace() is None:
+            assert isinstance(size, int)
+            results, tree = _looped(function, arrays, structure, stacked, size)
+        else:
+            traced = Traced("vmap", function, arrays, structure, stacked=stacked)
+            results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
+            tree = traced.body.tree
+        return tree.unflatten(
             [
                 array if out_axes == 0 else _move_to_out_axis(array, out_axes)
                 for array in results
@@ -51,6 +59,25 @@ def vmap(
         )
 
     return wrapper
+
+
+def _looped(
+    function: Callable[..., Any],
+    arrays: Sequence[Array],
+    structure: Structure,
+    stacked: Sequence[int],
+    size: int,
+) -> tuple[list[Array], Structure]:
+    """The stacked results of a function for each element, and their form."""
+    rows = Rows(function)
+    for number in range(size):
+        element = [x[number] if i in stacked else x for i, x in enumerate(arrays)]
+        args, kwargs = structure.unflatten(element)
+        rows.append(function(*args, **kwargs))
+    if size:
+        return rows.stacked()
+    types = [x.type.with_shape(x.shape[i in stacked :]) for i, x in enumerate(arrays)]
+    return no_rows(function, types, structure)
 
 
 def _move_to_out_axis(array: Array, out_axes: int) -> Array:

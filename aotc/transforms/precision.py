@@ -8,6 +8,8 @@ from typing import Any
 from aotc.dialects.transform import Precision
 from aotc.pytree import flatten
 from aotc.tracing.source_locations import fail
+from aotc.tracing.tracing import current_trace
+from aotc.transforms.cheaper import executed_in
 from aotc.transforms.traced import Traced
 
 _CHEAPER = ("bf16", "f16")
@@ -35,6 +37,8 @@ def mixed_precision(
         fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if current_trace() is None:
+            return executed_in(compute, function, *args, **kwargs)
         traced = Traced("mixed_precision", function, *flatten((args, kwargs)))
         results, _ = traced.apply(Precision(traced.body.name, compute), [])
         return traced.body.tree.unflatten(results)

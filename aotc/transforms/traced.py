@@ -15,6 +15,7 @@ from aotc.tracing.bodies import Body, function_name, trace_bodies
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace
+from aotc.transforms.executed import Executed
 
 
 class Traced:
@@ -85,12 +86,36 @@ def _require_trace(what: str) -> Trace:
     trace = current_trace()
     if trace is None:
         fail(
-            "no-trace",
-            "gradients and other transformations are compiled, not computed in "
-            f"Python: {what} was called outside of an entry",
-            "call it in a function with @aotc.entry",
+            "leaked-function",
+            f"{what} was made of a function that was traced, and is called where "
+            "nothing is traced",
+            "call it in the entry that it was made in",
         )
     return trace
+
+
+def traced_or_executed(
+    transformation: str,
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    structure: Structure,
+    adapt_result: Callable[..., Any] = lambda _, result: result,
+) -> Traced | Executed:
+    """A function on its arguments: traced where a model is, executed otherwise.
+
+    Args:
+        transformation: what messages call it.
+        function: of pytrees of arrays.
+        leaves: of its arguments.
+        structure: the form of (args, kwargs).
+        adapt_result: of the function and what it returned; gives what counts as such.
+    """
+    if current_trace() is None:
+        return Executed(function, leaves, structure, adapt_result)
+    return Traced(transformation, function, leaves, structure, adapt_result)
+
+
+Function = Traced | Executed
 
 
 def is_float(array: Array) -> bool:

@@ -9,10 +9,10 @@ training", 2018, and the op lists of automatic mixed precision since then.)
 
 from collections.abc import Sequence
 
-from aotc import dtypes
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp, as_tuple
+from aotc.dialects.graph import LOW, WIDE, GraphOp, as_tuple
+from aotc.dialects.mixing import kind_of
 from aotc.dialects.transform import Precision, derive
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import walk
@@ -50,8 +50,7 @@ class _Variants:
     Args:
         dtype: of the value.
         new: stands for it.
-        kind: how ops take it. LOW: may be rounded; WIDE: not; FOLLOWS: a constant,
-            takes any dtype.
+        kind: how ops take it; see `aotc.dialects.mixing`.
         compute: the cheaper dtype.
     """
 
@@ -82,26 +81,11 @@ def _write_op(
     op: GraphOp, operands: Sequence[_Variants], compute: str
 ) -> tuple[Sequence[Value], str]:
     """Write the op on what stands for its operands; its results, and their kind."""
-    kind = _kind_of(op, operands, compute)
+    kind = kind_of(op, operands, compute)
     taken = LOW if kind == LOW else WIDE
     given = [each.read(taken) for each in operands]
     cls = type(op)
     return as_tuple(cls.build(*given, **cls.attributes_of(op))), kind
-
-
-def _kind_of(op: GraphOp, operands: Sequence[_Variants], compute: str) -> str:
-    """How an op takes its operands, and others its results."""
-    kinds = {each.kind for each in operands if each.dtype == "f32"}
-    if not kinds:  # made of integers, or of nothing; or widened by the model
-        floats = any(dtypes.is_float(each.dtype) for each in operands)
-        return WIDE if floats else LOW if operands else FOLLOWS
-    if compute not in op.dtypes or op.precision == WIDE:
-        return WIDE
-    if op.precision == LOW:
-        return LOW
-    if kinds == {FOLLOWS}:
-        return FOLLOWS
-    return WIDE if WIDE in kinds else LOW
 
 
 def _write_call(

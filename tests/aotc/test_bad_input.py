@@ -150,7 +150,7 @@ SIGNATURE = re.compile(
 # the user's lines: this file's, and those of functions that are arguments
 HERE = ("test_bad_input.py:", "conftest.py:")
 # refused where there is no trace
-ONLY_COMPILED = ("no-trace", "needs-devices")
+ONLY_COMPILED = ("needs-devices",)
 
 
 def traced(value):

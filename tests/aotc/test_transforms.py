@@ -428,10 +428,3 @@ def test_misuses_are_refused_where_they_happen(misuse):
     error = refused(function, X)
     assert error.code == code
     assert said in error.message
-
-
-def test_gradients_are_not_computed_in_python():
-    with pytest.raises(InputError) as caught:
-        aotc.grad(product)(X, Y)
-    assert caught.value.code == "no-trace"
-    assert "value_and_grad(product)" in caught.value.message

@@ -42,7 +42,12 @@ class Operand(Array):
     def __init__(
         self, array: Array, known: Known | None = None, element: int | None = None
     ) -> None:
-        super().__init__(value=array._value, trace=array._trace, data=array._data)
+        super().__init__(
+            value=array._value,
+            trace=array._trace,
+            data=array._data,
+            known=array._known,
+        )
         self.known, self.element = known, element
 
 

@@ -1,0 +1,202 @@
+"""Calls of entries where nothing is traced: the model's own code, executed op by op.
+
+Inputs are held to what the entry declares, by the code that the loader of a bundle
+holds them to it with. What the function prints, and where a debugger stops in it, has
+values; what it raises is not rewritten.
+
+Whoever makes entries imports this module, which provides them with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf, Symbol
+from aotc.dialects import context
+from aotc.dialects.entries import Port
+from aotc.dialects.symbols import Contract, known_contracts
+from aotc.pytree import Structure, flatten, leaf_names
+from aotc.runtime.arguments import flattener
+from aotc.runtime.contract import Contract as CallContract
+from aotc.tracing.array import Array
+from aotc.tracing.assembly import (
+    array_type,
+    contracts_of,
+    dims_of,
+    input_ports,
+    sizes_of,
+)
+from aotc.tracing.entry import (
+    EntryFunction,
+    Frozen,
+    State,
+    Stored,
+    entry,
+    parameter_sources,
+    provide_execution,
+    traced_entry,
+)
+from aotc.tracing.execution import Eager
+from aotc.tracing.results import Result, results_of
+from aotc.tracing.source_locations import at_location, at_user_line, fail
+from aotc.tracing.tracing import entered
+
+__all__ = ["entry", "executed", "executed_outputs", "input_leaves"]
+
+Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
+
+
+def executed(
+    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """What an entry returns for arrays, in the form that it returns it in.
+
+    Args:
+        declared: the entry.
+        args: by position; States and Weights too, in their forms.
+        kwargs: by name. Weights and States that are not given are those declared, as
+            they were declared: a new state is returned, and kept nowhere.
+
+    Raises:
+        InputError: an argument does not fit its Spec, or the declared Weights or State.
+    """
+    form, result = _run(declared, args, kwargs)
+    return form.unflatten([Array(data=array._known) for array in result.arrays])
+
+
+def input_leaves(declared: EntryFunction) -> list[Leaf]:
+    """What an entry is given at each call, as bundles describe it."""
+    with at_user_line(), context():
+        sources = {
+            name: source
+            for name, source in parameter_sources(declared).items()
+            if not isinstance(source, (Stored, Frozen))
+        }
+        contracts = contracts_of(declared, dims_of(sources.values()))
+        return _leaves(_ports(declared, sources, contracts), contracts)
+
+
+def executed_outputs(
+    declared: EntryFunction, arrays: Sequence[Any]
+) -> list[tuple[Leaf, Any]]:
+    """The outputs of an entry, States left out, for one array per `input_leaves`.
+
+    Raises:
+        InputError: see `executed`.
+    """
+    sources = parameter_sources(declared)
+    given, rest = {}, list(arrays)
+    for name, source in sources.items():
+        if not isinstance(source, (Stored, Frozen)):
+            form = flatten(source)[1]
+            given[name] = form.unflatten(rest[: form.leaf_count])
+            rest = rest[form.leaf_count :]
+    _, result = _run(declared, (), given)
+    pairs = zip(result.ports, result.arrays, strict=True)
+    return [(_leaf(p), np.asarray(x)) for p, x in pairs if p.kind == "output"]
+
+
+def _run(
+    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Structure, Result]:
+    """The form of what an entry returns for arrays, and its leaves."""
+    with at_user_line(), context():
+        sources = parameter_sources(declared)
+        contracts = contracts_of(declared, dims_of(sources.values()))
+        ports = _ports(declared, sources, contracts)
+        values = _bound(declared, sources, args, kwargs)
+        given = {name: values[name] for name in sources if name in values}
+        inputs = _checked(declared, ports, contracts, given)
+        scope = Eager()
+        for name, (structure, flat) in ports.items():
+            taken, inputs = inputs[: len(flat)], inputs[len(flat) :]
+            values[name] = structure.unflatten(list(map(scope.wrap, taken)))
+    with at_location(None), entered(scope), traced_entry(declared):
+        returned = declared.function(**values)
+        with at_user_line():
+            updated = {n: ports[n] for n, x in sources.items() if isinstance(x, State)}
+            return flatten(returned)[1], results_of(declared, updated, returned)
+
+
+def _ports(
+    declared: EntryFunction,
+    sources: Mapping[str, Any],
+    contracts: Sequence[Contract],
+) -> Ports:
+    """The form and the ports of each parameter."""
+    sizes = sizes_of(contracts)
+    return {
+        name: _stored_ports(name, source)
+        if isinstance(source, (Stored, Frozen))
+        else input_ports(declared, name, source, sizes)
+        for name, source in sources.items()
+    }
+
+
+def _stored_ports(parameter: str, source: Any) -> tuple[Structure, list[Port]]:
+    stored = _stored(source)
+    names, types = (
+        leaf_names(stored.structure, parameter),
+        map(array_type, stored.arrays),
+    )
+    ports = [Port(n, t, "input") for n, t in zip(names, types, strict=True)]
+    return stored.structure, ports
+
+
+def _stored(source: Any) -> Stored:
+    stored: Stored = source.state if isinstance(source, Frozen) else source
+    return stored
+
+
+def _bound(
+    declared: EntryFunction,
+    sources: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The arguments by name, with what is declared for those that are not given."""
+    signature = inspect.signature(declared.function)
+    try:
+        given = signature.bind_partial(*args, **kwargs).arguments
+    except TypeError as error:
+        parameters = ", ".join(signature.parameters)
+        call = f"the call is {declared.name}({parameters})"
+        fail("bad-call", f"{declared.name}: {error}", call)
+    stored = {
+        name: _stored(source).tree
+        for name, source in sources.items()
+        if isinstance(source, (Stored, Frozen))
+    }
+    return {**stored, **given}
+
+
+def _checked(
+    declared: EntryFunction,
+    ports: Ports,
+    contracts: Sequence[Contract],
+    given: Mapping[str, Any],
+) -> list[Any]:
+    """The leaves of the arguments, which are what the entry declares."""
+    expected = _leaves(ports, contracts)
+    form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
+    leaves: list[Any] = [None] * len(expected)
+    flattener(declared.name, form.to_json())(given, leaves, "")
+    symbols = {c.name: Symbol(c.min, c.max, c.multiple_of) for c in contracts}
+    return CallContract(declared.name, expected, symbols).arrays(leaves)[0]
+
+
+def _leaves(ports: Ports, contracts: Sequence[Contract]) -> list[Leaf]:
+    with known_contracts(contracts):
+        return [_leaf(port) for _, each in ports.values() for port in each]
+
+
+def _leaf(port: Port) -> Leaf:
+    shape = [size if isinstance(size, int) else str(size) for size in port.type.shape]
+    return Leaf(port.name, port.type.dtype, tuple(shape))
+
+
+provide_execution(executed)

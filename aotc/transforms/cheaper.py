@@ -1,0 +1,104 @@
+"""Mixed precision where ops compute at once: the scope in which they do so cheaper.
+
+It does what `aotc.passes.sweeps.precision` does to functions of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import OPS, context
+from aotc.dialects.graph import FOLLOWS, LOW, WIDE, as_tuple
+from aotc.dialects.mixing import kind_of
+from aotc.pytree import flatten
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import returned_arrays
+from aotc.tracing.conversion import astype, lift
+from aotc.tracing.execution import CustomCall, Executing
+from aotc.tracing.tracing import entered
+
+
+class _Variants:
+    """A value in the dtypes it was wanted in, which are those of the scope around.
+
+    Args:
+        dtype: of the value in the function as it is written.
+        primal: what it is, in this dtype or the cheaper one.
+        kind: how ops take it; see `aotc.dialects.mixing`.
+    """
+
+    def __init__(self, dtype: str, primal: Array, kind: str) -> None:
+        self.dtype, self.kind = dtype, kind
+        self._primal = primal
+        self._known = {primal.dtype: primal}
+
+    def read(self, kind: str, compute: str) -> Array:
+        """The value for an op that computes in f32, or in the cheaper dtype."""
+        wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
+        if wanted not in self._known:
+            self._known[wanted] = astype(self._primal, wanted)
+        return self._known[wanted]
+
+
+@dataclass(eq=False)
+class Cheaper(Executing):
+    """Ops compute in the float dtype `compute` where that does little harm."""
+
+    compute: str
+
+    def wrap(self, dtype: str, primal: Array, kind: str) -> Array:
+        """A value of the scope around as one that was written as `dtype`."""
+        known = None
+        if primal._known is not None:
+            known = primal._known.astype(dtypes.to_numpy(dtype), copy=False)
+        return Array(value=_Variants(dtype, primal, kind), trace=self, known=known)
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+    ) -> list[Array]:
+        """The results of an op."""
+        given = [self._variants(array) for array in operands]
+        kind = kind_of(OPS[name], given, self.compute)
+        with context():
+            types = OPS[name].infer(*(array.type for array in operands), **attributes)
+        with entered(self.parent):
+            taken = LOW if kind == LOW else WIDE
+            primals = [each.read(taken, self.compute) for each in given]
+        results = self._apply_outside(name, primals, attributes)
+        pairs = zip(as_tuple(types), results, strict=True)
+        return [self.wrap(tensor.dtype, array, kind) for tensor, array in pairs]
+
+    def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
+        """The results of a function with a rule of its own, which keeps its dtypes."""
+        found = self._call_outside(custom, [self.wide(array) for array in arrays])
+        return [self.wrap(array.dtype, array, LOW) for array in found]
+
+    def wide(self, array: Array) -> Array:
+        """An array in the scope around, in the dtype that it was written as."""
+        with entered(self.parent):
+            return self._variants(array).read(WIDE, self.compute)
+
+    def _variants(self, array: Array) -> _Variants:
+        if array._trace is self:
+            found: _Variants = array._value
+            return found
+        kind = LOW if array._data is None else FOLLOWS
+        return _Variants(array.dtype, array, kind)
+
+
+def executed_in(
+    compute: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """The result of a function, computed in the dtype `compute` where it may be."""
+    leaves, structure = flatten((args, kwargs))
+    arrays = [lift(leaf) for leaf in leaves]
+    scope = Cheaper(compute)
+    inputs = [scope.wrap(array.dtype, array, LOW) for array in arrays]
+    with entered(scope):
+        given, named = structure.unflatten(inputs)
+        found, tree = flatten(function(*given, **named))
+        outputs = returned_arrays(function, found, tree)
+    return tree.unflatten([scope.wide(array) for array in outputs])

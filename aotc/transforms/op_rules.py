@@ -1,0 +1,176 @@
+"""The derivative rules of an op, as ops to execute.
+
+A rule of an op writes ops of the graph. Here it does so once for each kind of use, in a
+module that is thrown away; what it has written is kept as a list of steps, which are
+executed where the op was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from aotc import dtypes
+from aotc.dialects import OPS, context
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import Reason, as_tuple
+from aotc.dialects.types import Tensor
+from aotc.errors import CompileError
+from aotc.mlir import Operation, func, ir
+from aotc.tracing.array import Array
+from aotc.tracing.tracing import emit_all
+
+_REMEMBERED = 4096  # kinds of uses
+
+Key = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """An op that a rule has written.
+
+    Args:
+        name: of the op.
+        attributes: of it.
+        operands: numbers of the values that it reads.
+        results: numbers of those that it gives.
+    """
+
+    name: str
+    attributes: Mapping[str, Any]
+    operands: Sequence[int]
+    results: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a rule has written: values are numbered, what it is given first.
+
+    Args:
+        steps: in order; only those that the outputs need.
+        outputs: numbers of what it returns; None for zero.
+    """
+
+    steps: Sequence[Step]
+    outputs: Sequence[int | None]
+
+    def execute(self, given: Sequence[Array]) -> list[Array | None]:
+        """What the rule computes, in the current scope.
+
+        Args:
+            given: operands and results of the op, then cotangents or tangents.
+        """
+        values = dict(enumerate(given))
+        for step in self.steps:
+            operands = [values[number] for number in step.operands]
+            results = emit_all(step.name, *operands, **step.attributes)
+            values.update(zip(step.results, results, strict=True))
+        return [None if n is None else values[n] for n in self.outputs]
+
+
+def vjp_rule(
+    name: str, attributes: Mapping[str, Any], operands: Sequence[Tensor]
+) -> Rule:
+    """From cotangents of all float results to cotangents of the operands.
+
+    Raises:
+        CompileError: the op has no such rule.
+    """
+    return _rule("vjp", name, _key_of(attributes), tuple(operands), ())
+
+
+def jvp_rule(
+    name: str,
+    attributes: Mapping[str, Any],
+    operands: Sequence[Tensor],
+    moved: Sequence[int],
+) -> Rule:
+    """From tangents of the operands in `moved` to tangents of the results.
+
+    Raises:
+        CompileError: the op has no such rule.
+    """
+    return _rule("jvp", name, _key_of(attributes), tuple(operands), tuple(moved))
+
+
+def _key_of(attributes: Mapping[str, Any]) -> Key:
+    return tuple((name, _hashable(value)) for name, value in attributes.items())
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _rule(
+    kind: str, name: str, key: Key, types: tuple[Tensor, ...], moved: tuple[int, ...]
+) -> Rule:
+    op_class = OPS[name]
+    rule = getattr(op_class, kind)
+    if isinstance(rule, Reason):
+        raise CompileError(
+            rule.kind,
+            f"graph.{name} cannot be differentiated: {rule.text}",
+            hint=rule.hint,
+        )
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("rule", ([kind.to_mlir() for kind in types], []))
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            built = op_class.build(*block.arguments, **dict(key))
+            op = block.operations[0]
+            seeds = _seeds(kind, types, list(map(Tensor.of, as_tuple(built))), moved)
+            given = [
+                None
+                if seed is None
+                else block.add_argument(seed.to_mlir(), op.location)
+                for seed in seeds
+            ]
+            found = as_tuple(rule(Builder(), op, *given))
+        return _written(block, op, found)
+
+
+def _seeds(
+    kind: str, operands: Sequence[Tensor], results: Sequence[Tensor], moved: Any
+) -> list[Tensor | None]:
+    """The types of what the rule is given beside the op; None for zero."""
+    if kind == "vjp":
+        return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
+    return [tensor if i in moved else None for i, tensor in enumerate(operands)]
+
+
+def _written(block: Any, op: Operation, found: Sequence[Any]) -> Rule:
+    """What a rule has written behind the op, whose results are known already."""
+    count = len(op.operands)
+    arguments = list(block.arguments)
+    known = [*arguments[:count], *op.results, *arguments[count:]]
+    numbers = {value: number for number, value in enumerate(known)}
+    steps = []
+    for each in list(block.operations)[1:]:
+        for result in each.results:
+            numbers[result] = len(numbers)
+        steps.append(
+            Step(
+                each._op_name,
+                type(each).attributes_of(each),
+                [numbers[value] for value in each.operands],
+                [numbers[value] for value in each.results],
+            )
+        )
+    outputs = [None if value is None else numbers[value] for value in found]
+    return Rule(_needed(steps, outputs), outputs)
+
+
+def _needed(steps: Sequence[Step], outputs: Sequence[int | None]) -> list[Step]:
+    """The steps that the outputs are made of."""
+    wanted = {number for number in outputs if number is not None}
+    kept = []
+    for step in reversed(steps):
+        if wanted.intersection(step.results):
+            wanted.update(step.operands)
+            kept.append(step)
+    return kept[::-1]
