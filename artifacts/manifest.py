@@ -49,7 +49,8 @@ class Symbol:
     """The contract of a symbolic dimension.
 
     `policy` says what becomes of sizes without code of their own: `dynamic`, they have
-    the code for any; `error`; or `pad` and `bucket`, to sizes that have code.
+    the code for any; `error`; `pad` and `bucket`, to sizes that have code; `route:f`,
+    another entry computes them, and `callback:f`, a function of the caller's.
     """
 
     min: int
@@ -148,6 +149,30 @@ class EntryPoint:
         sizes = [each.sizes.get(symbol) for each in self.codes]
         known = [size for size in sizes if size is not None]
         return max(known) if len(known) == len(sizes) else None
+
+    def route_for(
+        self, sizes: Mapping[str, int], symbols: Mapping[str, Symbol]
+    ) -> str | None:
+        """Where calls go that no code computes, `route:f` or `callback:f`; or None.
+
+        Only if each size that has no code says so; the first one decides.
+        """
+        missed = [
+            name
+            for name in sizes
+            if not any(self._is_taken(code, name, sizes[name]) for code in self.codes)
+        ]
+        policies = [symbols[name].policy for name in missed]
+        elsewhere = all(
+            policy.startswith(("route:", "callback:")) for policy in policies
+        )
+        return policies[0] if policies and elsewhere else None
+
+    @staticmethod
+    def _is_taken(code: Code, name: str, size: int) -> bool:
+        """Whether code computes calls of one size, whatever the others are."""
+        known = code.sizes.get(name, size)
+        return size <= known if name in code.padded else size == known
 
     def code_for(self, sizes: Mapping[str, int]) -> Code | None:
         """What computes calls of these sizes; None if nothing does.

@@ -224,7 +224,10 @@ _symbol = record(
     {
         "max": nullable(integer(0)),
         "multiple_of": integer(1),
-        "policy": one_of("dynamic", "error", "pad", "bucket"),
+        "policy": text(
+            r"dynamic|error|pad|bucket|(route|callback):[A-Za-z_][A-Za-z0-9_]*",
+            "a policy such as bucket or route:other",
+        ),
     },
 )
 _coverage = record(

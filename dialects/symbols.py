@@ -7,6 +7,7 @@ nobody has to look a promise up.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,17 @@ from typing import Any
 from aotc.mlir import Function, ir
 
 # What becomes of a call whose size has no code of its own: it has code for any size; it
-# is refused; it is padded to the largest size, or to the next one that has code.
-DYNAMIC, ERROR, PAD, BUCKET = POLICIES = ("dynamic", "error", "pad", "bucket")
+# is refused; it is padded to the largest size, or to the next one that has code. Or
+# another entry, or a function that the loader was given, computes it.
+DYNAMIC, ERROR, PAD, BUCKET = _PLAIN = ("dynamic", "error", "pad", "bucket")
+POLICIES = (*_PLAIN, "route:ENTRY", "callback:NAME")
+_ELSEWHERE = re.compile(r"(route|callback):[A-Za-z_][A-Za-z0-9_]*")
+
+
+def is_policy(value: object) -> bool:
+    """Whether a value is one of `POLICIES`."""
+    is_text = isinstance(value, str)
+    return is_text and (value in _PLAIN or bool(_ELSEWHERE.fullmatch(str(value))))
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,12 @@ class Contract:
         """Whether a call may bind this size."""
         most = size if self.max is None else self.max
         return self.min <= size <= most and size % self.multiple_of == 0
+
+    @property
+    def route(self) -> str:
+        """The entry that computes calls of other sizes; empty where none does."""
+        kind, _, name = self.policy.partition(":")
+        return name if kind == "route" else ""
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""

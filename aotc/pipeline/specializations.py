@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import Entry, Sizes, write_entry
 from aotc.dialects.functions import SYMBOLS, functions_of
 from aotc.dialects.specialization import allowed_specializations
-from aotc.dialects.symbols import BUCKET, DYNAMIC, POLICIES, Contract
+from aotc.dialects.symbols import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
 from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.pipeline.buckets import Buckets, choose_buckets
@@ -67,7 +68,7 @@ def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
     """
     for name, policy in wanted.items():
         _require_known(program.entries, name)
-        if policy not in POLICIES:
+        if not is_policy(policy):
             raise InputError(
                 "bad-option",
                 f"expected one of {', '.join(POLICIES)} as the policy of size "
@@ -134,12 +135,42 @@ def complete_specializations(program: Program) -> None:
 
     Raises:
         InputError: `no-buckets`: a policy needs sizes, and there are none;
-            `too-many-specializations`.
+            `too-many-specializations`; `bad-route`: calls cannot go to an entry.
     """
     for entry in program.entries:
+        _require_routes(program, entry)
         if not entry.has_general_code:
             asked = allowed_specializations(entry, sorted({*_completed(entry)}))
             write_entry(program.module, replace(entry, specializations=asked))
+
+
+def _require_routes(program: Program, entry: Entry) -> None:
+    """Refuse to route calls to what does not take them."""
+    entries = {each.name: each for each in program.entry_points}
+    for contract in entry.symbols:
+        if not contract.route:
+            continue
+        other = entries.get(contract.route)
+        if other is None or other.name == entry.name or not _is_alike(entry, other):
+            got = "the entry itself" if other is entry else "one of other types"
+            raise InputError(
+                "bad-route",
+                f"expected another entry with the inputs and outputs of '{entry.name}' "
+                f"for calls that its size '{contract.name}' sends to "
+                f"'{contract.route}'; got {got if other else 'none of that name'}",
+                hint=f"entries: {', '.join(entries)}",
+            )
+
+
+def _is_alike(entry: Entry, other: Entry) -> bool:
+    """Whether calls of one entry may be those of another, as far as forms tell."""
+
+    def form(each: Entry) -> Any:
+        ports = (*each.ports("input"), *each.ports("output"))
+        types = [(port.type.dtype, port.type.rank) for port in ports]
+        return each.input_tree, each.output_tree, types
+
+    return bool(form(entry) == form(other))
 
 
 def _completed(entry: Entry) -> Iterator[Sizes]:

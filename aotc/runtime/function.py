@@ -50,6 +50,24 @@ class Module:
             engine.expect(self.device, call)
 
 
+class NoCodeForSizes(InputError):
+    """A call that no code computes.
+
+    Args:
+        message: for people.
+        sizes: of the call, by name of the symbol.
+    """
+
+    def __init__(self, message: str, sizes: Mapping[str, int]) -> None:
+        super().__init__(
+            "no-code-for-sizes",
+            message,
+            hint="the model was built for these sizes alone: see the policy of its "
+            "sizes (aotc inspect)",
+        )
+        self.sizes = sizes
+
+
 class _Way(NamedTuple):
     """How calls of certain shapes are computed.
 
@@ -194,15 +212,13 @@ class Function:
         self._ways[shapes] = way
         return way
 
-    def _no_code_error(self, sizes: Mapping[str, int]) -> InputError:
+    def _no_code_error(self, sizes: Mapping[str, int]) -> NoCodeForSizes:
         got = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         known = "; ".join(map(str, self._codes))
-        return InputError(
-            "no-code-for-sizes",
+        return NoCodeForSizes(
             f"{self._owner}: expected sizes that there is code for ({known}), got "
             f"{got}",
-            hint="the model was built for these sizes alone: see the policy of its "
-            "sizes (aotc inspect)",
+            sizes,
         )
 
     def _arguments(self, arrays: Sequence[Array]) -> Any:

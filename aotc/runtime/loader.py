@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ def load(
     threads: int | None = None,
     target: str | None = None,
     fallback: bool = True,
+    callbacks: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Model:
     """Load a bundle.
 
@@ -58,6 +59,8 @@ def load(
         fallback: whether a processor may run what has code for an accelerator too, if
             that code cannot be used here. Each such load warns and is counted
             (`fallback_count`). A variant that `target` names is no fallback.
+        callbacks: functions that compute calls of sizes without code, by the names in
+            policies `callback:NAME`: of the inputs by name, with the entry's result.
 
     Raises:
         InputError: there is no bundle, or an argument is wrong.
@@ -66,9 +69,12 @@ def load(
             refuses to read it: `file-access` or `out-of-memory`.
     """
     with system_errors():
-        return retry_if_replaced(
+        model = retry_if_replaced(
             path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
         )
+        for entry in model.entries.values():
+            entry.connect(model.entries, callbacks or {})
+        return model
 
 
 def _load(

@@ -14,7 +14,7 @@ from aotc.errors import InputError
 from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module
+from aotc.runtime.function import Function, Module, NoCodeForSizes
 from aotc.runtime.states import States
 from aotc.system_errors import system_errors
 
@@ -33,6 +33,7 @@ class Entry:
         self.spec = spec
         self.name = spec.name
         self.symbols = manifest.symbols
+        self.connect({}, {})
         touched = {*spec.reads, *spec.updates}
         self._flatten = flattener(spec.name, spec.arguments)
         self._count = len(spec.inputs)
@@ -70,7 +71,7 @@ class Entry:
                 f"{self.name}: expected inputs by name, got {len(positional)} without",
                 hint=f"{self.name}({names})",
             )
-        return self._build(self._run(self.flatten(inputs)))
+        return self._build(self.call_flat(self.flatten(inputs)))
 
     @property
     def function(self) -> Function:
@@ -96,7 +97,41 @@ class Entry:
 
         Both are in the order of `spec`, and each leaf of the result comes once.
         """
-        return self._run(leaves)
+        try:
+            return self._run(leaves)
+        except NoCodeForSizes as miss:
+            return self._call_elsewhere(leaves, miss)
+
+    def _call_elsewhere(self, leaves: Sequence[Any], miss: NoCodeForSizes) -> list[Any]:
+        """The results of a call that no code computes, by the policy of its sizes."""
+        policy = self.spec.route_for(miss.sizes, self.symbols)
+        if policy is None:
+            raise miss
+        kind, _, name = policy.partition(":")
+        if kind == "route":
+            return self._entries[name].call_flat(leaves)
+        if name not in self._callbacks:
+            raise InputError(
+                "no-callback",
+                f"{self.name}: expected the function {name!r}, which computes calls of "
+                f"sizes without code ({miss.message}); got none",
+                hint=f"aotc.load(…, callbacks={{{name!r}: function}})",
+            )
+        inputs = trees.builder(self.spec.arguments)(leaves)
+        found = [None] * len(self.spec.outputs)
+        flattener(name, self.spec.result)(self._callbacks[name](**inputs), found, "")
+        return found
+
+    def connect(
+        self, entries: Mapping[str, Entry], callbacks: Mapping[str, Any]
+    ) -> None:
+        """Tell what may compute calls of sizes that there is no code for.
+
+        Args:
+            entries: of the model, by name.
+            callbacks: functions of the inputs by name, by the names of policies.
+        """
+        self._entries, self._callbacks = entries, callbacks
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{leaf.name}: {leaf}" for leaf in self.spec.inputs)
@@ -129,6 +164,8 @@ class Model:
             name: Entry(code, spec, manifest, variant)
             for name, spec in manifest.entry_points.items()
         }
+        for entry in self.entries.values():
+            entry.connect(self.entries, {})
         self._states = States(code, manifest)
         # A plain attribute is found much faster than one through `__getattr__`.
         for name, entry in self.entries.items():

@@ -58,7 +58,7 @@ def sizes_for(
 
 def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
     """The least size of calls, of those that have code."""
-    if manifest.symbols[name].policy == "error":
+    if manifest.symbols[name].policy not in ("dynamic", "pad", "bucket"):
         return min(code.sizes[name] for code in point.codes)
     return _least(manifest.symbols[name])
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract
+from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
 from aotc.dialects.types import Size
 from aotc.tracing.source_locations import fail
 
@@ -73,7 +73,8 @@ class Dim(DimTerm):
         policy: what becomes of calls of other sizes: `dynamic`, they have the code for
             any; `error`, they are refused; `pad`, they are padded to `max`; `bucket`,
             they are padded to the next size of `specialize`, of which `max` is the
-            last one. Padding changes no result.
+            last one (padding changes no result); `route:f`, the entry f computes
+            them; `callback:f`, a function does that `aotc.load` was given as f.
     """
 
     name: str
@@ -113,7 +114,7 @@ class Dim(DimTerm):
 
     def _require_policy(self) -> None:
         """Refuse a policy that there is not, or that the sizes contradict."""
-        if self.policy not in POLICIES:
+        if not is_policy(self.policy):
             fail(
                 "bad-contract",
                 f"expected one of {', '.join(POLICIES)} as the policy of Dim "

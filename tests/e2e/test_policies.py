@@ -144,3 +144,64 @@ def test_a_build_goes_on_from_any_stage_to_the_same_bundle(tmp_path):
             "told": ["n", "m"],
         }
     ]
+
+
+ROUTED = """
+import aotc
+import aotc.numpy as np
+
+n = aotc.Dim("n", specialize=(2, 4), policy="route:any_size")
+m = aotc.Dim("m", specialize=(3,), policy="callback:by_hand")
+k = aotc.Dim("k", specialize=(2,), policy="error")
+
+@aotc.entry(x=aotc.Spec((n,), "f32"))
+def fixed(x):
+    return {"y": x + 1}
+
+@aotc.entry(x=aotc.Spec(("any",), "f32"))
+def any_size(x):
+    return {"y": x + 1 + 0 * x}
+
+@aotc.entry(x=aotc.Spec((m, k), "f32"))
+def outside(x):
+    return {"y": x * 2, "z": np.sum(x)}
+"""
+
+
+def test_calls_without_code_go_to_another_entry_or_to_the_caller(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(ROUTED)
+    asked = {"targets": Target.named("native"), "sign": False}
+    bundle = build(file, output=tmp_path, **asked).bundle
+    seen = []
+
+    def by_hand(x):
+        seen.append(x.shape)
+        return {"y": x * 2, "z": x.sum()}
+
+    model = compiler.load(bundle, allow_unsigned=True, callbacks={"by_hand": by_hand})
+    for size in (2, 3, 4, 9):
+        x = np.arange(size, dtype="f4")
+        np.testing.assert_array_equal(model.fixed(x=x)["y"], x + 1)
+    for size in (3, 5):
+        x = np.ones((size, 2), "f4")
+        found = model.outside(x=x)
+        np.testing.assert_array_equal(found["y"], x * 2)
+        assert found["z"] == 2 * size
+    assert seen == [(5, 2)]
+    with pytest.raises(InputError) as caught:  # a size that nothing is said of decides
+        model.outside(x=np.ones((5, 3), "f4"))
+    assert caught.value.code == "no-code-for-sizes"
+    alone = compiler.load(bundle, allow_unsigned=True)
+    with pytest.raises(InputError, match="'by_hand'") as caught:
+        alone.outside(x=np.ones((5, 2), "f4"))
+    assert caught.value.code == "no-callback"
+
+
+@pytest.mark.parametrize("name", ["nobody", "fixed", "outside"])
+def test_a_route_to_what_does_not_take_the_calls_is_refused(tmp_path, name):
+    file = tmp_path / "model.py"
+    file.write_text(ROUTED.replace("route:any_size", f"route:{name}"))
+    with pytest.raises(InputError, match=f"'{name}'") as caught:
+        build(file, stop_after="graph")
+    assert caught.value.code == "bad-route"
