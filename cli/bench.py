@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output
+from aotc.cli.evidence_options import Replay, replay_options
 from aotc.cli.verb import (
     FilePath,
     NumberRange,
@@ -32,8 +33,10 @@ _SECONDS = 5.0
     "aotc bench gpt-1.0.0.aotc decode --input tokens=@tokens.npy --calls 200",
     "aotc bench new.aotc predict --compare old.aotc --at-most 1.05",
     "aotc bench digits-1.0.0.aotc predict --profile --threads 1",
+    "aotc bench model.py --traffic traffic.csv --html evidence.html",
+    "aotc bench model.py score --traffic traffic.csv --models buckets,dynamic",
 )
-@click.argument("bundle", type=FilePath())
+@click.argument("bundle", metavar="BUNDLE|SOURCE", type=FilePath())
 @click.argument("entry", required=False)
 @click.option("--sizes", metavar="NAME=N,…", help="Symbolic sizes. [default: least]")
 @click.option(
@@ -76,6 +79,7 @@ _SECONDS = 5.0
 @click.option(
     "--profile", is_flag=True, help="Tell the time of each dispatch (on processors)."
 )
+@replay_options()
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
 @click.option("--target", help="Use this variant, not the best one for the machine.")
@@ -98,15 +102,7 @@ def bench(
     /,
     bundle: str,
     entry: str | None,
-    sizes: str | None,
-    inputs: tuple[str, ...],
-    seed: int,
-    seconds: float | None,
-    calls: int | None,
-    others: tuple[str, ...],
-    limit: float | None,
-    profile: bool,
-    keys: tuple[str, ...],
+    replay: Replay | None,
     form: str,
     **choices: Any,
 ) -> None:
@@ -118,14 +114,42 @@ def bench(
 
     With --compare the bundles take turns, each in a process of its own with the same
     inputs. A ratio above 1 says that BUNDLE takes longer than the other.
+
+    With --traffic, recorded traffic is replayed on them, or on a SOURCE (a model such
+    as model.py or resnet.onnx), which is built under several execution models.
     """
+    if choices["target"] and not choices["fallback"]:
+        raise click.UsageError("--target and --no-fallback exclude each other")
+    if replay is not None:
+        from aotc.cli.evidence import tell_evidence
+
+        tell_evidence(bundle, entry, replay, form, **choices)
+        return
+    context.exit(0 if _time_calls(bundle, entry, form, **choices) else 1)
+
+
+def _time_calls(
+    bundle: str,
+    entry: str | None,
+    form: str,
+    /,
+    sizes: str | None,
+    inputs: tuple[str, ...],
+    seed: int,
+    seconds: float | None,
+    calls: int | None,
+    others: tuple[str, ...],
+    limit: float | None,
+    profile: bool,
+    keys: tuple[str, ...],
+    **choices: Any,
+) -> bool:
+    """Print how long equal calls take; returns whether that is within the limit."""
     budget = _budget(seconds, calls)
     if limit is not None and not others:
         raise click.UsageError("--at-most needs --compare: it is a ratio to another")
     if profile and (others or choices["states"]):
         raise click.UsageError("--profile excludes --compare and --load-state")
-    if choices["target"] and not choices["fallback"]:
-        raise click.UsageError("--target and --no-fallback exclude each other")
     from aotc.cli.bench_report import Report
     from aotc.timing import machine
     from aotc.timing.dispatches import profile_of
@@ -145,7 +169,7 @@ def bench(
     for warning in report.warnings:
         click.echo(f"warning: {output.printable(warning)}", err=True)
     output.emit(report.to_json(), report.to_text(), form)
-    context.exit(0 if report.passed else 1)
+    return report.passed
 
 
 def _budget(seconds: float | None, calls: int | None) -> Budget:

@@ -86,7 +86,10 @@ ALLOWED = {
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}
-    | {"checks", "dialects"},
+    | {"checks", "dialects", "evidence", "traffic"},
+    "evidence": TRACING
+    | {"importers", "pipeline", "runtime", "timing", "traffic", "just_in_time"}
+    | {"counting"},
 }
 # These look a name up in the packages above when a model has got it wrong: what they
 # find goes into the message alone.

@@ -86,6 +86,8 @@ class BuildReport:
         bundle: the bundle's folder, or None if the build stopped earlier.
         ir: the IR of the stage that the build stopped after, if it did.
         stages: wall time in seconds by stage.
+        graph_ops: how many ops of the graph dialect there are, before targets differ,
+            in code that calls have, by the stages `graph` and `optimized`.
         passes: what each pass did, for all targets.
         variant_passes: and for each target by itself.
         buckets: that were chosen for recorded traffic.
@@ -104,6 +106,7 @@ class BuildReport:
     bundle: Path | None = None
     ir: str | None = None
     stages: dict[str, float] = field(default_factory=dict)
+    graph_ops: dict[str, int] = field(default_factory=dict)
     passes: list[PassRecord] = field(default_factory=list)
     variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     buckets: Buckets | None = None
@@ -126,6 +129,7 @@ class BuildReport:
             "channel": self.channel,
             "signer": self.signer,
             "seconds": {**self.stages, "total": sum(self.stages.values())},
+            "graph_ops": self.graph_ops,
             "peak_bytes": _peak_bytes(),
             "passes": [record.to_json() for record in self.passes],
             "variant_passes": {

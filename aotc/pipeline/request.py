@@ -79,6 +79,8 @@ class Request:
             by default they have that of the source; see `docs/stages.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
             the code for any sizes; see `aotc.dialects.specialization`.
+        own_sizes: False leaves out the sizes that the model itself says to make code
+            for, so that those asked for here are all.
         policies: by the names of sizes, what becomes of calls of sizes without code of
             their own, out of `aotc.dialects.symbols.POLICIES`; by default what the
             model says.
@@ -128,6 +130,7 @@ class Request:
     without: str | None = None
     io_layout: str | None = None
     specialize: Sequence[Mapping[str, int]] = ()
+    own_sizes: bool = True
     policies: Mapping[str, str] = field(default_factory=dict)
     buckets_from: Path | None = None
     max_variants: int | None = None

@@ -36,6 +36,7 @@ from aotc.pipeline.specializations import (
     ask_for_policies,
     ask_for_specializations,
     complete_specializations,
+    leave_out_specializations,
 )
 from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
@@ -125,6 +126,8 @@ class Build:
     def _state_sizes(self, program: Program) -> None:
         """State for which sizes there is to be code, and what becomes of others."""
         asked = self.request
+        if not asked.own_sizes:
+            leave_out_specializations(program)
         if asked.policies or asked.specialize or asked.buckets_from:
             asked.require_open(program.stage)
             ask_for_policies(program, asked.policies)

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import Entry, Sizes, write_entry
+from aotc.dialects.entries import SPECIALIZATIONS, Entry, Sizes, write_entry
 from aotc.dialects.functions import SYMBOLS, functions_of
 from aotc.dialects.specialization import allowed_specializations
 from aotc.dialects.symbols import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
@@ -53,6 +53,18 @@ def ask_for_specializations(
         if own:
             asked = allowed_specializations(entry, [*entry.specializations, *own])
             write_entry(program.module, replace(entry, specializations=asked))
+
+
+def leave_out_specializations(program: Program) -> None:
+    """Forget for which sizes the entries of a program are to be specialized.
+
+    Args:
+        program: at the stage `graph`.
+    """
+    functions = functions_of(program.module)
+    for entry in program.entries:
+        if entry.specializations:
+            del functions[entry.name].attributes[SPECIALIZATIONS]
 
 
 def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:

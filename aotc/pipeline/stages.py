@@ -15,9 +15,10 @@ from aotc.checks.reuse import found_or_made, recipe_of
 from aotc.checks.self_check import SelfCheck, check_entries, skipped_checks
 from aotc.dialects.entries import write_intermediates
 from aotc.dialects.functions import functions_of
-from aotc.dialects.limits import require_supported
+from aotc.dialects.limits import graph_ops, require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.join_products import JoinProducts
@@ -55,6 +56,7 @@ class Import(Stage):
         """Load it."""
         build.load()
         build.report.images = image_layouts(build.program.entry_points)
+        _note_ops(build, "graph")
         for unit in build.units or [build.unit]:
             build.dump_ir(unit)
 
@@ -92,6 +94,7 @@ class Lower(Stage):
         if not self.stage.per_target:
             build.run_passes(build.unit, self.name, self._passes(build))
             build.report.passes = build.unit.records
+            _note_ops(build, self.name)
             return
         for unit in build.units:
             build.run_passes(unit, self.name, self._passes(build))
@@ -116,6 +119,16 @@ class Lower(Stage):
             for each in passes
             if not isinstance(each, JoinProducts)
         ]
+
+
+def _note_ops(build: Build, stage: str) -> None:
+    """Note how many graph ops there are for all targets, in code that calls have."""
+    module = build.program.module
+    if stage != "graph" and not all(x.has_general_code for x in build.program.entries):
+        copy = build.program.copy()
+        run_passes(copy.module, ("drop-general",), silently=True)
+        module = copy.module
+    build.report.graph_ops[stage] = len(graph_ops(module))
 
 
 def _require_specialized(program: Program) -> None:

@@ -36,7 +36,7 @@ def sizes_for(
         InputError: `unknown-size`, or `bad-size` if the contract or the given arrays do
             not allow it.
     """
-    names = _symbols(point.inputs)
+    names = symbols_of(point.inputs)
     said = _sizes_of_arrays(point.inputs, given)
     for name, size in wanted.items():
         if name not in names:
@@ -63,7 +63,7 @@ def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
     return _least(manifest.symbols[name])
 
 
-def _symbols(leaves: Sequence[Leaf]) -> list[str]:
+def symbols_of(leaves: Sequence[Leaf]) -> list[str]:
     """The symbols of the shapes, each once, in the order in which they come."""
     dims = [Dim.parse(d) for leaf in leaves for d in leaf.shape if isinstance(d, str)]
     return list(dict.fromkeys(name for dim in dims for name in sorted(dim.symbols)))

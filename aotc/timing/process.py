@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack, suppress
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 from aotc.errors import CompileError
 from aotc.exit_status import exit_cause
@@ -22,39 +22,40 @@ from aotc.timing.messages import Budget, Loaded, Round, Subject
 from aotc.worker.messages import receive, send
 
 
-class Process:
-    """Makes the calls of a `Subject`, as a context manager.
+class Server:
+    """A process that answers questions about a `Subject`, as a context manager.
+
+    Args:
+        subject: that it loads and calls, named in errors.
+        question: the first one.
+        module: that the process runs, such as `aotc.timing.serve`.
 
     Raises:
-        AotcError: as `aotc.load` and the first call raise it.
+        AotcError: as the process raises it.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, question: Any, module: str) -> None:
         self._subject = subject
         with ExitStack() as stack:
             self._log = stack.enter_context(TemporaryFile())
             self._process = subprocess.Popen(
                 # -P: the user's folder may hold a pickle.py
-                [sys.executable, "-P", "-m", "aotc.timing.serve", str(os.getpid())],
+                [sys.executable, "-P", "-m", module, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
             )
             stack.callback(self._end)
-            self.loaded: Loaded = self._ask(subject)
+            self.loaded: Any = self.ask(question)
             self._resources = stack.pop_all()
 
-    def call(self, budget: Budget) -> Round:
-        """Call until the budget is spent, beginning with the first states.
+    def ask(self, question: Any) -> Any:
+        """The answer to a question.
 
         Raises:
-            AotcError: as the call raises it.
+            AotcError: as the process raises it.
             CompileError: `compiled-code-died`.
         """
-        found: Round = self._ask(budget)
-        return found
-
-    def _ask(self, question: Any) -> Any:
         with system_errors():
             with suppress(BrokenPipeError):  # reading says why
                 send(cast("BinaryIO", self._process.stdin), question)
@@ -94,7 +95,7 @@ class Process:
             with suppress(BrokenPipeError):
                 cast("BinaryIO", stream).close()
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -104,3 +105,26 @@ class Process:
         trace: TracebackType | None,
     ) -> None:
         self._resources.close()
+
+
+class Process(Server):
+    """Makes the calls of a `Subject`, as a context manager.
+
+    Raises:
+        AotcError: as `aotc.load` and the first call raise it.
+    """
+
+    loaded: Loaded
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject, subject, "aotc.timing.serve")
+
+    def call(self, budget: Budget) -> Round:
+        """Call until the budget is spent, beginning with the first states.
+
+        Raises:
+            AotcError: as the call raises it.
+            CompileError: `compiled-code-died`.
+        """
+        found: Round = self.ask(budget)
+        return found

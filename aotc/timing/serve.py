@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from aotc.artifacts.trust import Trust
 from aotc.counting.memory import memory
@@ -25,6 +25,8 @@ from aotc.system_errors import system_errors
 from aotc.timing.messages import Budget, Loaded, Round, Subject
 from aotc.worker.messages import receive, send
 from aotc.worker.parent import end_with
+
+T = TypeVar("T")
 
 
 class Caller:
@@ -39,7 +41,7 @@ class Caller:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             start = time.perf_counter_ns()
-            self.model = _load(subject)
+            self.model = load_subject(subject)
             loading = time.perf_counter_ns() - start
         entry = self.model.entry(subject.entry)
         leaves = [_input(subject, leaf.name) for leaf in entry.spec.inputs]
@@ -61,15 +63,7 @@ class Caller:
             compiler=self.model.manifest.compiler_version,
             runtime=engine.iree_version(),
             variant=variant.id,
-            threads=engine.threads(
-                variant.backend,
-                subject.threads,
-                is_small=is_small(
-                    self.model.manifest,
-                    variant,
-                    engine.threads(variant.backend, subject.threads),
-                ),
-            ),
+            threads=threads_of(self.model, subject.threads),
             fallback=self.model.selection.fallback,
             states=tuple(self._states),
             load_ns=loading,
@@ -116,7 +110,12 @@ def _times(call: Callable[[], Any], budget: Budget, start: int) -> list[int]:
             return times
 
 
-def _load(subject: Subject) -> Model:
+def load_subject(subject: Subject) -> Model:
+    """The bundle, loaded as was asked.
+
+    Raises:
+        AotcError: as `aotc.load` raises it.
+    """
     return load(
         subject.bundle,
         trust=Trust.of(*subject.keys) if subject.keys else None,
@@ -125,6 +124,19 @@ def _load(subject: Subject) -> Model:
         target=subject.target,
         fallback=subject.fallback,
     )
+
+
+def threads_of(model: Model, asked: int | None) -> int | None:
+    """How many threads compute the calls of a model; None where no processor does.
+
+    Args:
+        model: that is loaded.
+        asked: as `aotc.load` was asked.
+    """
+    variant = model.variant
+    meant = engine.threads(variant.backend, asked)
+    small = is_small(model.manifest, variant, meant)
+    return engine.threads(variant.backend, asked, is_small=small)
 
 
 def _input(subject: Subject, name: str) -> Any:
@@ -138,19 +150,33 @@ def _input(subject: Subject, name: str) -> Any:
     )
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Load a bundle and make the calls that are asked for, until there are no more."""
-    caller = _answer(answers, lambda: Caller(receive(requests)), lambda x: x.loaded)
-    if caller is None:
+def serve(
+    requests: BinaryIO,
+    answers: BinaryIO,
+    load: Callable[[Any], T],
+    facts: Callable[[T], Any],
+    compute: Callable[[T, Any], Any],
+) -> None:
+    """Load what the first question names, and answer others until there are no more.
+
+    Args:
+        requests: where questions come from.
+        answers: where answers go.
+        load: what answers, from the first question.
+        facts: the answer to that one.
+        compute: the answer to any other.
+    """
+    loaded = _answer(answers, lambda: load(receive(requests)), facts)
+    if loaded is None:
         return
     with suppress(EOFError):  # nobody asks any more
         while True:
-            _answer(answers, lambda: caller.times(receive(requests)), lambda x: x)
+            _answer(answers, lambda: compute(loaded, receive(requests)), lambda x: x)
 
 
 def _answer(
-    answers: BinaryIO, compute: Callable[[], Any], facts: Callable[[Any], Any]
-) -> Any:
+    answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
+) -> T | None:
     """Send the facts of what is computed, or the error; returns it, or None."""
     try:
         with system_errors():
@@ -163,12 +189,23 @@ def _answer(
         return None
 
 
-def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
-    """Serve the process that the command line names."""
-    end_with(int(arguments[0]))
+def serve_parent(
+    parent: int,
+    load: Callable[[Any], T],
+    facts: Callable[[T], Any],
+    compute: Callable[[T, Any], Any],
+) -> None:
+    """Serve the process that started this one, and end with it; see `serve`."""
+    end_with(parent)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    serve(sys.stdin.buffer, answers)
+    serve(sys.stdin.buffer, answers, load, facts, compute)
+
+
+def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
+    """Serve the process that the command line names."""
+    parent = int(arguments[0])
+    serve_parent(parent, Caller, lambda caller: caller.loaded, Caller.times)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""What is compared: something that makes the calls, and what its build cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.timing.messages import Subject
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build made and what it cost.
+
+    Args:
+        seconds: without the self-check, and with nothing taken from the cache.
+        ops_before: ops of the graph dialect as the model was imported.
+        ops_after: after all passes on the graph, in all codes together.
+    """
+
+    seconds: float
+    ops_before: int | None
+    ops_after: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by name."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to execute the entry.
+
+    Args:
+        name: of the execution model, or the path of the bundle.
+        subject: what to load, without inputs.
+        build: None for a bundle that was there.
+        player: what makes the calls, out of `aotc.evidence.serve.PLAYERS`.
+    """
+
+    name: str
+    subject: Subject
+    build: Build | None = None
+    player: str = "bundle"

@@ -1,0 +1,166 @@
+"""Makes the calls of a replay on a function of a model.py: by `aotc.jit`, or eager."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts.manifest import EntryPoint, Leaf
+from aotc.counting.memory import memory
+from aotc.dialects.entries import Entry
+from aotc.dialects.symbols import known_contracts
+from aotc.evidence.messages import ANY, OWN, Loaded, Order, Replayed, Way
+from aotc.importers import python
+from aotc.just_in_time import JitFunction, jit
+from aotc.timing.inputs import arrays_for
+from aotc.tracing.entry import EntryFunction, Frozen, Stored, parameter_sources
+
+
+class _FunctionPlayer:
+    """A function of a model.py, with inputs for each size of a replay."""
+
+    title = ""
+
+    def __init__(self, order: Order) -> None:
+        subject = order.subject
+        self._before = memory()["resident"]
+        start = time.perf_counter_ns()
+        path, (declared, entry) = Path(subject.bundle), _entry(subject)
+        self._loading = time.perf_counter_ns() - start
+        point = _point(entry)
+        self._calls = [
+            entry.input_tree.unflatten([arrays[leaf.name] for leaf in point.inputs])
+            for sizes in order.requests.sizes
+            for arrays in [arrays_for(point, sizes, {}, order.seed)]
+        ]
+        self._elements = [
+            sum(prod(array.shape) for array in arrays_for(point, each, {}, 0).values())
+            for each in order.requests.sizes
+        ]
+        self._order = order.requests.order
+        self._declared, self._path = declared, path
+        self.prepare(subject.threads)
+        self.loaded = Loaded(
+            title=f"{path.name}:{entry.name}, {self.title}",
+            variant=self.title,
+            threads=subject.threads,
+            codes=0,
+            dispatches=None,
+            artifact_bytes=0,
+            load_ns=self._loading,
+            memory=self._before,
+            warnings=(),
+        )
+
+    def prepare(self, threads: int | None) -> None:
+        """Make what `call` calls."""
+
+    def call(self, inputs: Mapping[str, Any]) -> Any:
+        """One call."""
+        raise NotImplementedError
+
+    def code_of(self, place: int) -> tuple[str, str]:
+        """Path and code of the calls of a size, once there was one."""
+        raise NotImplementedError
+
+    @property
+    def compiles(self) -> int:
+        """How many calls have waited for a compiler so far."""
+        return 0
+
+    def play(self) -> Replayed:
+        """Make all calls, one after the other."""
+        before, clock = self.compiles, time.perf_counter_ns
+        gc.collect()
+        gc.disable()
+        try:
+            times = []
+            for place in self._order:
+                start = clock()
+                self.call(self._calls[place])
+                times.append(clock() - start)
+        finally:
+            gc.enable()
+        ways = tuple(
+            Way(*self.code_of(place), elements)
+            for place, elements in enumerate(self._elements)
+        )
+        return Replayed(tuple(times), ways, self.compiles - before, memory()["peak"])
+
+
+class JitPlayer(_FunctionPlayer):
+    """Calls by `aotc.jit`, with its own choice of what is a symbol."""
+
+    title = "jit"
+
+    def prepare(self, threads: int | None) -> None:
+        """The function, not compiled for anything yet."""
+        stored: dict[str, Any] = {
+            name: source
+            for name, source in parameter_sources(self._declared).items()
+            if isinstance(source, (Stored, Frozen))
+        }
+        self._function: JitFunction = jit(
+            self._declared.function, threads=threads, **stored
+        )
+
+    def call(self, inputs: Mapping[str, Any]) -> Any:
+        """One call."""
+        return self._function(**inputs)
+
+    @property
+    def compiles(self) -> int:
+        """How many calls have waited for a compiler so far, or for the cache."""
+        report = self._function.report()
+        return int(report["compiles"] + report["from_cache"])
+
+    def code_of(self, place: int) -> tuple[str, str]:
+        """By the variant that a call of the size has."""
+        self.call(self._calls[place])
+        last = self._function.variants[-1]
+        return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
+
+
+class EagerPlayer(_FunctionPlayer):
+    """Calls that are executed op by op."""
+
+    title = "eager"
+
+    def call(self, inputs: Mapping[str, Any]) -> Any:
+        """One call."""
+        return self._declared(**inputs)
+
+    def code_of(self, place: int) -> tuple[str, str]:
+        """There is none but the function itself."""
+        return ANY, "eager"
+
+
+def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
+    """The entry of a model.py as it is declared, and as it is traced."""
+    path = Path(subject.bundle)
+    program = python.load(path, (subject.entry,))
+    module = python.run_file(path)
+    declared = next(
+        value
+        for value in vars(module).values()
+        if isinstance(value, EntryFunction) and value.name == subject.entry
+    )
+    return declared, program.entry(subject.entry)
+
+
+def _point(entry: Entry) -> EntryPoint:
+    """What `arrays_for` asks of an entry."""
+    with known_contracts(entry.symbols):
+        inputs = tuple(
+            Leaf(port.name, port.type.dtype, _shape(port.type.shape))
+            for port in entry.ports("input")
+        )
+    return EntryPoint(entry.name, "infer", inputs, {}, (), 0, (), ())
+
+
+def _shape(sizes: Sequence[Any]) -> tuple[int | str, ...]:
+    return tuple(n if isinstance(n, int) else str(n) for n in sizes)

@@ -1,0 +1,91 @@
+"""What `replay` and `serve` tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.evidence.requests import Requests
+from aotc.timing.messages import Subject
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to load, and the calls of a replay.
+
+    Args:
+        player: what makes the calls, out of `aotc.evidence.serve.PLAYERS`.
+        subject: what to load, without inputs.
+        requests: the calls.
+        seed: of random inputs.
+    """
+
+    player: str
+    subject: Subject
+    requests: Requests
+    seed: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was loaded, and what that cost; memory in bytes.
+
+    Args:
+        title: name, version and identity.
+        variant: that runs here.
+        threads: that compute; None where no processor does.
+        codes: how many codes calls can have.
+        dispatches: of all of them; None if that is not known.
+        artifact_bytes: on the disk.
+        load_ns: what loading took.
+        memory: before it.
+        warnings: of loading.
+    """
+
+    title: str
+    variant: str
+    threads: int | None
+    codes: int
+    dispatches: int | None
+    artifact_bytes: int
+    load_ns: int
+    memory: int | None
+    warnings: tuple[str, ...]
+
+
+# How calls are computed.
+OWN, PADDED, ANY, REFUSED = PATHS = ("own", "padded", "any", "refused")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How calls of certain sizes are computed.
+
+    Args:
+        path: by code for just these sizes, padded to those of other code, by code for
+            any sizes, or not at all: one of `PATHS`.
+        code: that computes them; empty if none does.
+        elements: of all inputs, as they are given.
+        added: elements that padding adds to them.
+    """
+
+    path: str
+    code: str
+    elements: int
+    added: int = 0
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One replay of all requests.
+
+    Args:
+        times: nanoseconds of each call, in their order; None if it was refused.
+        ways: of distinct sizes.
+        compiles: how many calls waited for a compiler.
+        peak_memory: bytes that the process had at most so far.
+    """
+
+    times: tuple[int | None, ...]
+    ways: tuple[Way, ...]
+    compiles: int
+    peak_memory: int | None

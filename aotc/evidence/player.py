@@ -1,0 +1,128 @@
+"""Makes the calls of a replay on a bundle."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from aotc.artifacts.manifest import EntryPoint
+from aotc.counting.memory import memory
+from aotc.errors import InputError
+from aotc.evidence.messages import (
+    ANY,
+    OWN,
+    PADDED,
+    REFUSED,
+    Loaded,
+    Order,
+    Replayed,
+    Way,
+)
+from aotc.runtime.padding import Padding
+from aotc.timing.inputs import arrays_for
+from aotc.timing.serve import load_subject, threads_of
+
+_REFUSAL = "no-code-for-sizes"
+
+
+class BundlePlayer:
+    """A bundle that is loaded, with inputs for each size of a replay.
+
+    Args:
+        order: what to load, and the calls.
+
+    Raises:
+        AotcError: as `aotc.load` raises it.
+    """
+
+    def __init__(self, order: Order) -> None:
+        subject = order.subject
+        before = memory()["resident"]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start = time.perf_counter_ns()
+            self._model = load_subject(subject)
+            loading = time.perf_counter_ns() - start
+        manifest, variant = self._model.manifest, self._model.variant
+        self._entry = self._model.entry(subject.entry)
+        point = manifest.entry_points[subject.entry]
+        sizes = order.requests.sizes
+        self._inputs = [_leaves(point, each, order.seed) for each in sizes]
+        self._order = order.requests.order
+        self._ways = tuple(
+            way_of(point, each, sum(array.size for array in leaves))
+            for each, leaves in zip(sizes, self._inputs, strict=True)
+        )
+        self._states = {
+            name: self._model.read_state(name)
+            for name in point.updates
+            if name in manifest.states
+        }
+        self.loaded = Loaded(
+            title=f"{manifest.name} {manifest.version}, {manifest.identity[:12]}",
+            variant=variant.id,
+            threads=threads_of(self._model, subject.threads),
+            codes=len(point.codes),
+            dispatches=variant.dispatches,
+            artifact_bytes=sum(file.size for file in manifest.files.values()),
+            load_ns=loading,
+            memory=before,
+            warnings=tuple(str(each.message) for each in caught),
+        )
+
+    def play(self) -> Replayed:
+        """Make all calls, one after the other, beginning with the first states.
+
+        Raises:
+            AotcError: as a call raises it, unless it is refused for want of code.
+        """
+        for name, tree in self._states.items():
+            self._model.write_state(tree, name)
+        gc.collect()
+        gc.disable()
+        try:
+            times = tuple(self._time(self._inputs[place]) for place in self._order)
+        finally:
+            gc.enable()
+        return Replayed(times, self._ways, 0, memory()["peak"])
+
+    def _time(self, leaves: Sequence[Any]) -> int | None:
+        """The nanoseconds of a call; None if there is no code for it."""
+        call, clock = self._entry.call_flat, time.perf_counter_ns
+        start = clock()
+        try:
+            call(leaves)
+        except InputError as error:
+            if error.code != _REFUSAL:
+                raise
+            return None
+        return clock() - start
+
+
+def way_of(point: EntryPoint, sizes: Mapping[str, int], elements: int) -> Way:
+    """How an entry of a bundle computes calls of some sizes.
+
+    Args:
+        point: the entry.
+        sizes: by name of the symbol.
+        elements: of the inputs of such a call.
+    """
+    code = point.code_for(sizes)
+    if code is None:
+        return Way(REFUSED, "", elements)
+    if not code.sizes:
+        return Way(ANY, code.export, elements)
+    added = 0
+    if code.padded:
+        padding = Padding(code, point.inputs, point.outputs, sizes)
+        added = sum(map(prod, padding.shapes)) - elements
+    return Way(PADDED if added else OWN, code.export, elements, added)
+
+
+def _leaves(point: EntryPoint, sizes: Mapping[str, int], seed: int) -> list[Any]:
+    arrays = arrays_for(point, sizes, {}, seed)
+    return [arrays[leaf.name] for leaf in point.inputs]

@@ -1,0 +1,227 @@
+"""`aotc bench --traffic`: recorded traffic on bundles, or on models of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.pack import SUFFIX, read_bundle, retry_if_replaced
+from aotc.cli import output
+from aotc.cli.build import source_and_entries
+from aotc.cli.evidence_forms.page import to_html
+from aotc.cli.evidence_forms.text import to_text
+from aotc.cli.evidence_options import Replay, refuse_options
+from aotc.cli.progress import reporter
+from aotc.cli.sizes import read_sizes
+from aotc.cli.verb import trust
+from aotc.errors import InputError
+from aotc.evidence.contenders import Contender
+from aotc.evidence.replay import measure
+from aotc.evidence.report import Evidence, evidence_of
+from aotc.evidence.requests import draw_requests
+from aotc.evidence.signature import Signature, choose_signature, require_accepted
+from aotc.system_errors import system_errors
+from aotc.timing import machine
+from aotc.timing.messages import Subject
+from aotc.traffic import Traffic
+from aotc.writing import write_text
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the evidence.
+
+    Args:
+        subject: the bundle, or the model in its place, and how to load bundles; its
+            entry is empty if none was named.
+        others: further bundles.
+        replay: what is asked of the replay.
+        sizes: values of sizes that the traffic does not name.
+        seconds: how long to replay on each contender.
+        seed: of all random numbers.
+    """
+
+    subject: Subject
+    others: tuple[str, ...]
+    replay: Replay
+    sizes: Mapping[str, int]
+    seconds: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Field:
+    """The contenders, and the sizes that calls of them may have."""
+
+    contenders: tuple[Contender, ...]
+    signature: Signature
+    left_out: tuple[str, ...] = ()
+
+
+def tell_evidence(
+    bundle: str,
+    entry: str | None,
+    replay: Replay,
+    form: str,
+    /,
+    sizes: str | None,
+    seconds: float | None,
+    seed: int,
+    others: tuple[str, ...],
+    inputs: tuple[str, ...],
+    states: str | None,
+    calls: int | None,
+    limit: float | None,
+    profile: bool,
+    **choices: Any,
+) -> None:
+    """Print the evidence, and write the page that was asked for."""
+    refused = {
+        "input": inputs, "load_state": states, "calls": calls, "at_most": limit,
+        "profile": profile,
+    }  # fmt: skip
+    refuse_options("is of no use with --traffic", refused)
+    subject = Subject(bundle, entry or "", **choices)
+    wanted = read_sizes(sizes)
+    time = seconds or _SECONDS
+    found = gather(Question(subject, others, replay, wanted, time, seed))
+    for warning in found.warnings:
+        click.echo(f"warning: {output.printable(warning)}", err=True)
+    if replay.page is not None:
+        write_text(replay.page, to_html(found))
+    output.emit(found.to_json(), to_text(found), form)
+
+
+def is_source(path: str) -> bool:
+    """Whether a path is that of a model, by its ending, and not of a bundle."""
+    file = Path(source_and_entries(path)[0])
+    return file.suffix not in ("", SUFFIX) and not file.is_dir()
+
+
+@system_errors()
+def gather(question: Question) -> Evidence:
+    """Replay the traffic on all contenders.
+
+    Raises:
+        AotcError: as builds, the loader and calls raise it; `bad-traffic` and
+            `unknown-size`, where the entry does not take the traffic;
+            `unknown-execution-model`; `bad-option`, where models and bundles are mixed.
+    """
+    traffic = Traffic.read(question.replay.traffic)
+    if not is_source(question.subject.bundle):
+        return _replay(question, traffic, _bundles(question, traffic))
+    with temporary_folder() as folder:
+        return _replay(question, traffic, _built(question, traffic, folder))
+
+
+def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
+    fixed = field.signature.fixed_sizes(traffic, question.sizes)
+    requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)
+    before = machine.description()
+    measured = measure(field.contenders, requests, question.seed, question.seconds)
+    return evidence_of(
+        measured,
+        question.replay.bound,
+        source=question.subject.bundle,
+        entry=field.signature.entry,
+        traffic_file=str(question.replay.traffic),
+        traffic=traffic,
+        requests=requests,
+        seed=question.seed,
+        machine=before,
+        left_out=field.left_out,
+    )
+
+
+def _require_taken(question: Question, signature: Signature, traffic: Traffic) -> None:
+    """Refuse traffic that an entry does not take."""
+    fixed = signature.fixed_sizes(traffic, question.sizes)
+    require_accepted(signature, traffic, fixed, str(question.replay.traffic))
+
+
+# ---- execution models of a source ---------------------------------------------------
+
+
+def _built(question: Question, traffic: Traffic, folder: Path) -> _Field:
+    """A source, built in several ways in a folder that goes at the end."""
+    from aotc.evidence.models import Case, build_contenders, source_entry
+
+    if question.others:
+        raise InputError(
+            "bad-option",
+            "expected bundles alone with --compare, or a model alone; got the model "
+            f"{question.subject.bundle!r} and --compare {question.others[0]}",
+            hint="choose execution models of the model with --models, or build it",
+        )
+    path, named = source_and_entries(question.subject.bundle)
+    entry = question.subject.entry or next(iter(named), None)
+    signature = source_entry(path, entry, traffic)
+    _require_taken(question, signature, traffic)
+    case = Case(
+        source=path,
+        signature=signature,
+        traffic=traffic,
+        traffic_file=question.replay.traffic,
+        max_variants=question.replay.max_variants,
+        target=question.subject.target,
+        threads=question.subject.threads,
+        folder=folder,
+        reporter=reporter(verbose=False, quiet=False),
+    )
+    contenders, left_out = build_contenders(case, question.replay.models)
+    return _Field(contenders, signature, left_out)
+
+
+# ---- bundles ------------------------------------------------------------------------
+
+
+def _bundles(question: Question, traffic: Traffic) -> _Field:
+    """Bundles that are there."""
+    _require_bundles(question)
+    subject, entry = question.subject, question.subject.entry or None
+    paths = (subject.bundle, *question.others)
+    found = []
+    for path in paths:
+        manifest = _manifest(replace(subject, bundle=path))
+        points = manifest.entry_points.values()
+        signatures = [Signature.of(manifest, point) for point in points]
+        found.append(choose_signature(signatures, entry, traffic, path))
+        entry = found[0].entry  # of all of them
+        _require_taken(question, found[-1], traffic)
+    subject = replace(subject, entry=found[0].entry)
+    contenders = [Contender(path, replace(subject, bundle=path)) for path in paths]
+    return _Field(tuple(contenders), found[0])
+
+
+def _require_bundles(question: Question) -> None:
+    """Refuse a model among bundles, and what is for models alone."""
+    replay, bundle = question.replay, question.subject.bundle
+    if replay.models is not None or replay.max_variants is not None:
+        raise InputError(
+            "bad-option",
+            "expected a model, which --models and --max-variants are for; got the "
+            f"bundle {bundle!r}",
+            hint="leave them out, or name the model that the bundle was built from",
+        )
+    for path in filter(is_source, question.others):
+        raise InputError(
+            "bad-option",
+            f"expected a bundle with --compare; got the model {path!r}",
+            hint="build it, or name it alone: aotc bench MODEL --traffic FILE",
+        )
+
+
+def _manifest(subject: Subject) -> Manifest:
+    """What a bundle says of itself, once its signature is verified."""
+    path, keys = subject.bundle, trust(subject.keys)
+    return retry_if_replaced(
+        path, lambda: read_bundle(path, keys, subject.allow_unsigned)
+    ).manifest

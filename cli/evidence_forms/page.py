@@ -1,0 +1,104 @@
+"""The evidence as one HTML page, which needs no other file and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from aotc.cli.evidence_forms.plots import Axis, Line, plot
+from aotc.cli.evidence_forms.rows import header, place, rows, title
+from aotc.evidence.report import Evidence
+
+_ABOVE = 4.0  # times the bound: what of a latency over a rate is shown
+_STYLE = """\
+:root { color-scheme: light dark; --line: #8884; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem;
+  padding: 0 1rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .8rem .2rem 0; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; }
+.table { overflow-x: auto; }
+svg { width: 100%; max-width: 46rem; height: auto; }
+svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+svg polyline { fill: none; stroke-width: 2; }
+svg .grid { stroke: var(--line); }
+svg .limit { stroke: currentColor; stroke-dasharray: 5 4; }
+"""
+
+
+def to_html(evidence: Evidence) -> str:
+    """The table and two plots: latencies of calls, and latency over rate."""
+    name = escape(f"Evidence: {Path(evidence.source).name}, {evidence.entry}")
+    notes = "\n".join(f"<li>{escape(note)}</li>" for note in evidence.notes())
+    return f"""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name}</title>
+<style>
+{_STYLE}</style>
+</head>
+<body>
+<h1>{name}</h1>
+<p>{escape(title(evidence))}</p>
+<p>{escape(place(evidence))}</p>
+<div class="table">
+{_table(header(evidence), rows(evidence))}
+</div>
+<ul>
+{notes}
+</ul>
+<h2>Warm calls</h2>
+<p>The share of calls that take no longer than that.</p>
+{_distributions(evidence)}
+<h2>Latency over rate</h2>
+<p>Milliseconds in which 99 % of the calls end; the dashed line is the bound.</p>
+{_rates(evidence)}
+</body>
+</html>
+"""
+
+
+def _table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in cells
+    )
+    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
+
+
+def _distributions(evidence: Evidence) -> str:
+    """The cumulative distribution of the warm calls of each contender."""
+    shares = np.linspace(0, 1, 101)
+    lines = [
+        Line(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])
+        for each in evidence.figures
+        if len(times := each.measured.medians)
+    ]
+    values = [x for line in lines for x, _ in line.points]
+    if not values:
+        return "<p>All calls were refused.</p>"
+    x = Axis.over("ms", values, is_log=True)
+    return plot("Distribution of latencies", x, Axis("share", 0, 1), lines)
+
+
+def _rates(evidence: Evidence) -> str:
+    """The 99th percentile of latency over the rate of arrivals."""
+    lines = [
+        Line(each.name, [(row["rate"], row["p99"]) for row in found])
+        for each in evidence.figures
+        if (found := evidence.latency_over_rate(each))
+    ]
+    points = [point for line in lines for point in line.points]
+    if not points:
+        return "<p>All calls were refused.</p>"
+    x = Axis.over("calls a second", [rate for rate, _ in points])
+    y = Axis("p99, ms", 0, _ABOVE * evidence.bound)
+    return plot("Latency over the rate of arrivals", x, y, lines, evidence.bound)

@@ -1,0 +1,165 @@
+"""Plots as SVG text, which a page contains as it is.
+
+Axes, lines and a legend; numbers are in the units of the data, and colours are those of
+Okabe and Ito, "Color universal design" (2008), which colour-blind readers can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+Point = tuple[float, float]
+
+_COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777",
+)  # fmt: skip
+_WIDTH, _HEIGHT = 720, 380
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 16, 48
+_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points that are joined, and what they are called."""
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from the least to the greatest of some values.
+
+    Args:
+        label: with its unit.
+        low: the least value; above zero if it is logarithmic.
+        high: the greatest, above `low`.
+        is_log: whether equal distances are equal ratios.
+    """
+
+    label: str
+    low: float
+    high: float
+    is_log: bool = False
+
+    @classmethod
+    def over(cls, label: str, values: Sequence[float], is_log: bool = False) -> Axis:
+        """The axis that shows all of some values, at least one."""
+        low = min(values) if is_log else min(0.0, *values)
+        high = max(values)
+        if high <= low:
+            high = low * 1.1 if low > 0 else low + 1
+        return cls(label, low, high, is_log)
+
+    def share(self, value: float) -> float:
+        """Where a value lies: 0 at the low end, 1 at the high one."""
+        inside = min(max(value, self.low), self.high)
+        if self.is_log:
+            return math.log(inside / self.low) / math.log(self.high / self.low)
+        return (inside - self.low) / (self.high - self.low)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Values to name: round ones, and few."""
+        if self.is_log:
+            return self._log_ticks()
+        step = _round_step((self.high - self.low) / _TICKS)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [number * step for number in range(first, last + 1)]
+
+    def _log_ticks(self) -> list[float]:
+        powers = range(
+            math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1
+        )
+        steps = (1,) if len(powers) > 4 else (1, 2, 5)
+        found = [step * 10.0**power for power in powers for step in steps]
+        return [value for value in found if self.low <= value <= self.high]
+
+
+def _round_step(least: float) -> float:
+    """The next of 1, 2, 5, 10, … times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= least * 0.999)
+
+
+def plot(
+    title: str, x: Axis, y: Axis, lines: Sequence[Line], limit: float | None = None
+) -> str:
+    """A plot of lines.
+
+    Args:
+        title: for readers that see no pictures.
+        x: the horizontal axis.
+        y: the vertical one.
+        lines: whose points lie on both, or are moved to their ends.
+        limit: a value of `y` to draw a dashed line at.
+    """
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">',
+        f"<title>{escape(title)}</title>",
+        *_x_axis(x),
+        *_y_axis(y),
+        *([_limit(y, limit)] if limit is not None else ()),
+        *(_line(number, line, x, y) for number, line in enumerate(lines)),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _at_x(x: Axis, value: float) -> float:
+    return _LEFT + x.share(value) * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _at_y(y: Axis, value: float) -> float:
+    return _HEIGHT - _BOTTOM - y.share(value) * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _x_axis(x: Axis) -> Iterator[str]:
+    base = _HEIGHT - _BOTTOM
+    for value in x.ticks:
+        at = f"{_at_x(x, value):.1f}"
+        yield f'<line class="grid" x1="{at}" y1="{_TOP}" x2="{at}" y2="{base}"/>'
+        yield f'<text x="{at}" y="{base + 18}" text-anchor="middle">{value:g}</text>'
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    yield (
+        f'<text x="{middle}" y="{base + 38}" text-anchor="middle">'
+        f"{escape(x.label)}</text>"
+    )
+
+
+def _y_axis(y: Axis) -> Iterator[str]:
+    end = _WIDTH - _RIGHT
+    for value in y.ticks:
+        at = _at_y(y, value)
+        row = f'y1="{at:.1f}" y2="{at:.1f}"'
+        yield f'<line class="grid" x1="{_LEFT}" x2="{end}" {row}/>'
+        yield (
+            f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{value:g}</text>'
+        )
+    middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+    yield (
+        f'<text transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y.label)}</text>"
+    )
+
+
+def _limit(y: Axis, value: float) -> str:
+    at, end = f"{_at_y(y, value):.1f}", _WIDTH - _RIGHT
+    return f'<line class="limit" x1="{_LEFT}" y1="{at}" x2="{end}" y2="{at}"/>'
+
+
+def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
+    """A line and its row of the legend."""
+    colour = _COLOURS[number % len(_COLOURS)]
+    points = " ".join(f"{_at_x(x, a):.1f},{_at_y(y, b):.1f}" for a, b in line.points)
+    left, at = _WIDTH - _RIGHT + 14, _TOP + 14 + 20 * number
+    return (
+        f'<polyline points="{points}" stroke="{colour}"/>'
+        f'<line x1="{left}" y1="{at - 4}" x2="{left + 18}" y2="{at - 4}" '
+        f'stroke="{colour}" stroke-width="2"/>'
+        f'<text x="{left + 24}" y="{at}">{escape(line.name)}</text>'
+    )

@@ -1,0 +1,102 @@
+"""The options of `aotc bench --traffic`, as one argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from aotc.cli.verb import FilePath, NumberRange, OutputFile, combine_options
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_REQUESTS = 200
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What is asked of a replay.
+
+    Args:
+        traffic: file of recorded traffic.
+        models: names of execution models; None if none was given.
+        max_variants: how many buckets there may be; None for as many as in a build.
+        requests: how many calls are made.
+        bound: milliseconds within which calls have to end; None for the default.
+        page: file for the HTML page.
+    """
+
+    traffic: Path
+    models: tuple[str, ...] | None
+    max_variants: int | None
+    requests: int
+    bound: float | None
+    page: Path | None
+
+
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "traffic": click.option(
+        "--traffic",
+        type=FilePath(path_type=Path, dir_okay=False),
+        help="Replay this recorded traffic: a CSV file with a column for each size "
+        "and perhaps one of counts. A SOURCE is built in several ways first.",
+    ),
+    "models": click.option(
+        "--models",
+        metavar="NAME,…",
+        help="Execution models of a SOURCE: static, buckets, powers, sizes, dynamic. "
+        "[default: all that can be built]",
+    ),
+    "max_variants": click.option(
+        "--max-variants",
+        type=int,
+        help="How many buckets there may be; 8 by default.",
+    ),
+    "requests": click.option(
+        "--requests",
+        type=click.IntRange(1, 1_000_000),
+        help=f"How many calls of the traffic to replay. [default: {_REQUESTS}]",
+    ),
+    "latency_bound": click.option(
+        "--latency-bound",
+        type=NumberRange(0, min_open=True),
+        metavar="MS",
+        help="How long calls may take that count for the goodput. [default: twice the "
+        "slowest warm p99]",
+    ),
+    "html": click.option(
+        "--html",
+        type=OutputFile(),
+        help="Write the figures and plots to this HTML page.",
+    ),
+}
+
+
+def replay_options() -> Callable[[_Function], _Function]:
+    """`--traffic` and what belongs to it, as argument `replay`; None without it."""
+    return combine_options("replay", [*_OPTIONS.values()], _OPTIONS, _replay)
+
+
+def _replay(given: Mapping[str, Any]) -> Replay | None:
+    if given["traffic"] is None:
+        refuse_options("is of use with --traffic alone", given)
+        return None
+    named = given["models"]
+    return Replay(
+        given["traffic"],
+        None if named is None else tuple(name.strip() for name in named.split(",")),
+        given["max_variants"],
+        given["requests"] or _REQUESTS,
+        given["latency_bound"],
+        given["html"],
+    )
+
+
+def refuse_options(why: str, given: Mapping[str, Any]) -> None:
+    """Refuse the options that are given, by the names of their arguments."""
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name.replace('_', '-')} {why}")

@@ -1,0 +1,175 @@
+"""`aotc bench --traffic`: figures that hold together, and errors in time."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from aotc.cli.main import main
+
+MODEL = """
+import numpy
+import aotc
+import aotc.numpy as np
+
+weights = aotc.Weights({"w": numpy.ones((8, 8), "f4")})
+n = aotc.Dim("n", max=16, specialize=(2,))
+
+
+@aotc.entry(x=aotc.Spec((n, 8)))
+def score(weights, x):
+    return np.sum(np.tanh(x @ weights["w"]), axis=0)
+
+
+@aotc.entry(x=aotc.Spec(("m", 8)))
+def other(weights, x):
+    return x @ weights["w"]
+"""
+TRAFFIC = "n,count\n3,5\n5,3\n16,2\n"
+SHARES = {"own", "padded", "any", "refused"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+    Path("traffic.csv").write_text(TRAFFIC)
+    return tmp_path
+
+
+def require_whole(document: dict[str, Any]) -> None:
+    """Figures that do not contradict each other."""
+    assert document["schema"] == "aotc.evidence/1"
+    for each in document["contenders"]:
+        assert sum(each["shares"].values()) == pytest.approx(1)
+        assert each["shares"].keys() == SHARES
+        assert 0 <= each["hit_rate"] < 1
+        assert each["load_ms"] > 0
+        latency, least = each["latency_ms"], each["least_latency_ms"]
+        assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"]
+        assert all(least[name] <= latency[name] for name in latency)
+        assert 0 <= each["goodput_per_second"] <= each["capacity_per_second"]
+        assert 0 < each["memory_bytes"]["before_load"] <= each["memory_bytes"]["peak"]
+        p99s = [row["p99"] for row in each["latency_over_rate"]]
+        assert p99s == sorted(p99s)
+
+
+def test_models_of_a_source_are_built_and_replayed_side_by_side(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        *("bench", "model.py", "--traffic", "traffic.csv", "--models"),
+        *("buckets,dynamic", "--max-variants", "2", "--requests", "20", "--threads"),
+        *("1", "--seconds", "0.1", "--html", "page.html", "--format", "json"),
+    ]
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    require_whole(document)
+    assert (document["entry"], document["requests"]) == ("score", 20)
+    assert document["traffic"]["distinct_sizes"] == 3
+    buckets, dynamic = document["contenders"]
+    # code of 5 and 16: the model's own size, 2, is not among them
+    assert [each["codes"] for each in (buckets, dynamic)] == [2, 1]
+    assert buckets["shares"] == {"own": 0.5, "padded": 0.5, "any": 0, "refused": 0}
+    assert dynamic["shares"]["any"] == 1
+    assert buckets["hit_rate"] == pytest.approx(18 / 20)
+    assert dynamic["hit_rate"] == pytest.approx(19 / 20)
+    given, added = 10 * 3 + 6 * 5 + 4 * 16, 10 * 2
+    assert buckets["padding_overhead"] == pytest.approx(added / given)
+    assert dynamic["padding_overhead"] == 0
+    assert document["baseline"] == "dynamic"
+    assert dynamic["p50_over_baseline"] == 1
+    assert all(each["build"]["seconds"] > 0 for each in (buckets, dynamic))
+    ops = [each["build"]["ops_after"] for each in (dynamic, buckets)]
+    assert 0 < ops[0] <= ops[1]
+    require_page(Path("page.html").read_text(), document)
+
+
+def require_page(page: str, document: dict[str, Any]) -> None:
+    """One file with the table and two plots, and nothing from elsewhere."""
+    assert "<script" not in page
+    assert not re.search(r"(src|href)=", page)
+    plots = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert len(plots) == 2
+    for plot in plots:
+        lines = ElementTree.fromstring(plot).findall("polyline")
+        assert len(lines) == len(document["contenders"])
+        for line in lines:
+            points = [pair.split(",") for pair in line.attrib["points"].split()]
+            assert all(0 <= float(x) <= 720 for x, _ in points)
+            assert all(0 <= float(y) <= 380 for _, y in points)
+    assert all(f"<th>{each['name']}</th>" in page for each in document["contenders"])
+
+
+def test_bundles_are_replayed_as_they_are(
+    shelf: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("batch.csv").write_text("batch\n1\n1\n4\n")
+    bundle = shelf.bundle()
+    arguments = ["bench", bundle, "--trust", shelf.public_key, "--compare", bundle]
+    arguments += ["--traffic", "batch.csv", "--requests", "6", "--seconds", "0.1"]
+    assert main([*arguments, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    require_whole(document)
+    assert document["entry"] == "scale"  # the only one that has a batch
+    first, second = document["contenders"]
+    assert first["build"] is second["build"] is None
+    assert first["p50_over_baseline"] == 1
+    assert main([*arguments, "--latency-bound", "100"]) == 0
+    text = capsys.readouterr().out
+    assert "6 requests of batch.csv (3 calls, 2 distinct batch), seed 0" in text
+    assert "end within 100 ms (as asked for)" in text
+    assert "arrivals are simulated" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["model.py", "--models", "jitt"], "unknown-execution-model", "static, buck"),
+        (["model.py", "--models", ""], "unknown-execution-model", "got ''"),
+        (["model.py", "none"], "unknown-entry", "score, other"),
+        (["model.py", "other"], "unknown-size", "other has m"),
+        (["model.py:other"], "unknown-size", "other has m"),
+        (["model.py", "--sizes", "n=3"], "unknown-size", "the traffic does not have"),
+        (["model.py", "--traffic", "wide.csv"], "bad-traffic", "25.0% of the calls"),
+        (["model.py", "--traffic", "empty.csv"], "bad-traffic", "at least one call"),
+        (["model.py", "--traffic", "k.csv"], "unknown-size", "score has n; other has"),
+        (["model.py", "--compare", "{bundle}"], "bad-option", "bundles alone"),
+        (["{bundle}", "--compare", "model.py"], "bad-option", "got the model"),
+        (["{bundle}", "--models", "dynamic"], "bad-option", "for; got the bundle"),
+        (["{bundle}"], "unknown-size", "scale has batch"),
+        (["none.aotc"], "bundle-missing", ""),
+        (["model.py", "--calls", "3"], "usage", "--calls is of no use with --traffic"),
+        (["model.py", "-i", "x=1"], "usage", "--input is of no use with --traffic"),
+    ],
+)
+def test_wrong_use_exits_with_2_before_anything_is_built(
+    shelf: Any,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: str,
+    said: str,
+) -> None:
+    Path("wide.csv").write_text("n,count\n3,3\n17,1\n")
+    Path("empty.csv").write_text("n\n")
+    Path("k.csv").write_text("k\n3\n")
+    bundle = shelf.bundle()
+    given = [each.format(bundle=bundle) for each in arguments]
+    traffic = [] if "--traffic" in given else ["--traffic", "traffic.csv"]
+    assert main(["bench", *given, *traffic, "--trust", shelf.public_key]) == 2
+    told = capsys.readouterr().err
+    assert f"[{code}]" in told
+    assert said in told
+
+
+def test_what_belongs_to_traffic_is_refused_without_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "b.aotc", "--requests", "3"]) == 2
+    assert "--requests is of use with --traffic alone" in capsys.readouterr().err
