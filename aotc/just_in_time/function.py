@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import reference
+from aotc import options, reference
 from aotc.errors import AotcError, InputError
 from aotc.just_in_time.compiling import compile_program
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
@@ -143,9 +143,15 @@ class JitFunction:
         self._signatures: dict[CallSignature, int] = {}
         self._exact: set[Hashable] = set()
         self.notes: list[str] = []
+        self._is_eager = bool(options.get("AOTC_EAGER"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute a call, by code that is there or is made for it."""
+        """Compute a call, by code that is there or is made for it.
+
+        With AOTC_EAGER=1 the function is executed op by op instead.
+        """
+        if self._is_eager:
+            return self._trace.execute(*self._bind(args, kwargs))
         key = None if kwargs else _key_of(args)
         variant = self._of_arrays.get(key)
         if variant is not None:

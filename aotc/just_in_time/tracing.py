@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.just_in_time.guards import CallValues, GuardCheck
 from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.program import Program, Title
+from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_values import specializing
 from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored
+from aotc.tracing.entry_calls import executed
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,20 @@ class Tracer:
             kept = program.copy()
             check = GuardCheck(kept.module, self.name, values.guards)
         return Traced(program, self.name, sizes, check)
+
+    def execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+        """The result of a call, op by op, so that prints and breakpoints see values.
+
+        A State begins as it was declared, and its new value comes before the result.
+        """
+        rest = iter(leaves)
+        given = {
+            name: structure.unflatten([next(rest) for _ in range(structure.leaf_count)])
+            for name, structure in call.structures
+        }
+        found = executed(self._declared(call, call.shapes), (), given)
+        arrays, form = flatten(found)
+        return form.unflatten([*map(np.asarray, arrays)])
 
     def values(self, call: CallSignature, leaves: Sequence[Any]) -> list[Any]:
         """The arguments of a call, in the order of the traced function's."""

@@ -272,3 +272,20 @@ def test_wrong_calls_are_told_before_anything_is_traced():
     with pytest.raises(AotcError):
         f(draw(2), draw(3))
     assert f.variants == ()
+
+
+def test_with_aotc_eager_it_is_executed_op_by_op(monkeypatch, capsys):
+    monkeypatch.setenv("AOTC_EAGER", "1")
+
+    @aotc.jit
+    def f(params, x):
+        y = anp.tanh(x @ params["w"])
+        if y.sum() > 100:
+            raise AssertionError
+        print("shape", y.shape, float(y[0, 0]))
+        return {"y": y}
+
+    x, w = draw(2, 3), draw(3, 2)
+    close(f({"w": w}, x)["y"], np.tanh(x @ w))
+    assert capsys.readouterr().out.startswith("shape (2, 2) ")
+    assert f.variants == ()
