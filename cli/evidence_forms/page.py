@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -11,6 +11,8 @@ import numpy as np
 from aotc.cli.evidence_forms.plots import Axis, Line, plot
 from aotc.cli.evidence_forms.rows import header, place, rows, title
 from aotc.evidence.report import Evidence
+
+Row = Mapping[str, float]
 
 _ABOVE = 4.0  # times the bound: what of a latency over a rate is shown
 _STYLE = """\
@@ -91,14 +93,21 @@ def _distributions(evidence: Evidence) -> str:
 
 def _rates(evidence: Evidence) -> str:
     """The 99th percentile of latency over the rate of arrivals."""
+    top = _ABOVE * evidence.bound
     lines = [
         Line(each.name, [(row["rate"], row["p99"]) for row in found])
         for each in evidence.figures
-        if (found := evidence.latency_over_rate(each))
+        if (found := _rows_up_to(top, evidence.latency_over_rate(each)))
     ]
     points = [point for line in lines for point in line.points]
     if not points:
         return "<p>All calls were refused.</p>"
     x = Axis.over("calls a second", [rate for rate, _ in points])
-    y = Axis("p99, ms", 0, _ABOVE * evidence.bound)
+    y = Axis("p99, ms", 0, top)
     return plot("Latency over the rate of arrivals", x, y, lines, evidence.bound)
+
+
+def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
+    """Rows until a latency is above the plot, with the first that is."""
+    within = [row["p99"] <= top for row in found]
+    return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from aotc.evidence.models import EXECUTION_MODELS
 from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
@@ -51,3 +52,11 @@ def test_each_processor_is_in_the_tables_of_targets():
         rows = re.findall(r"^\| (.*?) \|", page(file), re.MULTILINE)
         listed = {name for cell in rows for name in re.findall(r"`(.*?)`", cell)}
         assert names - listed == set(), file
+
+
+def test_execution_models_are_those_of_the_table():
+    text = page("docs/execution-models.md")
+    for name in EXECUTION_MODELS:
+        assert row(text, f"`{name}`")
+    help_text = page("cli/evidence_options.py")
+    assert f"Execution models of a SOURCE: {', '.join(EXECUTION_MODELS)}." in help_text
