@@ -25,8 +25,8 @@ from aotc.traffic import Traffic
 Options = dict[str, Any]
 T = TypeVar("T")
 
-_TOO_MANY = "too-many-specializations"
-_NO_FUNCTION = "no-function"
+# why a model cannot be built in some way, though it can in others
+_IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,8 @@ def build_contenders(
         The contenders, and why others were left out that were not named.
 
     Raises:
-        InputError: `unknown-execution-model`; `too-many-specializations`.
+        InputError: `unknown-execution-model`; `too-many-specializations` or
+            `padding-forbidden`, of a model that was named.
         AotcError: as builds raise it.
     """
     for name in names or ():
@@ -235,7 +236,7 @@ def build_contenders(
         try:
             contenders.append(EXECUTION_MODELS[name](name, case))
         except InputError as error:
-            if names is not None or error.code not in (_TOO_MANY, _NO_FUNCTION):
+            if names is not None or error.code not in _IMPOSSIBLE:
                 raise
             left_out.append(f"{name} is left out: {error.message}")
     return tuple(contenders), tuple(left_out)

@@ -19,11 +19,13 @@ import aotc.numpy as np
 
 weights = aotc.Weights({"w": numpy.ones((8, 8), "f4")})
 n = aotc.Dim("n", max=16, specialize=(2,))
+state = aotc.State({"rows": np.zeros(())})
 
 
 @aotc.entry(x=aotc.Spec((n, 8)))
-def score(weights, x):
-    return np.sum(np.tanh(x @ weights["w"]), axis=0)
+def score(weights, state, x):
+    rows = state["rows"] + x.shape[0]
+    return {"rows": rows}, np.sum(np.tanh(x @ weights["w"]), axis=0) + rows
 
 
 @aotc.entry(x=aotc.Spec(("m", 8)))

@@ -1,0 +1,88 @@
+"""Figures of replays whose times are known, also of calls that are refused."""
+
+import pytest
+
+from aotc.cli.evidence_forms.page import to_html
+from aotc.cli.evidence_forms.text import to_text
+from aotc.evidence.contenders import Contender
+from aotc.evidence.messages import ANY, OWN, PADDED, REFUSED, Loaded, Replayed, Way
+from aotc.evidence.replay import Measurement
+from aotc.evidence.report import evidence_of
+from aotc.evidence.requests import Requests
+from aotc.timing.messages import Subject
+from aotc.traffic import Traffic
+
+MS = 10**6
+LOADED = Loaded("toy 1.0, 00", "vmvx", 1, 2, 5, 1024, 3 * MS, 100, ())
+ORDER = (0, 1, 1, 2, 0)
+WAYS = (Way(OWN, "a", 4), Way(PADDED, "a", 3, 1), Way(REFUSED, "", 9))
+
+
+def measured(name, *rounds, ways=WAYS):
+    """A contender whose first replay has the times of the first round."""
+    replays = [
+        Replayed(tuple(t and t * MS for t in times), ways, 0, 200) for times in rounds
+    ]
+    return Measurement(
+        Contender(name, Subject(name, "f")), LOADED, replays[0], (*replays,)
+    )
+
+
+def evidence(*contenders, bound=None):
+    traffic = Traffic(("n",), {(4,): 2, (3,): 2, (9,): 1})
+    machine = {"model": "", "cores_logical": 2, "load_average": 0.0}
+    return evidence_of(
+        contenders,
+        bound,
+        source="model.py",
+        entry="f",
+        traffic_file="traffic.csv",
+        traffic=traffic,
+        requests=Requests(({"n": 4}, {"n": 3}, {"n": 9}), ORDER),
+        seed=0,
+        machine=machine,
+    )
+
+
+def test_a_request_has_the_median_of_its_rounds_and_the_least():
+    rounds = [(2, 5, 5, None, 2), (4, 3, 5, None, 8), (3, 4, 5, None, 2)]
+    document = evidence(measured("buckets", *rounds)).to_json()
+    (found,) = document["contenders"]
+    assert found["latency_ms"]["mean"] == pytest.approx((3 + 4 + 5 + 2) / 4)
+    assert found["least_latency_ms"]["mean"] == pytest.approx((2 + 3 + 5 + 2) / 4)
+    assert (found["first_call_ms"], found["slowest_cold_call_ms"]) == (2, 5)
+    assert found["shares"] == {"own": 0.4, "padded": 0.4, "any": 0, "refused": 0.2}
+    assert found["hit_rate"] == pytest.approx(3 / 5)  # one code, called four times
+    assert found["padding_overhead"] == pytest.approx(2 / 14)
+    assert "buckets refuses 20.0% of the calls" in " ".join(document["notes"])
+
+
+def test_the_default_bound_is_one_that_every_contender_keeps_at_some_rate():
+    ways = (Way(ANY, "f", 4),) * 3
+    slow = measured("static", (9, 9, 9, 9, 40), ways=ways)
+    fast = measured("dynamic", (1, 1, 1, 1, 20), ways=ways)
+    found = evidence(slow, fast)
+    assert found.bound == pytest.approx(2 * (9 + 0.96 * 31))
+    assert 0 < found.figures[0].goodput < found.figures[1].goodput
+    assert found.baseline.name == "dynamic"
+    assert found.ratio(found.figures[0]) == 9
+    assert evidence(slow, fast, bound=10.0).figures[1].goodput == 0
+
+
+def test_a_contender_that_refuses_all_calls_has_no_times():
+    ways = (Way(REFUSED, "", 4),) * 3
+    none = measured("sizes", (None,) * 5, ways=ways)
+    for found in (evidence(none), evidence(none, measured("buckets", (1, 1, 1, 1, 1)))):
+        first = found.to_json()["contenders"][0]
+        assert first["latency_ms"] is None
+        assert first["goodput_per_second"] == 0
+        assert first["latency_over_rate"] == []
+        assert "sizes refuses 100.0%" in to_text(found)
+        assert "refused" in to_html(found)
+    assert "All calls were refused" in to_html(evidence(none))
+
+
+def test_names_of_strangers_are_no_markup():
+    page = to_html(evidence(measured("<b>&", (1, 1, 1, 1, 1))))
+    assert "<b>" not in page
+    assert "&lt;b&gt;&amp;" in page
