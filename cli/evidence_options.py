@@ -47,8 +47,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "models": click.option(
         "--models",
         metavar="NAME,…",
-        help="Execution models of a SOURCE: static, buckets, powers, sizes, dynamic. "
-        "[default: all that can be built]",
+        help="Execution models: static, buckets, powers, sizes, dynamic, jit, eager. "
+        "[default: all that SOURCE has]",
     ),
     "max_variants": click.option(
         "--max-variants",

@@ -59,4 +59,4 @@ def test_execution_models_are_those_of_the_table():
     for name in EXECUTION_MODELS:
         assert row(text, f"`{name}`")
     help_text = page("cli/evidence_options.py")
-    assert f"Execution models of a SOURCE: {', '.join(EXECUTION_MODELS)}." in help_text
+    assert f"Execution models: {', '.join(EXECUTION_MODELS)}." in help_text
