@@ -21,6 +21,7 @@ from aotc.just_in_time.variants import Variant, Variants
 from aotc.passes import run_passes
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
+from aotc.tracing.tracing import current_trace
 
 BRANCHES = ("error", "guard")
 DYNAMIC = ("auto", "never", "always")
@@ -126,6 +127,7 @@ class JitFunction:
         sources: dict[str, Any],
     ) -> None:
         functools.update_wrapper(self, function)
+        self._function = function
         stored = stored_parameters(function, sources)
         self._trace = Tracer(function, stored, guards_branches=guards_branches)
         self._bind = Binder(
@@ -148,8 +150,11 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute a call, by code that is there or is made for it.
 
-        With AOTC_EAGER=1 the function is executed op by op instead.
+        With AOTC_EAGER=1 the function is executed op by op instead. Where another
+        function is traced, this one is a part of it.
         """
+        if current_trace() is not None:  # in another function: a part of that
+            return self._function(*args, **kwargs)
         if self._is_eager:
             return self._trace.execute(*self._bind(args, kwargs))
         key = None if kwargs else _key_of(args)

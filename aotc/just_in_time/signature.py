@@ -68,13 +68,15 @@ class Binder:
         stored: frozenset[str],
         static: frozenset[str],
     ) -> None:
-        kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         given = [p for p in signature.parameters.values() if p.name not in stored]
-        unknown = [p.name for p in given if p.kind in kinds]
+        unknown = [str(p) for p in given if p.kind not in kinds]
         if unknown:
             raise InputError(
                 "bad-entry",
-                f"{owner}: expected parameters with names; got '*{unknown[0]}'",
+                f"{owner}: expected parameters that can be given by name; got "
+                f"'{unknown[0]}'",
+                hint="wrap it in a function whose parameters have names",
             )
         missing = static - signature.parameters.keys()
         if missing:
@@ -116,6 +118,17 @@ class Binder:
         made = CallSignature(tuple(structures), dtypes, shapes, tuple(static))
         return made, leaves
 
+    def _number(self, name: str, number: bool | int | float) -> Array:
+        try:
+            return np.asarray(number, _NUMBERS[type(number)])
+        except OverflowError:
+            raise InputError(
+                "bad-call",
+                f"{self._owner}: expected a number of 32 bits in '{name}'; got "
+                f"{number}",
+                hint="give it as an array: numpy.int64(…)",
+            ) from None
+
     def _hashable(self, name: str, value: Any) -> Hashable:
         if not isinstance(value, Hashable):
             raise InputError(
@@ -127,7 +140,7 @@ class Binder:
 
     def _array(self, name: str, leaf: Any) -> Array:
         if type(leaf) in _NUMBERS:
-            return np.asarray(leaf, _NUMBERS[type(leaf)])
+            return self._number(name, leaf)
         if not hasattr(leaf, "__array__"):
             raise InputError(
                 "input-type",

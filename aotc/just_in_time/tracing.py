@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.errors import InputError
 from aotc.just_in_time.guards import CallValues, GuardCheck
 from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
@@ -57,10 +60,9 @@ class Tracer:
         *,
         guards_branches: bool,
     ) -> None:
-        code = inspect.unwrap(function).__code__
+        code = _code_of(function)
         self.place = code.co_filename, code.co_firstlineno
-        plain = function.__name__ if function.__name__.isidentifier() else "function"
-        self.name = plain if plain.isascii() else "function"
+        self.name = _plain_name(function)
         self._function = function
         self._parameters = inspect.signature(function).parameters
         self._stored = dict(stored)
@@ -128,14 +130,17 @@ class Tracer:
         """The function as an entry of these Specs."""
         pairs = zip(call.dtypes, sizes, strict=True)
         specs = iter([Spec(shape, dtypes.canonical(kind)) for kind, shape in pairs])
-        sources = {
+        trees = {
             name: structure.unflatten(
                 [next(specs) for _ in range(structure.leaf_count)]
             )
             for name, structure in call.structures
         }
-        sources |= self._stored
-        static, function = dict(call.static), self._function
+        # what has no leaves, such as None, is known
+        empty = {name for name, tree in call.structures if not tree.leaf_count}
+        sources = {k: x for k, x in trees.items() if k not in empty} | self._stored
+        static = dict(call.static) | {name: trees[name] for name in empty}
+        function = self._function
 
         def entry(**arguments: Any) -> Any:
             return function(**arguments, **static)
@@ -151,9 +156,36 @@ class Tracer:
         try:
             text = inspect.getsource(self._function).encode()
         except (OSError, TypeError):  # typed in, or made by other code
-            text = self._function.__code__.co_code
+            text = _code_of(self._function).co_code
         digest = hashlib.sha256(text).hexdigest()
         return {"kind": "jit", "file": Path(self.place[0]).name, "sha256": digest}
+
+
+def _code_of(function: Callable[..., Any]) -> CodeType:
+    """The code behind a function, a method, a partial or an object that is called.
+
+    Raises:
+        InputError: `bad-entry`: it is not written in Python.
+    """
+    found: Any = inspect.unwrap(function)
+    while isinstance(found, functools.partial):
+        found = inspect.unwrap(found.func)
+    if not hasattr(found, "__code__"):
+        found = vars(type(found)).get("__call__")  # of an object
+    code: CodeType | None = getattr(found, "__code__", None)
+    if code is None:
+        raise InputError(
+            "bad-entry",
+            f"expected a function that is written in Python; got {function!r}",
+            hint="call it in one: lambda x: function(x)",
+        )
+    return code
+
+
+def _plain_name(function: Callable[..., Any]) -> str:
+    """What an entry of the function is called."""
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() and name.isascii() else "function"
 
 
 def stored_parameters(

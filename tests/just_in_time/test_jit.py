@@ -1,5 +1,6 @@
 """`aotc.jit`: functions that are compiled when they are called."""
 
+import functools
 import threading
 
 import numpy as np
@@ -289,3 +290,39 @@ def test_with_aotc_eager_it_is_executed_op_by_op(monkeypatch, capsys):
     close(f({"w": w}, x)["y"], np.tanh(x @ w))
     assert capsys.readouterr().out.startswith("shape (2, 2) ")
     assert f.variants == ()
+
+
+class Scaled:
+    """An object that is called."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return x * self.factor
+
+    def method(self, x):
+        return -x * self.factor
+
+
+def test_methods_partials_and_objects_are_functions_too():
+    x, scaled = draw(3), Scaled(2.0)
+    close(aotc.jit(scaled)(x), x * 2)
+    close(aotc.jit(scaled.method)(x), -x * 2)
+    close(aotc.jit(functools.partial(Scaled.__call__, scaled))(x), x * 2)
+    for function in (np.sin, lambda *xs: xs[0], eval("lambda x, /: x")):
+        with pytest.raises(InputError) as caught:
+            aotc.jit(function)
+        assert caught.value.code == "bad-entry"
+
+
+def test_none_is_known_when_it_is_traced_and_one_function_may_call_another():
+    inner = aotc.jit(lambda x, mask=None: x if mask is None else x * mask)
+    outer = aotc.jit(lambda x: inner(x) + 1)
+    x = draw(3)
+    close(inner(x), x)
+    close(inner(x, x), x * x)
+    close(outer(x), x + 1)
+    with pytest.raises(InputError, match="32 bits") as caught:
+        inner(2**40)
+    assert caught.value.code == "bad-call"
