@@ -21,6 +21,7 @@ from aotc.just_in_time.variants import Variant, Variants
 from aotc.passes import run_passes
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
+from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 
 BRANCHES = ("error", "guard")
@@ -94,7 +95,7 @@ def jit(
     def declare(function: Callable[..., Any]) -> JitFunction:
         plain = function.function if isinstance(function, EntryFunction) else function
         if not callable(plain):
-            raise InputError("bad-entry", f"expected a function; got {plain!r}")
+            fail("bad-entry", f"expected a function to compile; got {plain!r}")
         return JitFunction(
             plain,
             static=frozenset(static_argnames),

@@ -135,7 +135,7 @@ FUNCTIONS = {
     "Module": "a function of (weights, x); aotc.from_torch takes a torch.nn.Module",
     "functional": "aotc.nn itself: its layers are functions",
     "Parameter": "aotc.Weights in an entry, aotc.State where it is trained",
-    "jit": "aotc.entry: aotc build compiles every entry",
+    "compile": "aotc.entry: aotc build compiles every entry; aotc.jit when called",
     "no_grad": "aotc.nn.stop_gradient(x)",
     "tree_map": "a dict comprehension, or aotc.optim for parameters",
     "lax": "aotc.control, which has scan, cond, while_loop, fori_loop",

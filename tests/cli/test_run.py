@@ -247,7 +247,9 @@ def test_metrics_are_counters_in_the_form_that_the_name_says(bundle: list[str]) 
     )
     assert sample["labels"]["variant"] == "general"
     (same,) = (
-        each for each in families["aotc_calls"].samples if each.labels["entry"] == "add"
+        each
+        for each in families["aotc_calls"].samples
+        if (each.labels["model"], each.labels["entry"]) == ("toy", "add")
     )
     assert same.value == sample["value"] >= 1
 

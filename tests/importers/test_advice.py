@@ -177,7 +177,8 @@ MISTAKES = [
     ("return np.linalg.norm(x)", "unknown-name", "from aotc import linalg"),
     ("return nn.Linear(4, 4)(x)", "unknown-name", "aotc.nn.dense(x, kernel, bias)"),
     ("return nn.layernorm(x)", "unknown-name", "aotc.nn.layer_norm"),
-    ("return aotc.jit(x)", "unknown-name", "aotc.entry"),
+    ("return aotc.compile(x)", "unknown-name", "aotc.entry"),
+    ("return aotc.jit(x)", "bad-entry", "expected a function"),
     ("return np.float32(x)", "unknown-name", "(x).astype(np.float32)"),
 ]
 
