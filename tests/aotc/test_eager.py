@@ -1,6 +1,9 @@
 """Execution op by op: the same numbers as compiled code has, and Python sees them."""
 
+import gc
 import inspect
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -560,13 +563,19 @@ def test_a_rule_that_captures_what_is_differentiated_is_refused():
     assert refused(aotc.grad(loss), X).code == "captured-array"
 
 
-# ---- memory -------------------------------------------------------------------------
+# ---- threads and memory --------------------------------------------------------------
+
+
+def test_threads_differentiate_at_the_same_time():
+    arrays = [np.full(3, number, "f4") for number in range(32)]
+    gradient = aotc.grad(wave)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(gradient, arrays))
+    for x, y in zip(found, map(gradient, arrays), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_memory_does_not_grow_with_the_ops_that_have_run():
-    import gc
-    import tracemalloc
-
     def step(x):
         return x - 0.1 * aotc.grad(wave)(x)
 

@@ -14,6 +14,7 @@ UNREADABLE = {
     "AOTC_SELF_CHECK": ["", "x", "FULL"],
     "AOTC_PYTHONS": ["python", "aarch64=", "=python"],
     "AOTC_DEBUG": ["2", "x", "yes"],
+    "AOTC_EAGER": ["2", "x"],
 }  # fmt: skip
 PAIRS = [(name, value) for name, values in UNREADABLE.items() for value in values]
 MODEL = """
