@@ -126,18 +126,25 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
     fixed = field.signature.fixed_sizes(traffic, question.sizes)
     requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)
     before = machine.description()
-    measured = measure(field.contenders, requests, question.seed, question.seconds)
+    replay, source = question.replay, question.subject.bundle
+    measured, failed = measure(
+        field.contenders,
+        requests,
+        question.seed,
+        question.seconds,
+        may_leave_out=is_source(source) and replay.models is None,
+    )
     return evidence_of(
         measured,
-        question.replay.bound,
-        source=question.subject.bundle,
+        replay.bound,
+        source=source,
         entry=field.signature.entry,
-        traffic_file=str(question.replay.traffic),
+        traffic_file=str(replay.traffic),
         traffic=traffic,
         requests=requests,
         seed=question.seed,
         machine=before,
-        left_out=field.left_out,
+        left_out=(*field.left_out, *failed),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.errors import AotcError
 from aotc.evidence.contenders import Contender
 from aotc.evidence.messages import Loaded, Order, Replayed
 from aotc.evidence.queueing import Times
@@ -58,8 +59,13 @@ class Measurement:
 
 
 def measure(
-    contenders: Sequence[Contender], requests: Requests, seed: int, seconds: float
-) -> list[Measurement]:
+    contenders: Sequence[Contender],
+    requests: Requests,
+    seed: int,
+    seconds: float,
+    *,
+    may_leave_out: bool = False,
+) -> tuple[list[Measurement], tuple[str, ...]]:
     """Replay all calls on each contender, in a process of its own.
 
     The first replay begins with the first call of the process. The rounds after it take
@@ -71,34 +77,64 @@ def measure(
         requests: the calls.
         seed: of random inputs.
         seconds: how long the rounds of each may take, of which there are 3 to 50.
+        may_leave_out: go on without contenders whose first replay fails, if there are
+            others.
+
+    Returns:
+        What was measured, and why contenders were left out.
 
     Raises:
         AotcError: as the loader and the calls raise it.
     """
     with ExitStack() as stack:
-        servers = [
-            stack.enter_context(
-                Server(
-                    each.subject,
-                    Order(each.player, each.subject, requests, seed),
-                    "aotc.evidence.serve",
-                )
-            )
-            for each in contenders
+        started: list[_Started] = []
+        errors: dict[str, AotcError] = {}
+        for each in contenders:
+            try:
+                started.append(_start(stack, each, requests, seed))
+            except AotcError as error:
+                if not may_leave_out:
+                    raise
+                errors[each.name] = error
+        if not started:
+            raise next(iter(errors.values()))
+        rounds = _take_turns([each.server for each in started], seconds)
+        measured = [
+            Measurement(each.contender, each.server.loaded, each.cold, tuple(played))
+            for each, played in zip(started, rounds, strict=True)
         ]
-        cold = [_play(server) for server in servers]
-        found: list[list[Replayed]] = [[_play(server)] for server in servers]
-        turn = list(range(len(servers)))
-        for _ in range(_round_count([rounds[0] for rounds in found], seconds) - 1):
-            turn.reverse()
-            for number in turn:
-                found[number].append(_play(servers[number]))
-        return [
-            Measurement(contender, server.loaded, first, tuple(rounds))
-            for contender, server, first, rounds in zip(
-                contenders, servers, cold, found, strict=True
-            )
-        ]
+    notes = (f"{name} is left out: {x.message}" for name, x in errors.items())
+    return measured, tuple(notes)
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A contender that has made its first replay."""
+
+    contender: Contender
+    server: Server
+    cold: Replayed
+
+
+def _start(
+    stack: ExitStack, contender: Contender, requests: Requests, seed: int
+) -> _Started:
+    order = Order(contender.player, contender.subject, requests, seed)
+    server = stack.enter_context(
+        Server(contender.subject, order, "aotc.evidence.serve")
+    )
+    return _Started(contender, server, _play(server))
+
+
+def _take_turns(servers: Sequence[Server], seconds: float) -> list[list[Replayed]]:
+    """The rounds of each."""
+    found = [[_play(server)] for server in servers]
+    turn = list(range(len(servers)))
+    for _ in range(_round_count([rounds[0] for rounds in found], seconds) - 1):
+        turn.reverse()
+        for number in turn:
+            found[number].append(_play(servers[number]))
+    return found
 
 
 def _play(server: Server) -> Replayed:

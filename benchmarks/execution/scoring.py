@@ -12,6 +12,7 @@ to the time.
 import numpy
 
 import aotc
+import aotc.numpy as np
 from aotc import nn
 
 aotc.bundle(name="scoring", version="1.0.0")
@@ -61,10 +62,8 @@ tokens = aotc.Spec((1, length), "i32")
 @aotc.entry(tokens=tokens, following=tokens)
 def score(weights, tokens, following):
     """Log probabilities [1, length] of the following tokens, given those before."""
-    x = (
-        nn.embedding(weights["tokens"], tokens)
-        + weights["positions"][: tokens.shape[1]]
-    )
+    positions = nn.embedding(weights["positions"], np.arange(tokens.shape[1]))
+    x = nn.embedding(weights["tokens"], tokens) + positions
     for p in weights["blocks"]:
         h = nn.layer_norm(x, **p["norm1"])
         x = x + nn.multi_head_attention(h, **p["attention"], causal=True)

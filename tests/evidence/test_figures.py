@@ -4,9 +4,10 @@ import pytest
 
 from aotc.cli.evidence_forms.page import to_html
 from aotc.cli.evidence_forms.text import to_text
+from aotc.errors import InputError
 from aotc.evidence.contenders import Contender
 from aotc.evidence.messages import ANY, OWN, PADDED, REFUSED, Loaded, Replayed, Way
-from aotc.evidence.replay import Measurement
+from aotc.evidence.replay import Measurement, measure
 from aotc.evidence.report import evidence_of
 from aotc.evidence.requests import Requests
 from aotc.timing.messages import Subject
@@ -86,3 +87,36 @@ def test_names_of_strangers_are_no_markup():
     page = to_html(evidence(measured("<b>&", (1, 1, 1, 1, 1))))
     assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
+
+
+def test_what_fails_is_left_out_with_a_note_if_that_is_allowed(monkeypatch):
+    played = Replayed((MS, MS, MS, None, MS), WAYS, 0, 200)
+
+    class Server:
+        """A process that loads nothing but what is called `good`."""
+
+        loaded = LOADED
+
+        def __init__(self, subject, order, module):
+            if subject.bundle == "bad":
+                raise InputError("recompile-storm", "too many sizes")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def ask(self, question):
+            return played
+
+    monkeypatch.setattr("aotc.evidence.replay.Server", Server)
+    good, bad = (Contender(name, Subject(name, "f")) for name in ("good", "bad"))
+    asked = Requests(({}, {}, {}), ORDER), 0, 0.001
+    (found,), notes = measure([bad, good], *asked, may_leave_out=True)
+    assert (found.contender, len(found.rounds)) == (good, 3)
+    assert notes == ("bad is left out: too many sizes",)
+    with pytest.raises(InputError, match="too many sizes"):
+        measure([bad, good], *asked)
+    with pytest.raises(InputError, match="too many sizes"):
+        measure([bad], *asked, may_leave_out=True)
