@@ -161,7 +161,6 @@ class JitFunction:
         key = None if kwargs else _key_of(args)
         variant = self._of_arrays.get(key)
         if variant is not None:
-            variant.calls += 1
             return variant.run(args)
         call, leaves = self._bind(args, kwargs)
         variant = self._quick.get(call)
@@ -174,7 +173,6 @@ class JitFunction:
             return self._call_with_states(variant, leaves)
         if key is not None and self._bind.is_flat and call in self._quick:
             self._of_arrays[key] = variant
-        variant.calls += 1
         return variant.run(leaves)
 
     # ---- which code
@@ -282,7 +280,6 @@ class JitFunction:
         with self._lock:
             if self._state_owner is not variant:
                 self._move_states(variant)
-            variant.calls += 1
             return variant.run(leaves)
 
     def _move_states(self, variant: Variant) -> None:
@@ -313,7 +310,7 @@ class JitFunction:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """What is compiled, the one that was called last at the end."""
-        return tuple(self._variants.items)
+        return tuple(self._variants.by_use)
 
     def report(self) -> dict[str, Any]:
         """Variants, guards, compilations and what failed: schema `aotc.jit/1`."""

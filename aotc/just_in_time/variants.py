@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +28,14 @@ class Variant:
         traced: what it is made of; its module is used up.
         made: how.
         calls: how many it has computed.
+        used: when it was made or last called, of `time.monotonic_ns`.
     """
 
     form: Hashable
     traced: Traced
     made: Compilation
     calls: int = 0
+    used: int = field(default_factory=time.monotonic_ns)
 
     def __post_init__(self) -> None:
         self.entry: Entry = self.made.model.entry(self.traced.entry)
@@ -41,6 +44,8 @@ class Variant:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result of a call that it takes."""
+        self.calls += 1
+        self.used = time.monotonic_ns()
         return self._build(self.entry.call_flat(leaves))
 
     @property
@@ -80,7 +85,7 @@ def _size(size: int | Dim) -> int | str:
 
 @dataclass
 class Variants:
-    """Those of a function, the one that was called last at the end.
+    """Those of a function.
 
     Args:
         owner: how messages call the function.
@@ -100,12 +105,13 @@ class Variants:
 
     def find(self, call: CallSignature, values: Sequence[Any]) -> Variant | None:
         """The variant for a call; None if there is none, or none any more."""
-        for each in reversed(self.items):
-            if each.takes(call, values):
-                self.items.remove(each)
-                self.items.append(each)
-                return each
-        return None
+        fitting = (each for each in self.by_use[::-1] if each.takes(call, values))
+        return next(fitting, None)
+
+    @property
+    def by_use(self) -> list[Variant]:
+        """All of them, the one that was called last at the end."""
+        return sorted(self.items, key=lambda each: each.used)
 
     def add(self, variant: Variant) -> list[Variant]:
         """Keep a variant; returns those that went for it."""
@@ -114,7 +120,7 @@ class Variants:
         counters.counter("compiles", labels).add()
         seconds = variant.made.seconds
         counters.histogram("compile_duration_seconds", labels).observe(seconds)
-        self.items.append(variant)
+        self.items = [*self.by_use, variant]
         self.compiles += not variant.made.is_cached
         self.cached += variant.made.is_cached
         gone = self.items[: -self.most]

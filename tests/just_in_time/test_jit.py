@@ -137,6 +137,17 @@ def test_the_variant_that_was_not_called_for_longest_goes():
     assert f.report()["evictions"] == 1
 
 
+def test_a_variant_that_is_called_quickly_is_in_use():
+    @aotc.jit(dynamic="never", max_variants=2)
+    def f(x):
+        return x + 1
+
+    for size in (2, 3, 2, 2, 2, 4):  # the calls of 2 find their code at once
+        f(draw(size))
+    assert [each.to_json()["sizes"] for each in f.variants] == [[[2]], [[4]]]
+    assert [each.calls for each in f.variants] == [4, 1]
+
+
 def test_a_storm_of_compilations_names_the_guard():
     @aotc.jit(max_compiles=3)
     def f(x, step):
