@@ -121,7 +121,7 @@ def choose_buckets(
         found = _best_of_one(counts, most, top[0])
     else:
         rounded = _round_up(counts, top, steps)
-        ways = [_merged(rounded, most, top), *_grids(counts, most, top)]
+        ways = [_merge_buckets(rounded, most, top), *_grids(counts, most, top)]
         found = min(ways, key=lambda way: _padded_elements(rounded, way))
     return Buckets(traffic, tuple(sorted(found)))
 
@@ -185,7 +185,7 @@ def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> i
     )
 
 
-def _merged(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[Sizes]:
+def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[Sizes]:
     """Buckets of several sizes: those of all calls, merged until there are few."""
     rest = [sizes for sizes in counts if sizes != top]
     sizes = np.array(rest, np.int64).reshape(len(rest), len(top))

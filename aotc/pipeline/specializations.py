@@ -152,7 +152,9 @@ def complete_specializations(program: Program) -> None:
     for entry in program.entries:
         _require_routes(program, entry)
         if not entry.has_general_code:
-            asked = allowed_specializations(entry, sorted({*_completed(entry)}))
+            asked = allowed_specializations(
+                entry, sorted({*_all_specializations(entry)})
+            )
             write_entry(program.module, replace(entry, specializations=asked))
 
 
@@ -185,7 +187,7 @@ def _is_alike(entry: Entry, other: Entry) -> bool:
     return bool(form(entry) == form(other))
 
 
-def _completed(entry: Entry) -> Iterator[Sizes]:
+def _all_specializations(entry: Entry) -> Iterator[Sizes]:
     """The sizes that an entry is to be specialized for, by its policies."""
     choices = {
         each.name: _sizes_with_code(entry, each)
