@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from aotc.counting import counters
+    from aotc.hybrid_programs import hybrid, island
     from aotc.importers.onnx import from_onnx
     from aotc.importers.stablehlo import from_jax, from_stablehlo
     from aotc.importers.torch import from_torch
@@ -78,6 +79,8 @@ _EXPORTS = {
     "custom_vjp": "aotc.tracing.custom",
     "checkpoint": "aotc.tracing.custom",
     "jit": "aotc.just_in_time",
+    "hybrid": "aotc.hybrid_programs",
+    "island": "aotc.hybrid_programs",
     "specialize": "aotc.tracing.specializing",
     "load": "aotc.runtime",
     "Model": "aotc.runtime",
@@ -103,6 +106,8 @@ __all__ = [
     "grad",
     "hessian",
     "hvp",
+    "hybrid",
+    "island",
     "jacfwd",
     "jacrev",
     "jit",

@@ -1,0 +1,18 @@
+"""Functions of which what can be compiled is compiled: `aotc.hybrid`.
+
+names        which names statements read and store
+statements   which statements may be compiled, and the operations in one
+rewriting    a function's statements → runs of them
+breaks       what ends a region while it is traced; `aotc.island`
+regions      statements that `aotc.jit` compiles
+runs         a run of statements: regions and islands, as tracing finds them
+boundaries   where Python stands between regions, and what that costs
+function     `hybrid`
+packages     a hybrid function → a Python package with a bundle
+"""
+
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.breaks import island
+from aotc.hybrid_programs.function import HybridFunction, hybrid
+
+__all__ = ["Boundary", "HybridFunction", "hybrid", "island"]

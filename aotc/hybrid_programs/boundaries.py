@@ -1,0 +1,105 @@
+"""Where Python stands between regions of compiled code, and what that costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc.counting import counters
+from aotc.errors import InputError
+from aotc.pytree import flatten
+
+
+@dataclass
+class Boundary:
+    """An operation that Python computes between regions.
+
+    Args:
+        owner: the name of the hybrid function or model.
+        place: `file:line`, or the path of a module or node.
+        operation: what is computed there: its source, or the name of an op.
+        reason: why it is not compiled.
+        calls: how many there have been.
+        bytes_in: of the arrays that these were given.
+        bytes_out: of those that they have returned.
+        synchronizations: how often one waited for the result of compiled code.
+        seconds: that they have taken, with what they call.
+    """
+
+    owner: str
+    place: str
+    operation: str
+    reason: str
+    calls: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    synchronizations: int = 0
+    seconds: float = 0.0
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @contextmanager
+    def crossing(self, given: Iterable[Any]) -> Iterator[list[Any]]:
+        """Within this block it is computed once.
+
+        Args:
+            given: trees that it is given.
+
+        Yields:
+            A list, for the trees that it returns.
+        """
+        returned: list[Any] = []
+        arriving = byte_count(given)
+        begun = time.perf_counter()
+        yield returned
+        self._add(arriving, byte_count(returned), time.perf_counter() - begun)
+
+    def _add(self, arriving: int, leaving: int, seconds: float) -> None:
+        with self._lock:
+            self.calls += 1
+            self.bytes_in += arriving
+            self.bytes_out += leaving
+            self.synchronizations += bool(arriving)
+            self.seconds += seconds
+        entry = {"model": self.owner, "version": "", "target": "python"}
+        labels = {**entry, "entry": self.owner}
+        called = {**labels, "variant": self.place, "path": "island"}
+        counters.counter("calls", called).add()
+        counters.histogram("call_duration_seconds", called).observe(seconds)
+        for direction, count in (("in", arriving), ("out", leaving)):
+            moved = {**labels, "direction": direction}
+            counters.counter("transferred_bytes", moved).add(count)
+        if arriving:
+            counters.counter("synchronizations", labels).add()
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, for people, scripts and the manifest."""
+        return {
+            "place": self.place,
+            "operation": self.operation,
+            "reason": self.reason,
+            "calls": self.calls,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "synchronizations": self.synchronizations,
+        }
+
+
+def byte_count(trees: Iterable[Any]) -> int:
+    """The bytes of the arrays in trees."""
+    return sum(_bytes_of(each) for each in trees)
+
+
+def _bytes_of(tree: Any) -> int:
+    if isinstance(tree, np.ndarray):
+        return tree.nbytes
+    try:
+        leaves, _ = flatten(tree)
+    except InputError:  # keys that are no strings: no tree of arrays
+        return 0
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves)

@@ -1,0 +1,277 @@
+"""`aotc.hybrid`: a function of which what can be compiled is compiled."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import threading
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import options
+from aotc.errors import InputError
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.making import compile_function
+from aotc.hybrid_programs.names import stores
+from aotc.hybrid_programs.runs import Island, Workshop
+from aotc.just_in_time.tracing import stored_parameters
+from aotc.pytree import flatten
+from aotc.tracing.array import Array
+from aotc.tracing.entry import Frozen, State
+from aotc.tracing.source_locations import fail
+from aotc.tracing.tracing import current_trace
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_REFUSED = (
+    ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.AsyncFor,
+    ast.AsyncWith,
+)  # fmt: skip
+
+
+def hybrid(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    dynamic: str = "auto",
+    max_variants: int = 8,
+    max_compiles: int = 32,
+    target: str | None = None,
+    threads: int | None = None,
+    **sources: Any,
+) -> Any:
+    """Compile what can be compiled of a function, and leave the rest to Python.
+
+    The function is split into regions, each compiled by `aotc.jit`, and islands, which
+    Python computes between them: calls of functions that are not aotc's (retrieval,
+    tools, libraries), what decides on values, what changes objects. Where the islands
+    are is found when the function is called, by tracing; nothing is executed twice or
+    in another order. `boundaries` lists them.
+
+    Args:
+        function: of arrays and other things. As a decorator, it is left out.
+        dynamic: as for `aotc.jit`.
+        max_variants: likewise, of each region.
+        max_compiles: likewise, of each region.
+        target: likewise.
+        threads: likewise.
+        sources: Weights by the names of parameters, where the module has none under
+            these names.
+
+    Raises:
+        InputError: `bad-hybrid`: the function has no source, or is a generator or
+            coroutine, or takes a State.
+    """
+    asked = {
+        "dynamic": dynamic,
+        "max_variants": max_variants,
+        "max_compiles": max_compiles,
+        "target": target,
+        "threads": threads,
+    }
+
+    def declare(function: Callable[..., Any]) -> HybridFunction:
+        return HybridFunction(function, asked, sources)
+
+    return declare if function is None else declare(function)
+
+
+class HybridFunction:
+    """A function of `hybrid`; see there."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        asked: Mapping[str, Any],
+        sources: Mapping[str, Any],
+    ) -> None:
+        if not isinstance(function, types.FunctionType):
+            fail("bad-hybrid", f"expected a function of Python; got {function!r}")
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.definition = _definition(function)
+        self._asked, self._sources = asked, sources
+        self._lock = threading.Lock()
+        self._workshop: Workshop | None = None
+        self._made: Callable[..., Any] | None = None
+        self._is_eager = bool(options.get("AOTC_EAGER"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute a call. In a function that is traced, it is a part of that.
+
+        Raises:
+            InputError: `bad-call`; `recompile-storm`, or as a build raises it.
+        """
+        if current_trace() is not None:  # in another function: a part of that
+            return self.function(*args, **kwargs)
+        if self._stored:
+            args, kwargs = (), self._with_weights(args, kwargs)
+        if self._is_eager:
+            return _as_numpy(self.function(*args, **kwargs))
+        return _as_numpy(self._rewritten(*args, **kwargs))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method of an object."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    # ---- preparing
+
+    @functools.cached_property
+    def _stored(self) -> dict[str, Any]:
+        """The Weights among the parameters."""
+        found = stored_parameters(self.function, self._sources)
+        for name, source in found.items():
+            if isinstance(source, (State, Frozen)):
+                fail(
+                    "bad-hybrid",
+                    f"{self.__name__}: expected Weights; got a State as '{name}'",
+                    "keep it in an entry, or in Python: take its value and return "
+                    "the new one",
+                )
+        return found
+
+    def _with_weights(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name, with the Weights, which calls do not give."""
+        signature = inspect.signature(self.function)
+        given = [p for p in signature.parameters.values() if p.name not in self._stored]
+        if any(p.kind not in _NAMED for p in given):
+            fail(
+                "bad-hybrid",
+                f"{self.__name__}: expected parameters that can be given by name, as "
+                "some are Weights",
+            )
+        try:
+            bound = signature.replace(parameters=given).bind(*args, **kwargs)
+        except TypeError as error:
+            fail("bad-call", f"{self.__name__}: {error}")
+        trees = {name: source.tree for name, source in self._stored.items()}
+        return {**trees, **bound.arguments}
+
+    @property
+    def _rewritten(self) -> Callable[..., Any]:
+        with self._lock:
+            if self._made is None:
+                self._workshop, self._made = self._prepared()
+            return self._made
+
+    def _prepared(self) -> tuple[Workshop, Callable[..., Any]]:
+        """Its runs, and the function with calls of these."""
+        function, definition = self.function, self.definition
+        body = definition.body
+        nodes = ast.walk(definition.args)
+        parameters = {each.arg for each in nodes if isinstance(each, ast.arg)}
+        stored = {n: x for n, x in self._stored.items() if n not in stores(*body)}
+        names = parameters | stores(*body)
+        workshop = Workshop(function, names, {**self._asked, "sources": stored})
+        rewritten = workshop.rewriter.rewrite(body, parameters, set())
+        tools = {"_aotc_runs": workshop.runs}
+        made = compile_function(
+            function, self.__name__, definition.args, rewritten, tools
+        )
+        made.__defaults__ = function.__defaults__
+        made.__kwdefaults__ = function.__kwdefaults__
+        return workshop, made
+
+    # ---- what there is
+
+    @property
+    def workshop(self) -> Workshop:
+        """Its runs.
+
+        Raises:
+            InputError: `no-call`: there was no call yet, which finds them.
+        """
+        if self._workshop is None:
+            raise InputError(
+                "no-call",
+                f"{self.__name__}: expected a call, which finds regions and islands; "
+                "there was none yet",
+            )
+        return self._workshop
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """What Python computes, in the order of the source.
+
+        Raises:
+            InputError: `no-call`: there was no call yet.
+        """
+        pieces = (piece for run in self.workshop.runs for piece in run.pieces)
+        found = [x.boundary for x in pieces if isinstance(x, Island) and x.boundary]
+        return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
+
+    def report(self) -> dict[str, Any]:
+        """Boundaries, and the report of each region: schema `aotc.hybrid/1`.
+
+        Raises:
+            InputError: `no-call`: there was no call yet.
+        """
+        return {
+            "schema": "aotc.hybrid/1",
+            "function": self.__name__,
+            "graph_breaks": len(self.boundaries),
+            "boundaries": [each.to_json() for each in self.boundaries],
+            "regions": [each.report() for each in self.workshop.compiled],
+        }
+
+    def export(self, path: str | Path, **asked: Any) -> Path:
+        """Write a Python package that computes it on a device.
+
+        Args:
+            path: of the package, which is created; its name is that of a module.
+            asked: `key` and `targets`; see `aotc.hybrid_programs.packages.export_package`.
+
+        Raises:
+            InputError: `no-call`, `bad-hybrid`, `several-forms`.
+        """
+        from aotc.hybrid_programs.packages import export_package  # with the pipeline
+
+        return export_package(self, Path(path), **asked)
+
+
+def _definition(function: types.FunctionType) -> ast.FunctionDef:
+    """The syntax of a function, with the lines of its file.
+
+    Raises:
+        InputError: `bad-hybrid`: it has none, or is of a kind that cannot be split.
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        fail(
+            "bad-hybrid",
+            f"{function.__name__}: expected a function whose source is at hand",
+            "define it with `def` in a file",
+        )
+    (definition,) = tree.body[:1]
+    refused = [x for x in ast.walk(definition) if isinstance(x, _REFUSED)]
+    if not isinstance(definition, ast.FunctionDef) or refused:
+        fail(
+            "bad-hybrid",
+            f"{function.__name__}: expected a function defined with `def`, without "
+            "`yield`, `await`, `global` and `nonlocal`",
+        )
+    return ast.increment_lineno(definition, first - 1)
+
+
+def _as_numpy(tree: Any) -> Any:
+    """A result whose arrays are NumPy's, also those that Python has computed."""
+    if isinstance(tree, Array):
+        return np.asarray(tree)
+    if not isinstance(tree, (list, tuple, dict)):
+        return tree
+    try:
+        leaves, structure = flatten(tree)
+    except InputError:  # keys that are no strings
+        return tree
+    if not any(isinstance(each, Array) for each in leaves):
+        return tree
+    return structure.unflatten(
+        [np.asarray(x) if isinstance(x, Array) else x for x in leaves]
+    )

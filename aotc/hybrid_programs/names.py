@@ -1,0 +1,173 @@
+"""Which names a statement reads and stores, and which must have values around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class _Names(ast.NodeVisitor):
+    """Collects the names of one scope; those of inner scopes as far as they leave it."""
+
+    def __init__(self) -> None:
+        self.reads: set[str] = set()
+        self.stores: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        (self.reads if isinstance(node.ctx, ast.Load) else self.stores).add(node.id)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.reads.add(node.target.id)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: Any) -> None:
+        self.stores.add(node.name)
+        for each in [*node.decorator_list, *_defaults(node.args)]:
+            self.visit(each)
+        self._visit_inner(node.body, _parameters(node.args))
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for each in _defaults(node.args):
+            self.visit(each)
+        self._visit_inner([node.body], _parameters(node.args))
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.stores.add(node.name)
+        for each in [*node.decorator_list, *node.bases, *node.keywords]:
+            self.visit(each)
+        self._visit_inner(node.body, set())
+
+    def _visit_comprehension(self, node: Any) -> None:
+        inner = _Names()
+        inner.generic_visit(node)
+        walrus = {
+            each.target.id
+            for each in ast.walk(node)
+            if isinstance(each, ast.NamedExpr) and isinstance(each.target, ast.Name)
+        }
+        self.reads |= inner.reads - (inner.stores - walrus)
+        self.stores |= walrus
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _visit_comprehension
+    visit_GeneratorExp = _visit_comprehension
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self.stores.add(node.name)
+        self.generic_visit(node)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        self.stores.add(node.asname or node.name.partition(".")[0])
+
+    def visit_MatchAs(self, node: Any) -> None:
+        if node.name:
+            self.stores.add(node.name)
+        self.generic_visit(node)
+
+    visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self.stores.add(node.rest)
+        self.generic_visit(node)
+
+    def _visit_inner(self, body: Sequence[ast.AST], bound: set[str]) -> None:
+        inner = _Names()
+        for each in body:
+            inner.visit(each)
+        self.reads |= inner.reads - inner.stores - bound
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *(each for each in arguments.kw_defaults if each)]
+
+
+def _parameters(arguments: ast.arguments) -> set[str]:
+    return {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)}
+
+
+def reads(*nodes: ast.AST) -> set[str]:
+    """The names that are read somewhere in these."""
+    return _names_of(nodes).reads
+
+
+def stores(*nodes: ast.AST) -> set[str]:
+    """The names that may get a value in these, or lose it."""
+    return _names_of(nodes).stores
+
+
+def _names_of(nodes: Iterable[ast.AST]) -> _Names:
+    found = _Names()
+    for node in nodes:
+        found.visit(node)
+    return found
+
+
+def assigned(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that have a value after statements, whatever they decide."""
+    found: set[str] = set()
+    for each in body:
+        if isinstance(each, ast.Delete):
+            found -= stores(each)
+        found |= _assigned_by(each)
+    return found
+
+
+def _assigned_by(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.Assign():
+            return stores(*node.targets)
+        case ast.AnnAssign() | ast.AugAssign():
+            return stores(node.target) if node.value else set()
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Import() | ast.ImportFrom():
+            return stores(node)
+        case ast.If():
+            arms = [each for each in (node.body, node.orelse) if not _leaves(each)]
+            found = [assigned(each) for each in arms]
+            return set.intersection(*found) if found else set()
+        case _:
+            return set()
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether what follows is not reached from here."""
+    last = body[-1] if body else None
+    return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
+
+
+def needed(body: Sequence[ast.stmt]) -> set[str]:
+    """The names whose values from before statements may be read in them."""
+    found: set[str] = set()
+    for number, each in enumerate(body):
+        found |= _needed_by(each) - assigned(body[:number])
+    return found
+
+
+def _needed_by(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.If():
+            return reads(node.test) | needed(node.body) | needed(node.orelse)
+        case ast.While():
+            return reads(node.test) | needed(node.body) | needed(node.orelse)
+        case ast.For():
+            inner = needed(node.body) - stores(node.target)
+            return reads(node.iter) | inner | needed(node.orelse)
+        case _:
+            return reads(node)
+
+
+def live_before(body: Sequence[ast.stmt], after: set[str]) -> list[set[str]]:
+    """The names whose values are needed before each statement, and after the last."""
+    found = [after]
+    for each in reversed(body):
+        found.append((found[-1] - assigned([each])) | _needed_by(each))
+    return found[::-1]

@@ -1,0 +1,223 @@
+"""A run of statements: regions and islands, as tracing finds them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.making import make_function
+from aotc.hybrid_programs.names import assigned, live_before, needed, reads, stores
+from aotc.hybrid_programs.regions import Broken, Region
+from aotc.hybrid_programs.rewriting import Rewriter
+from aotc.hybrid_programs.statements import computes, operations
+from aotc.just_in_time import JitFunction
+
+
+class Island:
+    """Statements that Python computes.
+
+    Args:
+        body: as the user wrote them, or operations of such a statement.
+        inputs: names that they read.
+        outputs: names that are read after them.
+        run: computes the outputs, in order.
+        boundary: where that is and why; None where nothing is computed.
+    """
+
+    def __init__(
+        self,
+        body: list[ast.stmt],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        run: Callable[..., tuple[Any, ...]],
+        boundary: Boundary | None,
+    ) -> None:
+        self.body, self.inputs, self.outputs = body, [*inputs], [*outputs]
+        self._run = run
+        self.boundary = boundary
+        # what a block is given goes to what is in it
+        (first, *_) = body
+        blocks = (ast.If, ast.For, ast.While)
+        self._is_block = isinstance(first, blocks)
+        self._read = needed([first]) & set(inputs)
+        if self._is_block:
+            head = first.test if isinstance(first, (ast.If, ast.While)) else first.iter
+            self._read = reads(head) & set(inputs)
+
+    def __call__(self, env: dict[str, Any]) -> None:
+        """Compute the outputs."""
+        values = [env[name] for name in self.inputs]
+        if self.boundary is None:
+            env.update(zip(self.outputs, self._run(*values), strict=True))
+            return
+        given = [env[name] for name in self._read]
+        with self.boundary.crossing(given) as returned:
+            try:
+                found = self._run(*values)
+            except Exception as error:
+                error.add_note(f"{self.boundary.place} is Python: {self.boundary.reason}")
+                raise
+            returned += () if self._is_block else found
+        env.update(zip(self.outputs, found, strict=True))
+
+
+class Run:
+    """Statements of a hybrid function that follow each other.
+
+    It begins as one region. Where that cannot be traced it ends, the operation is an
+    island, and what follows is a region again.
+
+    Args:
+        body: the statements.
+        inputs: names that they read.
+        outputs: names that are read after them.
+        before: names that have values.
+        owner: of what all runs share.
+    """
+
+    def __init__(
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        before: set[str],
+        owner: Workshop,
+    ) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self._before, self._owner = before, owner
+        self._lock = threading.Lock()
+        self.pieces: list[Region | Island] = [self._region(body, {*outputs})]
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """The outputs, in order, for values of the inputs."""
+        env = dict(zip(self.inputs, values, strict=True))
+        done = 0
+        while done < len(pieces := self.pieces):
+            piece = pieces[done]
+            try:
+                piece(env)
+            except Broken as broken:
+                self._split(piece, broken)
+                continue
+            done += 1
+        return tuple(env[name] for name in self.outputs)
+
+    def _split(self, piece: Any, broken: Broken) -> None:
+        """Replace a region by those before and after an operation, and an island."""
+        with self._lock:
+            if piece not in self.pieces:  # another thread has
+                return
+            place = self.pieces.index(piece)
+            after = {*piece.outputs}
+            made = self._pieces(piece.body, broken, after)
+            self.pieces = [*self.pieces[:place], *made, *self.pieces[place + 1 :]]
+
+    def _pieces(
+        self, body: list[ast.stmt], broken: Broken, after: set[str]
+    ) -> list[Region | Island]:
+        at = broken.position
+        split = operations(body[at], self._owner.rewriter.fresh)
+        if split is not None:
+            taken, rest = split
+            return [self._region([*body[:at], *taken, rest, *body[at + 1 :]], after)]
+        live = live_before(body, after)
+        found: list[Region | Island] = []
+        if at:
+            found.append(self._region(body[:at], live[at]))
+        found.append(self._island(body[at], live[at + 1], broken.reason))
+        if body[at + 1 :]:
+            found.append(self._region(body[at + 1 :], after))
+        return found
+
+    def _ends(self, body: list[ast.stmt], live: set[str]) -> tuple[list[str], ...]:
+        """The inputs and outputs of statements."""
+        names = self._owner.rewriter.names
+        outputs = stores(*body) & live & names
+        inputs = (needed(body) | (outputs - assigned(body))) & names
+        return sorted(inputs), sorted(outputs)
+
+    def _region(self, body: list[ast.stmt], live: set[str]) -> Region | Island:
+        inputs, outputs = self._ends(body, live)
+        if not outputs or not computes(body):
+            reason = "its result is not used" if not outputs else ""
+            return self._python(body, inputs, outputs, reason)
+        owner = self._owner
+        return Region(
+            body, inputs, outputs, owner.function, owner.next_name(), owner.options
+        )
+
+    def _island(self, node: ast.stmt, live: set[str], reason: str) -> Island:
+        inputs, outputs = self._ends([node], live)
+        return self._python([node], inputs, outputs, reason, live)
+
+    def _python(
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        reason: str,
+        live: set[str] = frozenset(),  # type: ignore[assignment]
+    ) -> Island:
+        owner = self._owner
+        before = self._before | {*inputs}
+        inside = [owner.rewriter.descend(each, before, live) for each in body]
+        tools = {"_aotc_runs": owner.runs}
+        run = make_function(owner.function, "island", inputs, inside, outputs, tools)
+        boundary = owner.boundary(body[0], reason) if computes(body) else None
+        return Island(body, inputs, outputs, run, boundary)
+
+
+class Workshop:
+    """What the runs of one function share.
+
+    Args:
+        function: of the user.
+        names: of its variables.
+        options: of `aotc.jit`, with `sources`.
+    """
+
+    def __init__(
+        self,
+        function: FunctionType,
+        names: set[str],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.function, self.options = function, options
+        self.name, self._file = function.__name__, function.__code__.co_filename
+        self.runs: list[Run] = []
+        self.rewriter = Rewriter(names, self._add)
+        self._count = 0
+
+    def _add(
+        self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
+    ) -> int:
+        self.runs.append(Run(body, inputs, outputs, has, self))
+        return len(self.runs) - 1
+
+    def next_name(self) -> str:
+        """Of a function that is compiled."""
+        self._count += 1
+        return f"{self.name}_{self._count}"
+
+    def boundary(self, node: ast.stmt, reason: str) -> Boundary:
+        """What is to be said of an island."""
+        place = f"{Path(self._file).name}:{node.lineno}"
+        line = linecache.getline(self._file, node.lineno).strip()
+        return Boundary(self.name, place, line, reason)
+
+    @property
+    def regions(self) -> list[Region]:
+        """All that is compiled."""
+        pieces = (piece for run in self.runs for piece in run.pieces)
+        return [each for each in pieces if isinstance(each, Region)]
+
+    @property
+    def compiled(self) -> list[JitFunction]:
+        """The functions of the regions."""
+        return [each.jit for each in self.regions]
