@@ -83,6 +83,8 @@ ALLOWED = {
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
     | {"counting"},
+    "hybrid_programs": TRACING
+    | {"just_in_time", "counting", "packager", "pipeline", "passes", "runtime"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -19,18 +20,14 @@ from aotc.tracing.tracing import current_trace
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# functions of Python that only compute, and say themselves what they cannot compute with
+# of Python, which only compute and say themselves what they cannot compute with
 _PURE = frozenset({
     abs, all, any, bool, complex, dict, divmod, enumerate, float, frozenset, getattr,
     hasattr, int, isinstance, issubclass, iter, len, list, map, max, min, next, pow,
-    range, repr, reversed, round, set, slice, sorted, str, sum, tuple, type, zip,
+    range, repr, reversed, round, set, slice, sorted, str, sum, super, tuple, type, zip,
 })  # fmt: skip
-_CONTAINERS = (list, dict, set, tuple, str)
-
-#: Whether a region is being traced, and the objects that it was given.
-given_objects: ContextVar[frozenset[int] | None] = ContextVar(
-    "aotc_hybrid", default=None
-)
+_CONTAINERS = (list, dict, set)
+_VALUES = (int, float, complex, bool, str, bytes, type(None), type, np.dtype)
 
 
 class Break(BaseException):
@@ -39,7 +36,7 @@ class Break(BaseException):
     It is no Exception, so that code which handles those lets it pass.
 
     Args:
-        reason: as the end of "Python computes it, because …".
+        reason: why Python computes the operation.
     """
 
     def __init__(self, reason: str) -> None:
@@ -47,11 +44,27 @@ class Break(BaseException):
         self.reason = reason
 
 
+@dataclass
+class Inside:
+    """A region that is being traced.
+
+    Args:
+        given: identities of objects that were there before it.
+        depth: how many functions of the user it is in.
+    """
+
+    given: set[int]
+    depth: int = 0
+
+
+inside_region: ContextVar[Inside | None] = ContextVar("aotc_hybrid", default=None)
+
+
 def island(function: Callable[P, R]) -> Callable[P, R]:
     """Mark a function that Python computes: it is never traced.
 
-    For functions with effects (retrieval, tools, logs) that take arrays. They are given
-    NumPy arrays, and called once for each call of the `aotc.hybrid` function.
+    For functions of arrays with effects that tracing cannot see (in other languages, in
+    libraries). Arrays that compiled code has computed are given to it as NumPy's.
 
     Raises:
         InputError: when it is called in an entry, or by `aotc.jit`: `island-in-entry`.
@@ -59,7 +72,7 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        if given_objects.get() is not None:
+        if inside_region.get() is not None:
             raise Break(f"{function.__name__} is marked as an island")
         if current_trace() is not None:
             raise InputError(
@@ -72,75 +85,96 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
             )
         return function(*args, **kwargs)
 
+    vars(called)["aotc_is_island"] = True
     return called
 
 
-def call_in_region(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function while a region is traced.
+def refuse_call(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Let a region call only what has no effects and no result of its own.
 
     Raises:
-        Break: it might have effects or a result that tracing would keep for ever.
+        Break: the function might have.
     """
-    if _is_own(function) or _is_pure(function):
-        return function(*args, **kwargs)
+    if is_own(function) or _is_pure(function):
+        return
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, _CONTAINERS) and not isinstance(owner, type):
-        if id(owner) in (given_objects.get() or ()):
-            raise Break(f"{_name(function)} may change an object from outside")
-        return function(*args, **kwargs)
-    if _is_builtin(function):
+    if isinstance(owner, (*_CONTAINERS, tuple, str)):
+        refuse_change(owner, _name(function))
+    elif _is_foreign(function):
         raise Break(f"{_name(function)} is not aotc's")
-    if not any(_holds_arrays(each) for each in [*args, *kwargs.values()]):
+    elif not any(map(_holds_arrays, [*args, *kwargs.values()])):
         raise Break(f"{_name(function)} is given no array that is computed here")
-    return function(*args, **kwargs)
 
 
-def read_in_region(owner: Any, name: str) -> Any:
-    """Read an attribute while a region is traced.
+def refuse_change(owner: Any, what: str) -> None:
+    """Let a region change only containers that it has made.
 
     Raises:
-        Break: it is data of an object, which may be other data in the next call.
+        Break: it is another object.
     """
-    value = getattr(owner, name)
-    if isinstance(owner, Array) or _is_own(owner) or not is_data(value):
-        return value
-    if isinstance(owner, types.ModuleType) or id(owner) in (given_objects.get() or ()):
+    found = inside_region.get()
+    given = found.given if found else ()
+    if isinstance(owner, (*_CONTAINERS, tuple, str)) and id(owner) not in given:
+        return
+    raise Break(f"{what} may change an object from outside")
+
+
+def refuse_read(owner: Any, name: str, value: Any) -> None:
+    """Let a region read of objects what stays as it is.
+
+    In functions that it calls, it is data of the objects as they are when it is traced.
+
+    Raises:
+        Break: it is data, which may be other data in the next call.
+    """
+    found = inside_region.get()
+    if found is None or isinstance(owner, Array) or is_own(owner) or not is_data(value):
+        return
+    is_known = isinstance(owner, types.ModuleType) or id(owner) in found.given
+    if is_known and not found.depth:
         raise Break(f"'{name}' of {_kind(owner)} may change from call to call")
-    return value
+    found.given |= identities({name: value})
 
 
 def _kind(owner: Any) -> str:
     is_module = isinstance(owner, types.ModuleType)
-    return owner.__name__ if is_module else f"a {type(owner).__name__}"
+    return str(owner.__name__) if is_module else f"a {type(owner).__name__}"
 
 
 def is_data(value: Any) -> bool:
     """Whether a value is neither a module nor something to call, nor aotc's."""
     if isinstance(value, (np.ndarray, np.generic)):
         return True
-    return not (isinstance(value, types.ModuleType) or callable(value)) and not (
-        _is_own(value)
-    )
+    if isinstance(value, types.ModuleType) or callable(value):
+        return False
+    return not is_own(value)
 
 
-def stop(reason: str) -> None:
-    """Leave a region.
-
-    Raises:
-        Break: always.
-    """
-    raise Break(reason)
-
-
-def _is_own(function: Any) -> bool:
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, Array):
+def is_own(thing: Any) -> bool:
+    """Whether a function, a module or an object is aotc's."""
+    if isinstance(getattr(thing, "__self__", None), Array):
         return True
-    if isinstance(function, types.ModuleType):
-        module = function.__name__
+    if isinstance(thing, types.ModuleType):
+        module = thing.__name__
     else:
-        module = getattr(function, "__module__", None) or type(function).__module__
+        module = getattr(thing, "__module__", None) or type(thing).__module__
     return str(module).partition(".")[0] == "aotc"
+
+
+def identities(values: Mapping[str, Any]) -> set[int]:
+    """Of the objects in values that can change."""
+    found, left = set[int](), [*values.values()]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, (list, tuple)):
+            left += each
+        if not isinstance(each, (Array, tuple, *_VALUES)):
+            found.add(id(each))
+    return found
 
 
 def _is_pure(function: Any) -> bool:
@@ -150,21 +184,20 @@ def _is_pure(function: Any) -> bool:
         return False
 
 
-def _is_builtin(function: Any) -> bool:
-    """Whether a function is not written in Python, such as NumPy's."""
-    if isinstance(function, (types.FunctionType, types.MethodType)):
-        module = getattr(function, "__module__", "") or ""
-        return module.partition(".")[0] == "numpy"
-    return isinstance(
-        function, (types.BuiltinFunctionType, types.MethodDescriptorType, np.ufunc)
-    )
+def _is_foreign(function: Any) -> bool:
+    """Whether a function is not written in Python, or is NumPy's."""
+    module = str(getattr(function, "__module__", ""))
+    if module.partition(".")[0] == "numpy":
+        return True
+    return isinstance(function, (types.BuiltinFunctionType, np.ufunc))
 
 
 def _name(function: Any) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = name.rpartition("<locals>.")[2]
     module = getattr(function, "__module__", None) or ""
-    top = module.partition(".")[0]
-    return name if top in ("", "builtins", "__main__") else f"{top}.{name}"
+    top = str(module).partition(".")[0]
+    return f"{top}.{name}" if top in ("numpy", "time", "random", "torch") else name
 
 
 def _holds_arrays(value: Any) -> bool:
@@ -174,8 +207,3 @@ def _holds_arrays(value: Any) -> bool:
         except InputError:  # keys that are no strings
             return False
     return isinstance(value, Array)
-
-
-def are_arrays(leaves: Iterable[Any]) -> bool:
-    """Whether all leaves of a tree are traced."""
-    return all(isinstance(each, Array) for each in leaves)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import textwrap
 import threading
 import types
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.making import compile_function
 from aotc.hybrid_programs.names import stores
 from aotc.hybrid_programs.runs import Island, Workshop
+from aotc.hybrid_programs.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
@@ -94,6 +94,7 @@ class HybridFunction:
             fail("bad-hybrid", f"expected a function of Python; got {function!r}")
         functools.update_wrapper(self, function)
         self.function = function
+        self.name = function.__name__
         self.definition = _definition(function)
         self._asked, self._sources = asked, sources
         self._lock = threading.Lock()
@@ -129,7 +130,7 @@ class HybridFunction:
             if isinstance(source, (State, Frozen)):
                 fail(
                     "bad-hybrid",
-                    f"{self.__name__}: expected Weights; got a State as '{name}'",
+                    f"{self.name}: expected Weights; got a State as '{name}'",
                     "keep it in an entry, or in Python: take its value and return "
                     "the new one",
                 )
@@ -142,13 +143,13 @@ class HybridFunction:
         if any(p.kind not in _NAMED for p in given):
             fail(
                 "bad-hybrid",
-                f"{self.__name__}: expected parameters that can be given by name, as "
+                f"{self.name}: expected parameters that can be given by name, as "
                 "some are Weights",
             )
         try:
             bound = signature.replace(parameters=given).bind(*args, **kwargs)
         except TypeError as error:
-            fail("bad-call", f"{self.__name__}: {error}")
+            fail("bad-call", f"{self.name}: {error}")
         trees = {name: source.tree for name, source in self._stored.items()}
         return {**trees, **bound.arguments}
 
@@ -170,9 +171,7 @@ class HybridFunction:
         workshop = Workshop(function, names, {**self._asked, "sources": stored})
         rewritten = workshop.rewriter.rewrite(body, parameters, set())
         tools = {"_aotc_runs": workshop.runs}
-        made = compile_function(
-            function, self.__name__, definition.args, rewritten, tools
-        )
+        made = compile_function(function, self.name, definition.args, rewritten, tools)
         made.__defaults__ = function.__defaults__
         made.__kwdefaults__ = function.__kwdefaults__
         return workshop, made
@@ -189,7 +188,7 @@ class HybridFunction:
         if self._workshop is None:
             raise InputError(
                 "no-call",
-                f"{self.__name__}: expected a call, which finds regions and islands; "
+                f"{self.name}: expected a call, which finds regions and islands; "
                 "there was none yet",
             )
         return self._workshop
@@ -213,7 +212,7 @@ class HybridFunction:
         """
         return {
             "schema": "aotc.hybrid/1",
-            "function": self.__name__,
+            "function": self.name,
             "graph_breaks": len(self.boundaries),
             "boundaries": [each.to_json() for each in self.boundaries],
             "regions": [each.report() for each in self.workshop.compiled],
@@ -224,7 +223,7 @@ class HybridFunction:
 
         Args:
             path: of the package, which is created; its name is that of a module.
-            asked: `key` and `targets`; see `aotc.hybrid_programs.packages.export_package`.
+            asked: `key` and `targets`; see `export_package`.
 
         Raises:
             InputError: `no-call`, `bad-hybrid`, `several-forms`.
@@ -240,24 +239,21 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
     Raises:
         InputError: `bad-hybrid`: it has none, or is of a kind that cannot be split.
     """
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
+    definition = definition_of(function)
+    if definition is None:
         fail(
             "bad-hybrid",
             f"{function.__name__}: expected a function whose source is at hand",
             "define it with `def` in a file",
         )
-    (definition,) = tree.body[:1]
-    refused = [x for x in ast.walk(definition) if isinstance(x, _REFUSED)]
-    if not isinstance(definition, ast.FunctionDef) or refused:
+    refused = any(isinstance(each, _REFUSED) for each in ast.walk(definition))
+    if refused or not isinstance(definition, ast.FunctionDef):
         fail(
             "bad-hybrid",
             f"{function.__name__}: expected a function defined with `def`, without "
             "`yield`, `await`, `global` and `nonlocal`",
         )
-    return ast.increment_lineno(definition, first - 1)
+    return definition
 
 
 def _as_numpy(tree: Any) -> Any:

@@ -11,7 +11,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class _Names(ast.NodeVisitor):
-    """Collects the names of one scope; those of inner scopes as far as they leave it."""
+    """Collects the names of one scope, and those that inner ones take from it."""
 
     def __init__(self) -> None:
         self.reads: set[str] = set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from types import FunctionType
@@ -15,25 +14,18 @@ import numpy as np
 from aotc.errors import InputError
 from aotc.hybrid_programs.breaks import (
     Break,
-    are_arrays,
-    call_in_region,
-    given_objects,
+    Inside,
+    identities,
+    inside_region,
     is_data,
-    read_in_region,
-    stop,
 )
+from aotc.hybrid_programs.instrumenting import TOOLS, positioned
 from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import reads, stores
-from aotc.hybrid_programs.statements import is_python
 from aotc.just_in_time import JitFunction, jit
 from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 
-TOOLS = {
-    "_aotc_call": call_in_region,
-    "_aotc_read": read_in_region,
-    "_aotc_stop": stop,
-}
 STATIC = "_aotc_static"  # the argument with all that is no array
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type, np.dtype)
 
@@ -156,7 +148,7 @@ class Region:
         self._names = [*self.inputs, *self.outside]
         parameters = ["_aotc_at", *self._names]
         self._run = make_function(
-            owner, name, parameters, instrumented(body), self.outputs, TOOLS
+            owner, name, parameters, positioned(body), self.outputs, TOOLS
         )
         self.jit = self._compiled(options)
 
@@ -207,7 +199,7 @@ class Region:
             for size in leaf.shape
         )
         at = [0]
-        token = given_objects.set(_identities(inside))
+        token = inside_region.set(Inside(identities(inside)))
         try:
             found = self._run(at, *(inside[name] for name in self._names))
             return self._checked(at, dict(zip(self.outputs, found, strict=True)))
@@ -217,7 +209,7 @@ class Region:
             # code for the sizes of this call alone may do
             raise InputError("bad-entry", _first_line(error)) from error
         finally:
-            given_objects.reset(token)
+            inside_region.reset(token)
 
     def _checked(self, at: list[int], found: dict[str, Any]) -> dict[str, Any]:
         """The outputs, if compiled code can return them."""
@@ -225,65 +217,18 @@ class Region:
         for name, value in found.items():
             at[0] = max(n for n, x in enumerate(self.body) if name in stores(x))
             leaves, structure = flatten(value)
-            if not are_arrays(leaves) or not leaves:
+            if not leaves or not all(isinstance(each, Array) for each in leaves):
                 raise Break(f"'{name}' is no array")
             if _has_named_tuple(structure):
                 raise Break(f"'{name}' is a named tuple")
-            inside = _identities({name: value}) if structure != _LEAF else frozenset()
+            inside = identities({name: value}) if structure != _LEAF else frozenset()
             if inside & containers:
                 raise Break(f"'{name}' is an object that has another name, too")
             containers |= inside
         return found
 
 
-def _identities(values: Mapping[str, Any]) -> frozenset[int]:
-    """Of the objects that hold arrays or other things."""
-    found, left = set[int](), [*values.values()]
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            left += each.values()
-        elif isinstance(each, (list, tuple)):
-            left += each
-        if not isinstance(each, (Array, tuple, *_PLAIN)):
-            found.add(id(each))
-    return frozenset(found)
-
-
 def _has_named_tuple(structure: Structure) -> bool:
     if structure.kind == "namedtuple":
         return True
     return any(map(_has_named_tuple, structure.children))
-
-
-def instrumented(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Statements that say where they are, and ask before they call or read."""
-    found: list[ast.stmt] = []
-    for number, each in enumerate(body):
-        found += ast.parse(f"_aotc_at[0] = {number}").body
-        if is_python(each):
-            found += ast.parse("_aotc_stop('it changes an object, or raises')").body
-        found.append(_Asking().visit(deepcopy(each)))
-    return found
-
-
-class _Asking(ast.NodeTransformer):
-    """Has calls and attributes read by functions of `TOOLS`."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        function = _name("_aotc_call", node)
-        arguments = [node.func, *node.args]
-        return ast.copy_location(ast.Call(function, arguments, node.keywords), node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
-            return node
-        arguments = [node.value, ast.copy_location(ast.Constant(node.attr), node)]
-        made = ast.Call(_name("_aotc_read", node), arguments, [])
-        return ast.copy_location(made, node)
-
-
-def _name(name: str, node: ast.AST) -> ast.expr:
-    return ast.copy_location(ast.Name(name, ast.Load()), node)

@@ -106,7 +106,7 @@ class Rewriter:
         number = self._add(body, sorted(inputs), sorted(outputs), before)
         return [_call_of_run(number, sorted(inputs), sorted(outputs), body[0])]
 
-    def descend(self, node: Any, before: set[str], after: set[str]) -> ast.stmt:
+    def descend(self, node: Any, before: set[str], after: set[str]) -> Any:
         """A statement that stays Python's, with runs in the blocks inside it."""
         match node:
             case ast.If():
@@ -122,13 +122,13 @@ class Rewriter:
             case ast.Try():
                 return self._descend_try(node, before, after | reads(node))
             case _:
-                return node  # type: ignore[no-any-return]
+                return node
         fields = {"body": self.rewrite(node.body, inside, behind)}
         if getattr(node, "orelse", None):
             fields["orelse"] = self.rewrite(node.orelse, before, behind)
         return _with_fields(node, fields)
 
-    def _descend_try(self, node: Any, before: set[str], after: set[str]) -> ast.stmt:
+    def _descend_try(self, node: Any, before: set[str], after: set[str]) -> Any:
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
             return self.rewrite(body, has, after, alone=True)
 

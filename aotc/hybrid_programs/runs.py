@@ -42,13 +42,9 @@ class Island:
         self._run = run
         self.boundary = boundary
         # what a block is given goes to what is in it
-        (first, *_) = body
-        blocks = (ast.If, ast.For, ast.While)
-        self._is_block = isinstance(first, blocks)
-        self._read = needed([first]) & set(inputs)
-        if self._is_block:
-            head = first.test if isinstance(first, (ast.If, ast.While)) else first.iter
-            self._read = reads(head) & set(inputs)
+        head = _head_of(body[0])
+        self._is_block = head is not None
+        self._read = (reads(head) if head else needed(body)) & set(inputs)
 
     def __call__(self, env: dict[str, Any]) -> None:
         """Compute the outputs."""
@@ -61,10 +57,18 @@ class Island:
             try:
                 found = self._run(*values)
             except Exception as error:
-                error.add_note(f"{self.boundary.place} is Python: {self.boundary.reason}")
+                at = self.boundary
+                error.add_note(f"{at.place} is computed by Python: {at.reason}")
                 raise
             returned += () if self._is_block else found
         env.update(zip(self.outputs, found, strict=True))
+
+
+def _head_of(node: ast.stmt) -> ast.expr | None:
+    """What a block decides on; None for a statement that is none."""
+    if isinstance(node, (ast.If, ast.While)):
+        return node.test
+    return node.iter if isinstance(node, ast.For) else None
 
 
 class Run:

@@ -1,4 +1,4 @@
-"""Statements that compiled code may compute, and the operations that one consists of."""
+"""Statements that may be compiled, and the operations that one consists of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORK = (
 
 
 def is_candidate(node: ast.stmt) -> bool:
-    """Whether a statement can be tried in a region: it stays inside, and so do names."""
+    """Whether a statement can be in a region: it has no jump or effect out of it."""
     match node:
         case ast.Assign():
             return all(map(_is_target, node.targets)) and _stays(node)
@@ -31,21 +31,6 @@ def is_candidate(node: ast.stmt) -> bool:
             )
         case ast.Pass():
             return True
-        case _:
-            return False
-
-
-def is_python(node: ast.stmt) -> bool:
-    """Whether a candidate changes an object or raises, which only Python can do."""
-    match node:
-        case ast.Assert():
-            return True
-        case ast.Assign(targets=targets):
-            return not all(map(_is_name, targets))
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-            return not _is_name(target)
-        case ast.If() | ast.For() | ast.While():
-            return any(map(is_python, _inner(node)))
         case _:
             return False
 
@@ -124,7 +109,7 @@ class _Splitter:
     def __init__(self, taken: list[ast.stmt], fresh: Callable[[], str]) -> None:
         self._taken, self._fresh = taken, fresh
 
-    def name_of(self, node: ast.expr) -> ast.expr:
+    def name_of(self, node: ast.expr) -> Any:
         """A name for the value of an expression; itself if it is as plain."""
         node = self.without_operands(node)
         if not isinstance(node, _WORK) or _is_dotted(node):
@@ -169,11 +154,11 @@ class _Splitter:
             case _:
                 return node
 
-    def _argument(self, node: ast.expr) -> ast.expr:
+    def _argument(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Starred):
             return _replaced(node, value=self.name_of(node.value))
         if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
-            return self.without_operands(node)  # type: ignore[no-any-return]
+            return self.without_operands(node)
         if isinstance(node, ast.Attribute) and _is_dotted(node):
             return self._read(node)
         return self.name_of(node)
@@ -185,7 +170,7 @@ class _Splitter:
         self._taken.append(ast.copy_location(ast.Assign([target], node), node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
-    def _index(self, node: ast.expr) -> ast.expr:
+    def _index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Tuple):
             return _replaced(node, elts=[self._index(each) for each in node.elts])
         if isinstance(node, ast.Slice):
