@@ -254,6 +254,25 @@ _self_check = record(
         "error_below": number,
     }
 )
+_boundary = record(
+    {
+        "place": _string,
+        "operation": _string,
+        "reason": _string,
+        **{
+            name: integer(0)
+            for name in ("calls", "bytes_in", "bytes_out", "synchronizations")
+        },
+    }
+)
+_hybrid = record(
+    {
+        "function": _string,
+        "graph_breaks": integer(0),
+        "boundaries": listing(_boundary),
+        "regions": listing(record({"entry": _identifier, "place": _string})),
+    }
+)
 _manifest: Check = record(
     {
         "name": _name,
@@ -272,6 +291,7 @@ _manifest: Check = record(
         "numerics": _string,
         "parity": listing(_parity),
         "self_check": listing(_self_check),
+        "hybrid": _hybrid,
     },
 )
 

@@ -100,6 +100,7 @@ class HybridFunction:
         self._lock = threading.Lock()
         self._workshop: Workshop | None = None
         self._made: Callable[..., Any] | None = None
+        self.rewritten_body: list[ast.stmt] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -170,6 +171,7 @@ class HybridFunction:
         names = parameters | stores(*body)
         workshop = Workshop(function, names, {**self._asked, "sources": stored})
         rewritten = workshop.rewriter.rewrite(body, parameters, set())
+        self.rewritten_body = rewritten
         tools = {"_aotc_runs": workshop.runs}
         made = compile_function(function, self.name, definition.args, rewritten, tools)
         made.__defaults__ = function.__defaults__

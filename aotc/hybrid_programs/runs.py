@@ -24,6 +24,7 @@ class Island:
 
     Args:
         body: as the user wrote them, or operations of such a statement.
+        inside: the same with calls of runs.
         inputs: names that they read.
         outputs: names that are read after them.
         run: computes the outputs, in order.
@@ -33,11 +34,13 @@ class Island:
     def __init__(
         self,
         body: list[ast.stmt],
+        inside: list[ast.stmt],
         inputs: Sequence[str],
         outputs: Sequence[str],
         run: Callable[..., tuple[Any, ...]],
         boundary: Boundary | None,
     ) -> None:
+        self.inside = inside
         self.body, self.inputs, self.outputs = body, [*inputs], [*outputs]
         self._run = run
         self.boundary = boundary
@@ -174,7 +177,7 @@ class Run:
         tools = {"_aotc_runs": owner.runs}
         run = make_function(owner.function, "island", inputs, inside, outputs, tools)
         boundary = owner.boundary(body[0], reason) if computes(body) else None
-        return Island(body, inputs, outputs, run, boundary)
+        return Island(body, inside, inputs, outputs, run, boundary)
 
 
 class Workshop:

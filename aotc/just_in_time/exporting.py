@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,21 +47,7 @@ def export_bundle(
         InputError: `no-call`: there are none; `several-forms`: they differ in more than
             sizes, which one entry cannot; or code was made for values of calls.
     """
-    if not calls:
-        raise InputError(
-            "no-call", f"{trace.name}: expected calls before it is exported; got none"
-        )
-    forms: dict[Hashable, list[CallSignature]] = {}
-    for call in calls:
-        forms.setdefault(call.form, []).append(call)
-    if len(forms) > 1:
-        listed = "; ".join(str(each[0]) for each in forms.values())
-        raise InputError(
-            "several-forms",
-            f"{trace.name}: expected calls that differ in sizes alone; got {listed}",
-            hint="export a function of its own for each, or leave other calls out",
-        )
-    (alike,) = forms.values()
+    alike = calls_alike(trace.name, calls)
     first = alike[0]
     leaves = [
         np.zeros(n, kind) for n, kind in zip(first.shapes, first.dtypes, strict=True)
@@ -85,6 +71,35 @@ def export_bundle(
     chosen = tuple(targets) or Target.default()
     bundle, _ = write_bundle(program, chosen, make_folder(folder), signer)
     return bundle
+
+
+def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignature]:
+    """Calls that one entry can take.
+
+    Args:
+        owner: how messages call the function.
+        calls: that it was called with.
+
+    Raises:
+        InputError: `no-call`: there are none; `several-forms`: they differ in more than
+            sizes.
+    """
+    forms: dict[Hashable, list[CallSignature]] = {}
+    for call in calls:
+        forms.setdefault(call.form, []).append(call)
+    if not forms:
+        raise InputError(
+            "no-call", f"{owner}: expected calls before it is exported; got none"
+        )
+    if len(forms) > 1:
+        listed = "; ".join(str(each[0]) for each in forms.values())
+        raise InputError(
+            "several-forms",
+            f"{owner}: expected calls that differ in sizes alone; got {listed}",
+            hint="export a function of its own for each, or leave other calls out",
+        )
+    (alike,) = forms.values()
+    return alike
 
 
 def _most_frequent(

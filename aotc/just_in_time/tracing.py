@@ -87,7 +87,7 @@ class Tracer:
         with specializing(values), warnings.catch_warnings():
             # an input that guards alone have looked at is used
             warnings.filterwarnings("ignore", module=r"aotc\.tracing\.assembly")
-            program = trace([self._as_entry(call, sizes)], {})
+            program = trace([self.as_entry(call, sizes)], {})
         program.source = self._source()
         program.title = Title(self.name, "1.0.0")
         check = None
@@ -106,7 +106,7 @@ class Tracer:
             name: structure.unflatten([next(rest) for _ in range(structure.leaf_count)])
             for name, structure in call.structures
         }
-        found = executed(self._as_entry(call, call.shapes), (), given)
+        found = executed(self.as_entry(call, call.shapes), (), given)
         arrays, form = flatten(found)
         return form.unflatten([*map(np.asarray, arrays)])
 
@@ -126,7 +126,7 @@ class Tracer:
                 found += (next(rest) for _ in range(trees[name].leaf_count))
         return found
 
-    def _as_entry(self, call: CallSignature, sizes: Sizes) -> EntryFunction:
+    def as_entry(self, call: CallSignature, sizes: Sizes) -> EntryFunction:
         """The function as an entry of these Specs."""
         pairs = zip(call.dtypes, sizes, strict=True)
         specs = iter([Spec(shape, dtypes.canonical(kind)) for kind, shape in pairs])
