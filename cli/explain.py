@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from aotc.cli import output
+from aotc.cli.boundaries import boundary_lines, bundle_in
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.sarif import sarif
-from aotc.cli.verb import FilePath, format_option, verb
+from aotc.cli.verb import FilePath, format_option, trust, verb
 from aotc.target import Target
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _PLACES_SHOWN = 5
     "aotc explain model.py:predict --target cuda:sm_89 --target vulkan",
     "aotc explain bert.pt2 --format json",
     "aotc explain model.py --format sarif > explain.sarif",
+    "aotc explain retrieval/",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
 @targets_option()
@@ -43,7 +46,13 @@ def explain(
     It also lists the products that no kernel of aotc's own computes, and why. The
     model is imported and taken through all passes, but not compiled. The exit code
     is 0 if a build would succeed as far as that tells, else 1.
+
+    Of the package of a hybrid program, or its bundle, it lists what Python computes
+    between compiled regions: the line, the reason, bytes and synchronizations.
     """
+    if (bundle := bundle_in(Path(source))) is not None:
+        _explain_bundle(bundle, form)
+        return
     from aotc.explain import explain
 
     path, entries = source_and_entries(source)
@@ -54,6 +63,28 @@ def explain(
         document = {"schema": "aotc.explain/1", **found.to_json()}
     output.emit(document, _render(found), form)
     context.exit(0 if found.builds else 1)
+
+
+def _explain_bundle(path: Path, form: str) -> None:
+    """Show the boundaries of a hybrid program; a bundle of entries has none."""
+    from aotc.artifacts.pack import read_bundle
+
+    if form == "sarif":
+        raise click.UsageError("expected a model for --format sarif; got a bundle")
+    manifest = read_bundle(path, trust(()), allow_unsigned=True).manifest
+    hybrid = manifest.data.get("hybrid", {})
+    breaks, boundaries = hybrid.get("graph_breaks", 0), hybrid.get("boundaries", [])
+    document = {
+        "schema": "aotc.explain-bundle/1",
+        "bundle": str(path),
+        "graph_breaks": breaks,
+        "boundaries": boundaries,
+    }
+    lines = [f"{manifest.name} {manifest.version}: {breaks} graph breaks"]
+    if hybrid:
+        lines += ["", "ISLANDS: computed by Python, between compiled regions"]
+        lines += [f"  {line}" for line in boundary_lines(hybrid)]
+    output.emit(document, "\n".join(lines), form)
 
 
 def _render(found: Explanation) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output
+from aotc.cli.boundaries import boundary_lines
 from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
 from aotc.errors import AotcError, VerificationError
 
@@ -129,6 +130,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         _section("ENTRIES", [_entry(e) for e in manifest.entry_points.values()]),
         _section("SIZES", _symbols(manifest)),
         _section("STATES", _states(manifest)),
+        _section("BOUNDARIES", _boundaries(manifest)),
         _variants(manifest),
         _memory(manifest),
         _section("PARITY", _parity(manifest.data.get("parity", []))),
@@ -147,6 +149,12 @@ def _source(source: Mapping[str, Any]) -> list[str]:
         f"source     {source.get('file')} ({source.get('kind')}): {counts['ops']} ops, "
         f"{counts['captured']} captured, {counts['folded']} computed while importing"
     ]
+
+
+def _boundaries(manifest: Manifest) -> list[str]:
+    """What Python computes between the entries of a hybrid program."""
+    hybrid = manifest.data.get("hybrid")
+    return boundary_lines(hybrid) if hybrid else []
 
 
 def _parity(rows: list[dict[str, Any]]) -> list[str]:

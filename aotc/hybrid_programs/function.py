@@ -84,6 +84,8 @@ def hybrid(
 class HybridFunction:
     """A function of `hybrid`; see there."""
 
+    aotc_is_hybrid = True  # for what cannot import this module
+
     def __init__(
         self,
         function: Callable[..., Any],

@@ -52,7 +52,8 @@ def running(
     # The model may change the working directory: what is relative is the caller's.
     with source_root(path.parent), _importable(folder), chdir(Path.cwd()):
         module = run_file(path)
-        yield module, _select_entries(path, _declared_entries(module), entries)
+        declared, hybrids = _declared_entries(module), _hybrid_functions(module)
+        yield module, _select_entries(path, declared, hybrids, entries)
 
 
 def run_file(path: Path) -> ModuleType:
@@ -111,6 +112,12 @@ def _declared_entries(module: ModuleType) -> dict[str, EntryFunction]:
     return declared
 
 
+def _hybrid_functions(module: ModuleType) -> list[str]:
+    """The names of functions that are not entries, as Python computes parts of them."""
+    values = vars(module).items()
+    return [name for name, value in values if getattr(value, "aotc_is_hybrid", False)]
+
+
 def _clash(entry: EntryFunction, other: Any) -> InputError:
     """The name of an entry stands for something else as well."""
     place = other.place if isinstance(other, EntryFunction) else _place_of(other)
@@ -135,8 +142,20 @@ def _line(place: Place) -> str:
 
 
 def _select_entries(
-    path: Path, declared: dict[str, EntryFunction], wanted: Sequence[str]
+    path: Path,
+    declared: dict[str, EntryFunction],
+    hybrids: Sequence[str],
+    wanted: Sequence[str],
 ) -> list[EntryFunction]:
+    for name in wanted or ([] if declared else hybrids):
+        if name in hybrids:
+            raise InputError(
+                "hybrid-in-build",
+                f"'{name}' of '{path}' is a hybrid function: Python computes a part of "
+                "it, which no bundle can have",
+                hint=f"call it and write a package: {name}.export('folder/{name}'); or "
+                "make an entry of what can be compiled",
+            )
     if not declared:
         raise InputError(
             "no-entries",
