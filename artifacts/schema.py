@@ -270,7 +270,7 @@ _hybrid = record(
         "function": _string,
         "graph_breaks": integer(0),
         "boundaries": listing(_boundary),
-        "regions": listing(record({"entry": _identifier, "place": _string})),
+        "regions": listing(record({"region": _identifier, "entry": _identifier})),
     }
 )
 _manifest: Check = record(

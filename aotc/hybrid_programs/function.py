@@ -167,6 +167,8 @@ class HybridFunction:
         """Its runs, and the function with calls of these."""
         function, definition = self.function, self.definition
         body = definition.body
+        if ast.get_docstring(definition) is not None:
+            body = body[1:]
         nodes = ast.walk(definition.args)
         parameters = {each.arg for each in nodes if isinstance(each, ast.arg)}
         stored = {n: x for n, x in self._stored.items() if n not in stores(*body)}
@@ -230,7 +232,7 @@ class HybridFunction:
             asked: `key` and `targets`; see `export_package`.
 
         Raises:
-            InputError: `no-call`, `bad-hybrid`, `several-forms`.
+            InputError: `no-call`, `bad-hybrid`, `file-exists`.
         """
         from aotc.hybrid_programs.packages import export_package  # with the pipeline
 

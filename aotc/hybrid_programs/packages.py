@@ -24,8 +24,9 @@ from aotc.hybrid_programs.regions import STATIC, Region
 from aotc.hybrid_programs.runs import Run
 from aotc.hybrid_programs.slicing import statements_for
 from aotc.just_in_time.compiling import write_bundle
+from aotc.just_in_time.signature import CallSignature
 from aotc.program import Title, source_of
-from aotc.runtime.regions import token_of
+from aotc.runtime.regions import array_token, value_token
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.writing import make_folder, write_text
@@ -61,9 +62,8 @@ def export_package(
         targets: to compile for; by default `Target.default()`.
 
     Raises:
-        InputError: `no-call`: some of it was not reached by a call; `several-forms`:
-            calls of a region differ in more than sizes; `bad-hybrid`: its Python needs
-            what a device does not have.
+        InputError: `no-call`: some of it was not reached by a call; `bad-hybrid`: its
+            Python needs what a device does not have.
     """
     if not path.name.isidentifier():
         raise InputError(
@@ -73,11 +73,20 @@ def export_package(
     if path.exists():
         raise InputError("file-exists", f"'{path}' exists", hint="remove it first")
     text = _module_text(function, f"{path.name}-1.0.0.aotc")
-    program = trace([_entry_of(each) for each in function.workshop.regions], {})
+    codes = _codes(function)
+    program = trace([entry for entry, _ in codes], {})
     program.title = Title(path.name, "1.0.0")
     program.source = source_of(Path(_file_of(function)), "hybrid")
     signer = Signer.from_file(key) if key else development_key()
-    found = {"hybrid": _findings(function)}
+    boundaries = [each.to_json() for each in function.boundaries]
+    found = {
+        "hybrid": {
+            "function": function.name,
+            "graph_breaks": len(boundaries),
+            "boundaries": boundaries,
+            "regions": [row for _, row in codes],
+        }
+    }
     chosen = tuple(targets) or Target.default()
     with TemporaryDirectory(dir=make_folder(path.parent), prefix=".") as work:
         folder = make_folder(Path(work) / path.name)
@@ -94,48 +103,57 @@ def _file_of(function: HybridFunction) -> str:
 # ---- the bundle
 
 
-def _entry_of(region: Region) -> Any:
-    """The region as an entry for the calls that it has had."""
-    _form_of(region)  # what cannot be stated on a device is refused
-    return region.jit.as_entry()
-
-
-def _findings(function: HybridFunction) -> dict[str, Any]:
-    """What the manifest says of boundaries and regions."""
-    regions = [
-        {"entry": each.name, "place": _place(function, each), "inputs": _form_of(each)}
-        for each in function.workshop.regions
-    ]
-    boundaries = [each.to_json() for each in function.boundaries]
-    return {
-        "function": function.name,
-        "graph_breaks": len(boundaries),
-        "boundaries": boundaries,
-        "regions": regions,
-    }
+def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
+    """The entries of all regions, and what the manifest says of each."""
+    found = []
+    for region in function.workshop.regions:
+        place = _place(function, region)
+        entries = region.jit.entries()
+        if not entries:
+            raise InputError(
+                "no-call",
+                f"{function.name}: expected calls that reach each line; none has "
+                f"reached {place}",
+                where=place,
+                hint="call it so that it does, or leave the line out",
+            )
+        for call, entry in entries:
+            row = {"region": region.name, "entry": entry.name, "place": place}
+            found.append((entry, {**row, "inputs": _inputs(region, call)}))
+    return found
 
 
 def _place(function: HybridFunction, region: Region) -> str:
     return f"{Path(_file_of(function)).name}:{region.body[0].lineno}"
 
 
-def _form_of(region: Region) -> dict[str, Any]:
-    """What calls give the region that is no array, by name, as manifests spell it."""
-    form: Any = dict(region.jit.form().static)[STATIC]
+def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
+    """What code is made for of the inputs of a call, as manifests spell it."""
+    form: Any = dict(call.static)[STATIC]
     leaves, found = iter(form.leaves), dict[str, Any]()
+    arrays = zip(call.dtypes, call.shapes, strict=True)
     for name, structure in form.structures:
-        taken = [next(leaves) for _ in range(structure.leaf_count)]
-        for each in taken:
-            if each is not None and type(each.value) not in _PLAIN:
-                raise InputError(
-                    "bad-hybrid",
-                    f"{region.name}: expected numbers, texts and arrays to compile for "
-                    f"calls of; got {type(each.value).__name__} in '{name}'",
-                    hint="read what is needed of the object before, in Python",
-                )
-        values = [None if each is None else token_of(each.value) for each in taken]
-        found[name] = {"tree": structure.to_json(), "values": values}
+        tokens = []
+        for _ in range(structure.leaf_count):
+            leaf = next(leaves)
+            if leaf is None:
+                dtype, shape = next(arrays)
+                tokens.append(array_token(dtype, len(shape)))
+            else:
+                tokens.append(_token(region, name, leaf.value))
+        found[name] = {"tree": structure.to_json(), "leaves": tokens}
     return found
+
+
+def _token(region: Region, name: str, value: Any) -> str:
+    if type(value) not in _PLAIN:
+        raise InputError(
+            "bad-hybrid",
+            f"{region.name}: expected numbers, texts and arrays to compile for calls "
+            f"of; got {type(value).__name__} in '{name}'",
+            hint="read what is needed of the object before, in Python",
+        )
+    return value_token(value)
 
 
 # ---- the module
@@ -202,8 +220,6 @@ def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionD
             each.annotation = None
     text = inspect.getdoc(function.function)
     first_lines = [ast.Expr(ast.Constant(text))] if text else []
-    if text:
-        body = body[1:]
     return ast.FunctionDef(function.name, arguments, [*first_lines, *body], [])
 
 

@@ -326,27 +326,23 @@ class JitFunction:
             "notes": [*self.notes],
         }
 
-    def form(self) -> CallSignature:
-        """One of the calls that there were, which differ in sizes alone.
+    def entries(self) -> list[tuple[CallSignature, EntryFunction]]:
+        """Entries that take all calls that there were, by symbols for their sizes.
 
-        Raises:
-            InputError: `no-call`, or `several-forms`: they differ in more.
+        Returns:
+            One for each form of calls, with the first call of it.
         """
-        from aotc.just_in_time.exporting import calls_alike  # with the pipeline
-
-        return calls_alike(self._trace.name, self._signatures)[0]
-
-    def as_entry(self) -> EntryFunction:
-        """An entry that takes all calls that there were, by symbols for their sizes.
-
-        Raises:
-            InputError: see `form`.
-        """
-        first = self.form()
-        names = [f"{self._trace.name}_{name}" for name in first.names]
-        shapes = [each.shapes for each in self._signatures]
-        sizes = symbolic_sizes(shapes, names) or first.shapes
-        return self._trace.as_entry(first, sizes)
+        forms: dict[Hashable, list[CallSignature]] = {}
+        for call in self._signatures:
+            forms.setdefault(call.form, []).append(call)
+        found = []
+        for number, (first, *rest) in enumerate(forms.values()):
+            name = f"{self._trace.name}_{number}" if number else self._trace.name
+            names = [f"{name}_{each}" for each in first.names]
+            shapes = [each.shapes for each in (first, *rest)]
+            sizes = symbolic_sizes(shapes, names) or first.shapes
+            found.append((first, self._trace.as_entry(first, sizes, name)))
+        return found
 
     def export(self, path: str | Path, **asked: Any) -> Path:
         """Write a signed bundle of what calls have used.

@@ -126,8 +126,10 @@ class Tracer:
                 found += (next(rest) for _ in range(trees[name].leaf_count))
         return found
 
-    def as_entry(self, call: CallSignature, sizes: Sizes) -> EntryFunction:
-        """The function as an entry of these Specs."""
+    def as_entry(
+        self, call: CallSignature, sizes: Sizes, name: str | None = None
+    ) -> EntryFunction:
+        """The function as an entry of these Specs, by default of its own name."""
         pairs = zip(call.dtypes, sizes, strict=True)
         specs = iter([Spec(shape, dtypes.canonical(kind)) for kind, shape in pairs])
         trees = {
@@ -147,7 +149,7 @@ class Tracer:
 
         kind = inspect.Parameter.KEYWORD_ONLY
         named = [inspect.Parameter(n, kind) for n in self._parameters if n in sources]
-        entry.__name__ = entry.__qualname__ = self.name
+        entry.__name__ = entry.__qualname__ = name or self.name
         vars(entry)["__signature__"] = inspect.Signature(named)
         return EntryFunction(entry, sources, declared=self.place)
 

@@ -16,20 +16,28 @@ from aotc.runtime.model import Model
 
 
 def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
-    """What of a value is no array, as manifests spell it, and its arrays.
+    """What code is made for of a value, as manifests spell it, and its arrays.
 
     Args:
         value: a tree of arrays, numbers, texts and None.
     """
     leaves, structure = flatten(value)
-    arrays = [leaf for leaf in leaves if _is_array(leaf)]
-    other = [None if _is_array(leaf) else token_of(leaf) for leaf in leaves]
-    return {"tree": structure.to_json(), "values": other}, arrays
+    arrays = [np.asarray(leaf) for leaf in leaves if _is_array(leaf)]
+    tokens = [
+        array_token(leaf.dtype, np.ndim(leaf)) if _is_array(leaf) else value_token(leaf)
+        for leaf in leaves
+    ]
+    return {"tree": structure.to_json(), "leaves": tokens}, arrays
 
 
-def token_of(value: Any) -> str:
+def array_token(dtype: np.dtype[Any], rank: int) -> str:
+    """A text that arrays share whose sizes alone differ."""
+    return f"{dtype} array of rank {rank}"
+
+
+def value_token(value: Any) -> str:
     """A text that values of one type share if they are the same."""
-    return f"{type(value).__name__}:{value!r}"
+    return f"{type(value).__name__} {value!r}"
 
 
 def _is_array(value: Any) -> bool:
@@ -50,7 +58,7 @@ class Regions:
         self._path = Path(module).parent / bundle
         self._lock = threading.Lock()
         self._model: Model | None = None
-        self._forms: dict[str, Mapping[str, Any]] = {}
+        self._codes: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
 
     def load(self, **options: Any) -> Model:
         """Load the bundle, as `aotc.load` does; without this the first call does it.
@@ -64,8 +72,10 @@ class Regions:
     def _loaded(self, options: Mapping[str, Any]) -> Model:
         model = load(self._path, **options)
         regions = model.manifest.data["hybrid"]["regions"]
-        self._forms = {each["entry"]: each["inputs"] for each in regions}
-        self._model = model
+        codes: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        for each in regions:
+            codes.setdefault(each["region"], []).append((each["entry"], each["inputs"]))
+        self._codes, self._model = codes, model
         return model
 
     def __call__(self, region: str, /, **values: Any) -> tuple[Any, ...]:
@@ -76,22 +86,32 @@ class Regions:
                 is not what the region was compiled for; or as a call of a model.
         """
         model = self._model or self.load()
-        arrays = {}
-        for name, expected in self._forms[region].items():
-            found, arrays[name] = form_of(values[name])
-            if found != expected:
-                raise InputError(
-                    "region-guard",
-                    f"{region}: expected '{name}' as it was compiled for, "
-                    f"{_shown(expected)}; got {_shown(found)}",
-                    hint="export the function after calls of each kind, with arrays in "
-                    "place of numbers that vary",
-                )
-        given = {name: each for name, each in arrays.items() if each}
-        found = model.entry(region)(**given)
-        return tuple(found[name] for name in sorted(found))
+        parts = {name: form_of(value) for name, value in values.items()}
+        form = {name: each for name, (each, _) in parts.items()}
+        for entry, expected in self._codes[region]:
+            if expected == form:
+                given = {name: arrays for name, (_, arrays) in parts.items() if arrays}
+                found = model.entry(entry)(**given)
+                return tuple(found[name] for name in sorted(found))
+        raise self._refusal(region, form)
+
+    def _refusal(self, region: str, form: Mapping[str, Any]) -> InputError:
+        """What to say of values that no code was made for."""
+        forms = [expected for _, expected in self._codes[region]]
+        name = next(
+            (n for n in form if all(each[n] != form[n] for each in forms)), min(form)
+        )
+        known = "; or ".join(dict.fromkeys(_shown(each[name]) for each in forms))
+        return InputError(
+            "region-guard",
+            f"{region}: expected '{name}' as it was when it was compiled: {known}; got "
+            f"{_shown(form[name])}",
+            hint="export the function after calls of each kind, with arrays in place "
+            "of numbers that vary",
+        )
 
 
 def _shown(form: Mapping[str, Any]) -> str:
-    values = [each.partition(":")[2] for each in form["values"] if each is not None]
-    return f"of the form {form['tree']} with {', '.join(values) or 'arrays alone'}"
+    plain = form["tree"] == 0
+    leaves = ", ".join(form["leaves"]) or "nothing"
+    return leaves if plain else f"{form['tree']} with {leaves}"
