@@ -7,6 +7,7 @@ import builtins
 import inspect
 import linecache
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import aotc
+from aotc import __version__
 from aotc.artifacts import Signer, development_key
 from aotc.errors import InputError
 from aotc.hybrid_programs.breaks import is_data, is_own, island
@@ -183,7 +184,7 @@ def _module_text(function: HybridFunction, bundle: str) -> str:
     head = _HEAD.format(
         name=function.name,
         regions=len(function.workshop.regions),
-        version=aotc.__version__,
+        version=__version__,
         file=Path(file).name,
     )
     tools = ast.parse(
@@ -235,7 +236,7 @@ def _stays(node: ast.stmt, scope: Mapping[str, Any]) -> bool:
         names = stores(node)
         return any(
             is_own(scope[name])
-            and scope[name] is not aotc
+            and scope[name] is not sys.modules["aotc"]
             and scope[name] is not island
             for name in names & scope.keys()
         )
