@@ -59,6 +59,10 @@ class Boundary:
         yield returned
         self._add(arriving, byte_count(returned), time.perf_counter() - begun)
 
+    def count(self) -> None:
+        """Count a call of which the time and bytes are not known."""
+        self._add(0, 0, 0.0)
+
     def _add(self, arriving: int, leaving: int, seconds: float) -> None:
         with self._lock:
             self.calls += 1

@@ -7,7 +7,7 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +176,9 @@ class HybridFunction:
         workshop = Workshop(function, names, {**self._asked, "sources": stored})
         rewritten = workshop.rewriter.rewrite(body, parameters, set())
         self.rewritten_body = rewritten
-        tools = {"_aotc_runs": workshop.runs}
-        made = compile_function(function, self.name, definition.args, rewritten, tools)
+        made = compile_function(
+            function, self.name, definition.args, rewritten, workshop.tools
+        )
         made.__defaults__ = function.__defaults__
         made.__kwdefaults__ = function.__kwdefaults__
         return workshop, made
@@ -208,6 +209,7 @@ class HybridFunction:
         """
         pieces = (piece for run in self.workshop.runs for piece in run.pieces)
         found = [x.boundary for x in pieces if isinstance(x, Island) and x.boundary]
+        found += self.workshop.listed
         return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
 
     def report(self) -> dict[str, Any]:
@@ -252,7 +254,7 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
             f"{function.__name__}: expected a function whose source is at hand",
             "define it with `def` in a file",
         )
-    refused = any(isinstance(each, _REFUSED) for each in ast.walk(definition))
+    refused = any(isinstance(each, _REFUSED) for each in _own_nodes(definition))
     if refused or not isinstance(definition, ast.FunctionDef):
         fail(
             "bad-hybrid",
@@ -260,6 +262,17 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
             "`yield`, `await`, `global` and `nonlocal`",
         )
     return definition
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without what only functions inside it do."""
+    for each in ast.iter_child_nodes(node):
+        yield each
+        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _own_nodes(each)
+        else:
+            inner = ast.walk(each)
+            yield from (x for x in inner if isinstance(x, (ast.Global, ast.Nonlocal)))
 
 
 def _as_numpy(tree: Any) -> Any:

@@ -76,9 +76,9 @@ def _instrumented(function: types.FunctionType) -> Any:
     node = definition_of(function)
     if node is None or any(isinstance(part, _REFUSED) for part in ast.walk(node)):
         raise Break(f"the source of {function.__name__} does not tell what it does")
-    asking = [_Asking().visit(deepcopy(each)) for each in _body_of(node)]
+    body = [part for each in _body_of(node) for part in asking(each)]
     name = "lambda_" if isinstance(node, ast.Lambda) else node.name
-    made = compile_function(function, name, node.args, asking, TOOLS)
+    made = compile_function(function, name, node.args, body, TOOLS)
     made.__defaults__ = function.__defaults__
     made.__kwdefaults__ = function.__kwdefaults__
     return made
@@ -150,8 +150,14 @@ def positioned(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for number, each in enumerate(body):
         found += ast.parse(f"_aotc_at[0] = {number}").body
-        found.append(_Asking().visit(deepcopy(each)))
+        found += asking(each)
     return found
+
+
+def asking(node: ast.stmt) -> list[ast.stmt]:
+    """A statement that asks before it calls, reads or changes anything."""
+    made = _Asking().visit(deepcopy(node))
+    return made if isinstance(made, list) else [made]
 
 
 class _Asking(ast.NodeTransformer):

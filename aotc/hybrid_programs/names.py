@@ -18,7 +18,10 @@ class _Names(ast.NodeVisitor):
         self.stores: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
-        (self.reads if isinstance(node.ctx, ast.Load) else self.stores).add(node.id)
+        if not isinstance(node.ctx, ast.Store):  # what is deleted must be there
+            self.reads.add(node.id)
+        if not isinstance(node.ctx, ast.Load):
+            self.stores.add(node.id)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
@@ -123,9 +126,11 @@ def assigned(body: Sequence[ast.stmt]) -> set[str]:
 def _assigned_by(node: ast.stmt) -> set[str]:
     match node:
         case ast.Assign():
-            return stores(*node.targets)
+            return stores(*node.targets) | _named_in(node.value)
         case ast.AnnAssign() | ast.AugAssign():
             return stores(node.target) if node.value else set()
+        case ast.Expr():
+            return _named_in(node.value)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {node.name}
         case ast.Import() | ast.ImportFrom():
@@ -136,6 +141,15 @@ def _assigned_by(node: ast.stmt) -> set[str]:
             return set.intersection(*found) if found else set()
         case _:
             return set()
+
+
+def _named_in(node: ast.expr) -> set[str]:
+    """The names that `:=` gives a value in an expression, if all of it is evaluated."""
+    if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Lambda, *_COMPREHENSIONS)):
+        return set()
+    own = stores(node.target) if isinstance(node, ast.NamedExpr) else set()
+    parts = [x for x in ast.iter_child_nodes(node) if isinstance(x, ast.expr)]
+    return own.union(*map(_named_in, parts))
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

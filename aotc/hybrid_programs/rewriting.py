@@ -22,12 +22,14 @@ class Rewriter:
     Args:
         names: of the function's variables.
         add: takes note of a run, and gives its number.
-        counter: of fresh names.
+        note: takes note of a statement that is Python's, and gives its number.
     """
 
-    def __init__(self, names: set[str], add: AddRun) -> None:
+    def __init__(
+        self, names: set[str], add: AddRun, note: Callable[[ast.stmt], int]
+    ) -> None:
         self.names = names
-        self._add = add
+        self._add, self._list = add, note
         self._counter = itertools.count()
 
     def fresh(self) -> str:
@@ -82,7 +84,8 @@ class Rewriter:
             value = ast.copy_location(ast.Assign([target], node.value), node)
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
-        if isinstance(node, (ast.If, ast.For)) and not is_candidate(node):
+        blocks = (ast.If, ast.For, ast.While)
+        if isinstance(node, blocks) and not is_candidate(node):
             split = operations(node, self.fresh)
             return [node] if split is None else [*split[0], split[1]]
         return [node]
@@ -97,14 +100,24 @@ class Rewriter:
         uncertain = outputs - assigned(body)
         inputs = (needed(body) | uncertain) & self.names
         if not inputs <= before:
-            after = [*live_before(body, live)[1:]]
-            has, found = set(before), list[ast.stmt]()
-            for each, then in zip(body, after, strict=True):
-                found.append(self.descend(each, has, then))
-                has |= assigned([each])
-            return found
+            return self._one_by_one(body, before, live)
         number = self._add(body, sorted(inputs), sorted(outputs), before)
         return [_call_of_run(number, sorted(inputs), sorted(outputs), body[0])]
+
+    def _one_by_one(
+        self, body: list[ast.stmt], before: set[str], live: set[str]
+    ) -> list[ast.stmt]:
+        """Statements of which one or more read variables that may have no value."""
+        if len(body) == 1:
+            (node,) = body
+            if isinstance(node, (ast.If, ast.For, ast.While)):
+                return [self.descend(node, before, live)]
+            return [_count(self._list(node)), node]
+        has, found = set(before), list[ast.stmt]()
+        for each, then in zip(body, live_before(body, live)[1:], strict=True):
+            found += self._as_run([each], has, then)
+            has |= assigned([each])
+        return found
 
     def descend(self, node: Any, before: set[str], after: set[str]) -> Any:
         """A statement that stays Python's, with runs in the blocks inside it."""
@@ -119,6 +132,19 @@ class Rewriter:
             case ast.With():
                 taken = [x.optional_vars for x in node.items if x.optional_vars]
                 inside, behind = before | stores(*taken), after
+            case ast.Match():
+                cases = [
+                    _with_fields(
+                        x,
+                        {
+                            "body": self.rewrite(
+                                x.body, before | stores(x.pattern), after
+                            )
+                        },
+                    )
+                    for x in node.cases
+                ]
+                return _with_fields(node, {"cases": cases})
             case ast.Try():
                 return self._descend_try(node, before, after | reads(node))
             case _:
@@ -150,6 +176,10 @@ class Rewriter:
 def _with_fields(node: Any, fields: dict[str, Any]) -> Any:
     kept = {name: getattr(node, name, None) for name in node._fields}
     return ast.copy_location(type(node)(**{**kept, **fields}), node)
+
+
+def _count(number: int) -> ast.stmt:
+    return ast.parse(f"_aotc_python[{number}].count()").body[0]
 
 
 def _call_of_run(

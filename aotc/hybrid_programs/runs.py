@@ -174,8 +174,9 @@ class Run:
         owner = self._owner
         before = self._before | {*inputs}
         inside = [owner.rewriter.descend(each, before, live) for each in body]
-        tools = {"_aotc_runs": owner.runs}
-        run = make_function(owner.function, "island", inputs, inside, outputs, tools)
+        run = make_function(
+            owner.function, "island", inputs, inside, outputs, owner.tools
+        )
         boundary = owner.boundary(body[0], reason) if computes(body) else None
         return Island(body, inside, inputs, outputs, run, boundary)
 
@@ -198,7 +199,8 @@ class Workshop:
         self.function, self.options = function, options
         self.name, self._file = function.__name__, function.__code__.co_filename
         self.runs: list[Run] = []
-        self.rewriter = Rewriter(names, self._add)
+        self.rewriter = Rewriter(names, self._add, self._note)
+        self.listed: list[Boundary] = []
         self._count = 0
 
     def _add(
@@ -206,6 +208,16 @@ class Workshop:
     ) -> int:
         self.runs.append(Run(body, inputs, outputs, has, self))
         return len(self.runs) - 1
+
+    def _note(self, node: ast.stmt) -> int:
+        reason = "a variable may have no value here, so bytes are not measured"
+        self.listed.append(self.boundary(node, reason))
+        return len(self.listed) - 1
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """The names that rewritten code has for runs and for what it only counts."""
+        return {"_aotc_runs": self.runs, "_aotc_python": self.listed}
 
     def next_name(self) -> str:
         """Of a function that is compiled."""

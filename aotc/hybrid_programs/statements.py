@@ -91,11 +91,29 @@ def operations(
             rest: ast.stmt = _replaced(node, test=splitter.name_of(node.test))
         case ast.For():
             rest = _replaced(node, iter=splitter.name_of(node.iter))
+        case ast.While(orelse=[]) if not isinstance(node.test, ast.Constant):
+            return [], _with_test_inside(node, fresh())
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Expr():
             rest = _replaced(node, value=splitter.without_operands(node.value))
         case _:
             return None
     return (taken, rest) if taken else None
+
+
+def _with_test_inside(node: ast.While, name: str) -> ast.While:
+    """`while test: …` as `while True: name = test; if not name: break; …`."""
+    test = ast.Assign([ast.Name(name, ast.Store())], node.test)
+    leave = ast.If(
+        ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load())), [ast.Break()], []
+    )
+    for part in (*ast.walk(ast.Module([leave], [])), test, test.targets[0]):
+        ast.copy_location(part, node.test)
+    found: ast.While = _replaced(
+        node,
+        test=ast.copy_location(ast.Constant(True), node),
+        body=[test, leave, *node.body],
+    )
+    return found
 
 
 class _Splitter:

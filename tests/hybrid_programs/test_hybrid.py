@@ -1,5 +1,6 @@
 """Functions of `aotc.hybrid` give what their Python gives, in the same order."""
 
+import contextlib
 import threading
 
 import numpy
@@ -103,6 +104,63 @@ def numbering(x, n):
     return np.cumsum(head, axis=0) * count, count
 
 
+def jumping(x):
+    step, y, z = 0, np.tanh(x), np.sin(x)
+    while step < 3:
+        y = y + 1
+        step += 1
+        if step == 2:
+            continue
+    else:
+        y = y * 2
+    del z
+    return y, step
+
+
+def growing(x):
+    out = []
+    out += [np.sin(x)]
+    alias = out
+    alias.append(np.cos(x))
+    return len(out), out[1]
+
+
+def managing(x):
+    @contextlib.contextmanager
+    def managed():
+        EVENTS.append("in")
+        yield 3.0
+        EVENTS.append("out")
+
+    with managed() as scale:
+        y = np.sin(x) * scale
+    return y
+
+
+def naming(x):
+    y = (z := np.exp(x)) + 1
+    return y * z if z.shape[0] > 2 else y
+
+
+def matching(x):
+    match x.shape:
+        case (5, n):
+            y = np.sin(x) * n
+        case _:
+            y = x * 2
+    return y
+
+
+def unset(x):
+    if float(numpy.asarray(x).sum()) > 1e9:
+        shift = 3
+    y = np.sin(x)
+    try:
+        return y + shift
+    except UnboundLocalError:
+        return y
+
+
 X = RNG.standard_normal((5, 8)).astype("f")
 CASES = [
     (deciding, (X,)),
@@ -114,6 +172,12 @@ CASES = [
     (gathering, (X,)),
     (recovering, (X,)),
     (closing, (X, ["a", "b"])),
+    (jumping, (X,)),
+    (growing, (X,)),
+    (managing, (X,)),
+    (naming, (X,)),
+    (matching, (X,)),
+    (unset, (X,)),
     (numbering, (X, 2)),
     (numbering, (X, 4)),
     (numbering, (X[:1], 4)),
@@ -180,6 +244,13 @@ def test_equal_numbers_of_different_types_are_different_code():
 
 def lambda_free(x, value):
     return np.copysign(x, value) if isinstance(value, float) else x * value + 1
+
+
+def test_python_of_which_variables_may_have_no_value_is_listed():
+    function = aotc.hybrid(unset)
+    _same(function(X), unset(X))
+    listed = {each.operation: each.calls for each in function.boundaries}
+    assert listed["return y + shift"] == 1
 
 
 def test_threads_share_one_function():
