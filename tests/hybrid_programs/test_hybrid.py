@@ -133,8 +133,7 @@ def managing(x):
         EVENTS.append("out")
 
     with managed() as scale:
-        y = np.sin(x) * scale
-    return y
+        return np.sin(x) * scale
 
 
 def naming(x):
