@@ -23,10 +23,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from aotc.counting import counters
+    from aotc.foreign import from_torch
     from aotc.hybrid_programs import hybrid, island
     from aotc.importers.onnx import from_onnx
     from aotc.importers.stablehlo import from_jax, from_stablehlo
-    from aotc.importers.torch import from_torch
     from aotc.just_in_time import jit
     from aotc.runtime import Model, load
     from aotc.streaming import stream
@@ -63,7 +63,7 @@ _EXPORTS = {
     "Spec": "aotc.tracing.entry",
     "Weights": "aotc.tracing.entry",
     "State": "aotc.tracing.entry",
-    "from_torch": "aotc.importers.torch",
+    "from_torch": "aotc.foreign",
     "grad": "aotc.transforms",
     "value_and_grad": "aotc.transforms",
     "vjp": "aotc.transforms",

@@ -83,8 +83,10 @@ ALLOWED = {
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
     | {"counting"},
+    "foreign": LEAVES | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
-    | {"just_in_time", "counting", "packager", "pipeline", "passes", "runtime"},
+    | {"importers", "just_in_time", "counting", "packager", "pipeline", "passes"}
+    | {"runtime"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}

@@ -58,7 +58,7 @@ def from_torch(
             all of these are named at once.
         SetupError: torch is not installed.
     """
-    _require_torch()
+    require_torch()
     from aotc.importers.torch.exporting import export_program, training
     from aotc.importers.torch.network import network_of
 
@@ -73,7 +73,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     Raises:
         InputError: the file cannot be read, or see `from_torch`.
     """
-    _require_torch()
+    require_torch()
     from aotc.importers.torch.exporting import read
     from aotc.importers.torch.network import network_of
 
@@ -88,7 +88,8 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     return program
 
 
-def _require_torch() -> None:
+def require_torch() -> None:
+    """Raise a SetupError if torch is not installed."""
     try:
         import torch.export  # noqa: F401
     except ModuleNotFoundError as error:

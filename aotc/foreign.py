@@ -1,0 +1,69 @@
+"""Models of other frameworks for a model.py, whole or with islands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers import torch
+
+BREAKS = ("error", "island")
+
+
+def from_torch(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    train: bool = False,
+    breaks: str = "error",
+    target: str | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A PyTorch module, or what torch.export made of one, for use in a model.py.
+
+        net = aotc.from_torch(
+            module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}
+        )
+
+    Args:
+        model: a `torch.nn.Module`, or a `torch.export.ExportedProgram` (which brings
+            its own arguments and sizes).
+        args: example arguments: tensors of the right shapes and dtypes.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which of their sizes vary, as torch.export takes it. The names
+            and ranges of its Dims become those of aotc's.
+        train: import the module as it trains, whatever mode it is in: the statistics of
+            batch normalization are state, and a module that drops elements takes a
+            random `key` (u32[2]) as its last input. An ExportedProgram keeps the mode
+            that it was exported in.
+        breaks: what becomes of what torch.export refuses: `error`, or `island`, the
+            result is a module of PyTorch, which compiles what it can when it is called:
+            see `aotc.hybrid_programs.torch_modules.HybridModule`. It is no entry.
+        target: of islands: to compile for; by default this machine.
+        threads: of islands: as `aotc.load` takes them.
+
+    Raises:
+        InputError: torch.export refuses the module, or ops in it have no counterpart;
+            all of these are named at once. `bad-option`.
+        SetupError: torch is not installed.
+    """
+    if breaks not in BREAKS:
+        raise InputError(
+            "bad-option",
+            f"expected one of {', '.join(BREAKS)} as breaks; got {breaks!r}",
+        )
+    if breaks == "error":
+        return torch.from_torch(model, args, kwargs, dynamic_shapes, train=train)
+    torch.require_torch()
+    from aotc.hybrid_programs.torch_modules import hybrid_module
+
+    if train or dynamic_shapes is not None:
+        raise InputError(
+            "bad-option",
+            "expected no train and no dynamic_shapes with breaks='island'; code is "
+            "made for each kind of call, for inference",
+        )
+    return hybrid_module(model, args, kwargs or {}, target, threads)
