@@ -23,9 +23,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from aotc.counting import counters
-    from aotc.foreign import from_torch
+    from aotc.foreign import from_onnx, from_torch
     from aotc.hybrid_programs import hybrid, island
-    from aotc.importers.onnx import from_onnx
     from aotc.importers.stablehlo import from_jax, from_stablehlo
     from aotc.just_in_time import jit
     from aotc.runtime import Model, load
@@ -56,7 +55,7 @@ _EXPORTS = {
     "counters": "aotc.counting",
     "entry": "aotc.tracing.entry_calls",
     "from_jax": "aotc.importers.stablehlo",
-    "from_onnx": "aotc.importers.onnx",
+    "from_onnx": "aotc.foreign",
     "from_stablehlo": "aotc.importers.stablehlo",
     "Dim": "aotc.tracing.dims",
     "powers_of_two": "aotc.tracing.dims",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.importers import torch
+from aotc.importers import onnx, torch
+from aotc.target import Target
+from aotc.tracing.dims import Dim
 
 BREAKS = ("error", "island")
 
@@ -50,12 +53,7 @@ def from_torch(
             all of these are named at once. `bad-option`.
         SetupError: torch is not installed.
     """
-    if breaks not in BREAKS:
-        raise InputError(
-            "bad-option",
-            f"expected one of {', '.join(BREAKS)} as breaks; got {breaks!r}",
-        )
-    if breaks == "error":
+    if not _takes_islands(breaks):
         return torch.from_torch(model, args, kwargs, dynamic_shapes, train=train)
     torch.require_torch()
     from aotc.hybrid_programs.torch_modules import hybrid_module
@@ -67,3 +65,54 @@ def from_torch(
             "made for each kind of call, for inference",
         )
     return hybrid_module(model, args, kwargs or {}, target, threads)
+
+
+def from_onnx(
+    path: str | Path,
+    dims: Mapping[str, int | Dim] | None = None,
+    *,
+    breaks: str = "error",
+    target: str | None = None,
+    threads: int | None = None,
+) -> Any:
+    """The network in an .onnx file.
+
+    Args:
+        path: the file; data that it refers to is beside it.
+        dims: for sizes that the file leaves open, by the names that it gives them: a
+            number, or a Dim with a contract. Others may be anything from 1 on.
+        breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
+            result is a function of arrays by name, which compiles the rest when it is
+            called and has ONNX Runtime compute these: see
+            `aotc.hybrid_programs.onnx_graphs.HybridGraph`. It is no entry.
+        target: of islands: to compile for; by default this machine.
+        threads: of islands: as `aotc.load` takes them.
+
+    Returns:
+        An entry of weights and inputs. Names of the file become Python names.
+
+    Raises:
+        InputError: the file is damaged, of a version that aotc does not know, has
+            operators that aotc does not import, or refers to data that is not there.
+            `bad-option`.
+        SetupError: the package `onnx` is not installed.
+    """
+    if not _takes_islands(breaks):
+        return onnx.from_onnx(path, dims)
+    if dims is not None:
+        raise InputError(
+            "bad-option",
+            "expected no dims with breaks='island'; code is made for each shape",
+        )
+    from aotc.hybrid_programs.onnx_graphs import HybridGraph
+
+    return HybridGraph(Path(path), Target.named(target or "native")[0], threads)
+
+
+def _takes_islands(breaks: str) -> bool:
+    if breaks not in BREAKS:
+        raise InputError(
+            "bad-option",
+            f"expected one of {', '.join(BREAKS)} as breaks; got {breaks!r}",
+        )
+    return breaks == "island"

@@ -83,7 +83,7 @@ ALLOWED = {
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
     | {"counting"},
-    "foreign": LEAVES | {"importers", "hybrid_programs"},
+    "foreign": TRACING | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
     | {"importers", "just_in_time", "counting", "packager", "pipeline", "passes"}
     | {"runtime"},

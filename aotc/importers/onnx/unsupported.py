@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from aotc.importers.onnx.calling import misfit
 from aotc.importers.onnx.functions import schema_of
@@ -51,6 +52,19 @@ _REASONS = {
 def unsupported(model: Model) -> list[Finding]:
     """The operators of a model that cannot be imported."""
     return grouped_findings(_in_graph(model, model.graph, dict(model.opsets), ()))
+
+
+def reasons_against(model: Model) -> dict[int, str]:
+    """Why nodes of the model's own graph cannot be imported, by their place in it."""
+    opsets = dict(model.opsets)
+    found = {}
+    for number, node in enumerate(model.graph.nodes):
+        inner = [_in_graph(model, each, opsets, ()) for each in node.graphs()]
+        uses = chain(_of_node(model, node, opsets, ()), *inner)
+        first = next(uses, None)
+        if first is not None:
+            found[number] = f"{first[0]}: {first[1]}"
+    return found
 
 
 def _in_graph(
