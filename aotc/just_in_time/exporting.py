@@ -53,7 +53,8 @@ def export_bundle(
         np.zeros(n, kind) for n, kind in zip(first.shapes, first.dtypes, strict=True)
     ]
     sizes = symbolic_sizes([each.shapes for each in alike], first.names)
-    traced = trace(first, sizes or first.shapes, leaves)
+    values = trace.values(first, leaves, {})
+    traced = trace(first, sizes or first.shapes, values)
     if traced.check is not None:
         raise InputError(
             "several-forms",

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from aotc import options, reference
-from aotc.errors import AotcError, InputError
+from aotc import options
+from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.evaluating import Pending, ReferenceCode
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
+from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters
 from aotc.just_in_time.variants import Variant, Variants
-from aotc.passes import run_passes
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.source_locations import fail
@@ -27,6 +28,7 @@ from aotc.tracing.tracing import current_trace
 BRANCHES = ("error", "guard")
 DYNAMIC = ("auto", "never", "always")
 WARM_UPS = ("block", "background")
+Values = Callable[[], Sequence[Any]]  # of the arguments of a call
 _REMEMBERED = 1024  # calls whose variant is known without a look at all of them
 
 
@@ -140,9 +142,9 @@ class JitFunction:
         self._quick: dict[CallSignature, Variant] = {}
         self._of_arrays: dict[Any, Variant] = {}
         self._lock = threading.RLock()
-        self._state_owner: Variant | None = None
-        self._pending: dict[Hashable, threading.Thread] = {}
-        self._failed: dict[Hashable, Exception] = {}
+        self._states = SharedStates(stored)
+        self._has_states = bool(self._states.names)
+        self._pending: list[Pending] = []
         self._signatures: dict[CallSignature, int] = {}
         self._exact: set[Hashable] = set()
         self.notes: list[str] = []
@@ -163,16 +165,24 @@ class JitFunction:
         if variant is not None:
             return variant.run(args)
         call, leaves = self._bind(args, kwargs)
+        if self._has_states:  # which guards may look at, and all variants share
+            with self._lock:
+                return self._compute(call, leaves)
+        found = self._compute(call, leaves)
+        if key is not None and self._bind.is_flat and call in self._quick:
+            self._of_arrays[key] = self._quick[call]
+        return found
+
+    def _compute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+        """The result of a call."""
         variant = self._quick.get(call)
         if variant is None:
             found = self._variant_for(call, leaves)
             if not isinstance(found, Variant):
                 return found[0]
             variant = found
-        if variant.has_states:
-            return self._call_with_states(variant, leaves)
-        if key is not None and self._bind.is_flat and call in self._quick:
-            self._of_arrays[key] = variant
+        if self._has_states:
+            self._states.move_to(variant.made.model)
         return variant.run(leaves)
 
     # ---- which code
@@ -182,13 +192,13 @@ class JitFunction:
     ) -> Variant | tuple[Any]:
         """The variant for a call, or, while it is compiled, the result."""
         with self._lock:
-            values = self._trace.values(call, leaves)
+            values = self._values_of(call, leaves)
             self._signatures[call] = self._signatures.get(call, 0) + 1
             variant = self._variants.find(call, values)
             if variant is None:
                 if not self._waits:
-                    return (self._evaluate_meanwhile(call, leaves),)
-                variant = self._compile(call, leaves)
+                    return (self._evaluate_meanwhile(call, values),)
+                variant = self._compile(call, values)
             if variant.traced.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
@@ -196,35 +206,43 @@ class JitFunction:
                 self._quick[call] = variant
             return variant
 
-    def _compile(self, call: CallSignature, leaves: Sequence[Any]) -> Variant:
-        self._variants.note_miss(call)
-        traced = self._traced_for(call, leaves)
-        return self._add(call, traced)
+    def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> Values:
+        """Gives the arguments of a call, with the States of now, when it is asked."""
 
-    def _add(self, call: CallSignature, traced: Traced) -> Variant:
+        @functools.cache
+        def values() -> list[Any]:
+            return self._trace.values(call, leaves, self._states.leaves())
+
+        return values
+
+    def _compile(self, call: CallSignature, values: Values) -> Variant:
+        self._variants.note_miss(call)
+        return self._add(self._traced_for(call, values))
+
+    def _add(self, traced: Traced) -> Variant:
         made = compile_program(traced.program, self._target, self._threads)
-        variant = Variant(call.form, traced, made)
+        variant = Variant(traced, made)
         with self._lock:
             gone = self._variants.add(variant)
-            if self._state_owner in gone:
-                self._move_states(variant)
+            if self._states.model in [each.made.model for each in gone]:
+                self._states.move_to(made.model)
             self._quick.clear()
             self._of_arrays.clear()
         return variant
 
-    def _traced_for(self, call: CallSignature, leaves: Sequence[Any]) -> Traced:
+    def _traced_for(self, call: CallSignature, values: Values) -> Traced:
         """The function, traced for sizes that vary where that is possible."""
         seen = self._variants.note_shapes(call)
         sizes = self._symbolic_sizes(call, seen)
         if sizes is not None:
             try:
-                return self._trace(call, sizes, leaves)
+                return self._trace(call, sizes, values())
             except InputError as error:
                 if self._dynamic == "always":
                     raise
                 self._exact.add(call.form)
                 self.notes.append(f"code for each size of its own: {error}")
-        return self._trace(call, call.shapes, leaves)
+        return self._trace(call, call.shapes, values())
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:
@@ -236,74 +254,81 @@ class JitFunction:
 
     # ---- in the background
 
-    def _evaluate_meanwhile(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+    def _evaluate_meanwhile(self, call: CallSignature, values: Values) -> Any:
         """The result by the reference evaluator, while the code is made."""
-        if call in self._failed:
-            raise self._failed.pop(call)
-        self._variants.note_miss(call)
-        traced = self._trace(call, call.shapes, leaves)
-        if traced.program.states:
-            raise InputError(
-                "bad-option",
-                f"{self._trace.name}: warmup='background' cannot keep States, which "
-                "the reference evaluator does not have; use 'block'",
-            )
-        program = traced.program.copy()
-        if call not in self._pending:
-            worker = threading.Thread(
-                target=self._compile_aside, args=(call, traced), daemon=True
-            )
-            self._pending[call] = worker
-            worker.start()
-        run_passes(program.module, ("autodiff",), silently=True)
-        values = self._trace.values(call, leaves)
-        found = reference.evaluate(program.module, traced.entry, values)
-        return program.entry(traced.entry).output_tree.unflatten(found)
+        pending = self._pending_for(call, values)
+        result, updated = pending.reference.run(values())
+        for name, leaves in updated.items():
+            self._states.write(name, leaves)
+        return result
 
-    def _compile_aside(self, call: CallSignature, traced: Traced) -> None:
+    def _pending_for(self, call: CallSignature, values: Values) -> Pending:
+        """The code for a call, which is being made.
+
+        Raises:
+            Exception: what has kept it from being made, once.
+        """
+        for each in self._pending:
+            if each.traced.takes(call, values):
+                if each.error is None:
+                    return each
+                self._pending.remove(each)
+                raise each.error
+        self._variants.note_miss(call)
+        traced = self._traced_for(call, values)
+        pending = Pending(traced, ReferenceCode(traced, self._target.id))
+        self._pending.append(pending)
+        pending.worker = threading.Thread(
+            target=self._compile_aside, args=(pending,), daemon=True
+        )
+        pending.worker.start()
+        return pending
+
+    def _compile_aside(self, pending: Pending) -> None:
         try:
-            self._add(call, traced)
-        except AotcError as error:  # told by the next call
-            self._failed[call] = error
-        finally:
-            self._pending.pop(call, None)
+            self._add(pending.traced)
+        except Exception as error:  # told by the next call
+            pending.error = error
+            return
+        with self._lock:
+            self._pending.remove(pending)
+            served = pending.traced.check, pending.reference.calls
+            self._variants.coverage.note_calls(*served)
 
     def wait(self) -> None:
         """Wait until nothing is compiled in the background any more."""
-        for worker in list(self._pending.values()):
-            worker.join()
+        for each in list(self._pending):
+            if each.worker is not None:
+                each.worker.join()
 
     # ---- states
-
-    def _call_with_states(self, variant: Variant, leaves: Sequence[Any]) -> Any:
-        """A call of code that reads or updates States, which all variants share."""
-        with self._lock:
-            if self._state_owner is not variant:
-                self._move_states(variant)
-            return variant.run(leaves)
-
-    def _move_states(self, variant: Variant) -> None:
-        """Give a variant the States as the last call has left them."""
-        owner, model = self._state_owner, variant.made.model
-        if owner is not None:
-            for name in model.manifest.states:
-                model.write_state(owner.made.model.read_state(name), name)
-        self._state_owner = variant
 
     def read_state(self, name: str | None = None) -> Any:
         """A copy of a State as the last call has left it, as `Model.read_state`.
 
         Raises:
-            InputError: `no-call`: there was no call yet.
+            InputError: `no-call`: there was no call yet; `unknown-state`.
         """
         with self._lock:
-            if self._state_owner is None:
+            if not self._states.were_used:
                 raise InputError(
                     "no-call",
                     f"{self._trace.name}: its States are those that it was made with, "
                     "as there was no call yet",
                 )
-            return self._state_owner.made.model.read_state(name)
+            return self._states.read(self._state_name(name))
+
+    def _state_name(self, name: str | None) -> str:
+        """The State of a name; by default the only one, or of several `state`."""
+        names = self._states.names
+        wanted = (names[0] if len(names) == 1 else "state") if name is None else name
+        if wanted not in names:
+            raise InputError(
+                "unknown-state",
+                f"{self._trace.name}: expected a State of {', '.join(names)}; got "
+                f"{wanted!r}",
+            )
+        return wanted
 
     # ---- what there is
 
@@ -323,6 +348,7 @@ class JitFunction:
             "evictions": found.evictions,
             "guard_failures": dict(found.failures),
             "variants": [each.to_json() for each in found.items],
+            "coverage": found.covered(),
             "notes": [*self.notes],
         }
 

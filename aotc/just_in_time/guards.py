@@ -122,6 +122,43 @@ class GuardCheck:
         return np.asarray(_evaluate(self._block, value, known, symbols))
 
 
+class Coverage:
+    """How many calls had each value that code was made for, by the line."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Counter[str]] = {}
+
+    def note_calls(self, check: GuardCheck | None, calls: int) -> None:
+        """Count calls of code.
+
+        Args:
+            check: its guards.
+            calls: how many there were.
+        """
+        for guard in check.guards if check else ():
+            self._calls.setdefault(guard.where, Counter())[_text(guard.value)] += calls
+
+    def copy(self) -> Coverage:
+        """The same counts, which do not change with these."""
+        same = Coverage()
+        same._calls = {where: counts.copy() for where, counts in self._calls.items()}
+        return same
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """For each line: the values, their calls, and the share of these."""
+        return [
+            {
+                "where": where,
+                "calls": counts.total(),
+                "values": [
+                    {"value": value, "calls": n, "share": n / max(counts.total(), 1)}
+                    for value, n in counts.most_common()
+                ],
+            }
+            for where, counts in self._calls.items()
+        ]
+
+
 def _symbols(function: Any, values: Values) -> list[int]:
     return bind_symbols(signature(function)[0], [np.asarray(x) for x in values])
 

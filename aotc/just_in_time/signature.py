@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any
@@ -14,6 +14,7 @@ from aotc.pytree import Structure, flatten, leaf_names
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
+_WIDE = {int: np.int64, float: np.float64}  # beside arrays of such numbers
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,14 @@ class CallSignature:
     Args:
         structures: of the arguments that are arrays, by name.
         dtypes: of their leaves, in order.
-        shapes: of these.
+        are_numbers: which of these are Python numbers, that adapt to other dtypes.
+        shapes: of the leaves.
         static: the values of arguments that are none, by name.
     """
 
     structures: tuple[tuple[str, Structure], ...]
     dtypes: tuple[np.dtype[Any], ...]
+    are_numbers: tuple[bool, ...]
     shapes: tuple[tuple[int, ...], ...]
     static: tuple[tuple[str, Hashable], ...]
 
@@ -36,7 +39,7 @@ class CallSignature:
     def form(self) -> Hashable:
         """All but the sizes: calls that differ in these alone may share symbols."""
         ranks = tuple(map(len, self.shapes))
-        return self.structures, self.dtypes, ranks, self.static
+        return self.structures, self.dtypes, self.are_numbers, ranks, self.static
 
     @property
     def names(self) -> list[str]:
@@ -44,8 +47,11 @@ class CallSignature:
         return [n for name, tree in self.structures for n in leaf_names(tree, name)]
 
     def __str__(self) -> str:
-        rows = zip(self.names, self.dtypes, self.shapes, strict=True)
-        arrays = [f"{name}: {kind}{[*shape]}" for name, kind, shape in rows]
+        rows = zip(self.names, self.dtypes, self.shapes, self.are_numbers, strict=True)
+        arrays = [
+            f"{name}: {kind} number" if is_number else f"{name}: {kind}{[*shape]}"
+            for name, kind, shape, is_number in rows
+        ]
         return ", ".join(
             [*arrays, *(f"{name}={value!r}" for name, value in self.static)]
         )
@@ -105,26 +111,33 @@ class Binder:
         except TypeError as error:
             raise InputError("bad-call", f"{self._owner}: {error}") from None
         bound.apply_defaults()
-        structures, leaves, static = [], list[Array](), []
+        structures, given, static = [], list[tuple[str, Any]](), []
         for name, value in bound.arguments.items():
             if name in self._static:
                 static.append((name, self._hashable(name, value)))
             else:
                 found, structure = flatten(value)
                 structures.append((name, structure))
-                leaves += (self._array(name, leaf) for leaf in found)
-        dtypes = tuple(leaf.dtype for leaf in leaves)
-        shapes = tuple(leaf.shape for leaf in leaves)
-        made = CallSignature(tuple(structures), dtypes, shapes, tuple(static))
+                given += ((name, leaf) for leaf in found)
+        kinds = _number_dtypes(leaf for _, leaf in given)
+        leaves = [self._array(name, leaf, kinds) for name, leaf in given]
+        made = CallSignature(
+            tuple(structures),
+            tuple([leaf.dtype for leaf in leaves]),
+            tuple([type(leaf) in _NUMBERS for _, leaf in given]),
+            tuple([leaf.shape for leaf in leaves]),
+            tuple(static),
+        )
         return made, leaves
 
-    def _number(self, name: str, number: bool | int | float) -> Array:
+    def _number(self, name: str, number: bool | int | float, dtype: Any) -> Array:
         try:
-            return np.asarray(number, _NUMBERS[type(number)])
+            return np.asarray(number, dtype)
         except OverflowError:
+            bits = 8 * np.dtype(dtype).itemsize
             raise InputError(
                 "bad-call",
-                f"{self._owner}: expected a number of 32 bits in '{name}'; got "
+                f"{self._owner}: expected a number of {bits} bits in '{name}'; got "
                 f"{number}",
                 hint="give it as an array: numpy.int64(…)",
             ) from None
@@ -138,9 +151,9 @@ class Binder:
             )
         return value
 
-    def _array(self, name: str, leaf: Any) -> Array:
-        if type(leaf) in _NUMBERS:
-            return self._number(name, leaf)
+    def _array(self, name: str, leaf: Any, kinds: Mapping[type, Any]) -> Array:
+        if type(leaf) in kinds:
+            return self._number(name, leaf, kinds[type(leaf)])
         if not hasattr(leaf, "__array__"):
             raise InputError(
                 "input-type",
@@ -149,3 +162,12 @@ class Binder:
                 hint=f"static_argnames=['{name}'], if it is no array",
             )
         return np.asarray(leaf)
+
+
+def _number_dtypes(leaves: Iterable[Any]) -> Mapping[type, Any]:
+    """The dtypes of Python numbers: wide where an array has wide ones of the kind."""
+    found = {
+        each.dtype for each in leaves if isinstance(each, (np.ndarray, np.generic))
+    }
+    wide = {kind: dtype for kind, dtype in _WIDE.items() if np.dtype(dtype) in found}
+    return {**_NUMBERS, **wide}

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -17,10 +17,11 @@ import numpy as np
 from aotc import dtypes
 from aotc.errors import InputError
 from aotc.just_in_time.guards import CallValues, GuardCheck
-from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.shapes import Sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.program import Program, Title
 from aotc.pytree import flatten
+from aotc.tracing.array import as_number
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_values import specializing
 from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored
@@ -34,14 +35,27 @@ class Traced:
     Args:
         program: of one entry.
         entry: its name.
+        form: of these calls.
         sizes: of the Specs that it was traced for.
         check: of the values that it looked at; None where it looked at none.
     """
 
     program: Program
     entry: str
+    form: Hashable
     sizes: Sizes
     check: GuardCheck | None
+
+    def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
+        """Whether it is for a call: form, sizes and guarded values are as they were.
+
+        Args:
+            call: what it is like.
+            values: gives those of its arguments, as `Tracer.values` has them.
+        """
+        if call.form != self.form or not fits(self.sizes, call.shapes):
+            return False
+        return self.check is None or self.check.holds(values())
 
 
 class Tracer:
@@ -69,32 +83,30 @@ class Tracer:
         self._guards_branches = guards_branches
 
     def __call__(
-        self, call: CallSignature, sizes: Sizes, leaves: Sequence[Any]
+        self, call: CallSignature, sizes: Sizes, values: Sequence[Any]
     ) -> Traced:
         """Trace it for calls of some sizes.
 
         Args:
             call: one of them.
             sizes: of the leaves, as Specs take them.
-            leaves: of that call.
+            values: of the arguments of that call.
 
         Raises:
             InputError: the function cannot be traced for these.
         """
-        values = CallValues(
-            [*self._arguments(call, leaves)], guards_branches=self._guards_branches
-        )
-        with specializing(values), warnings.catch_warnings():
+        known = CallValues(values, guards_branches=self._guards_branches)
+        with specializing(known), warnings.catch_warnings():
             # an input that guards alone have looked at is used
             warnings.filterwarnings("ignore", module=r"aotc\.tracing\.assembly")
             program = trace([self.as_entry(call, sizes)], {})
         program.source = self._source()
         program.title = Title(self.name, "1.0.0")
         check = None
-        if values.guards:
+        if known.guards:
             kept = program.copy()
-            check = GuardCheck(kept.module, self.name, values.guards)
-        return Traced(program, self.name, sizes, check)
+            check = GuardCheck(kept.module, self.name, known.guards)
+        return Traced(program, self.name, call.form, sizes, check)
 
     def execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
         """The result of a call, op by op, so that prints and breakpoints see values.
@@ -110,15 +122,25 @@ class Tracer:
         arrays, form = flatten(found)
         return form.unflatten([*map(np.asarray, arrays)])
 
-    def values(self, call: CallSignature, leaves: Sequence[Any]) -> list[Any]:
-        """The arguments of a call, in the order of the traced function's."""
-        return [*self._arguments(call, leaves)]
+    def values(
+        self,
+        call: CallSignature,
+        leaves: Sequence[Any],
+        states: Mapping[str, Sequence[Any]],
+    ) -> list[Any]:
+        """The arguments of a call, in the order of the traced function's.
 
-    def _arguments(self, call: CallSignature, leaves: Sequence[Any]) -> list[Any]:
+        Args:
+            call: what it is like.
+            leaves: that it gives.
+            states: the arrays of the States, by name.
+        """
         rest, found = iter(leaves), list[Any]()
         trees = dict(call.structures)
         for name in self._parameters:
-            if name in self._stored:
+            if name in states:
+                found += states[name]
+            elif name in self._stored:
                 source = self._stored[name]
                 stored = source.state if isinstance(source, Frozen) else source
                 found += stored.arrays
@@ -138,6 +160,11 @@ class Tracer:
             )
             for name, structure in call.structures
         }
+        numbers = iter(call.are_numbers)
+        are_numbers = {
+            name: [next(numbers) for _ in range(structure.leaf_count)]
+            for name, structure in call.structures
+        }
         # what has no leaves, such as None, is known
         empty = {name for name, tree in call.structures if not tree.leaf_count}
         sources = {k: x for k, x in trees.items() if k not in empty} | self._stored
@@ -145,7 +172,12 @@ class Tracer:
         function = self._function
 
         def entry(**arguments: Any) -> Any:
-            return function(**arguments, **static)
+            adapting = {
+                name: _with_numbers(arguments[name], marks)
+                for name, marks in are_numbers.items()
+                if any(marks)
+            }
+            return function(**{**arguments, **adapting}, **static)
 
         kind = inspect.Parameter.KEYWORD_ONLY
         named = [inspect.Parameter(n, kind) for n in self._parameters if n in sources]
@@ -161,6 +193,13 @@ class Tracer:
             text = _code_of(self._function).co_code
         digest = hashlib.sha256(text).hexdigest()
         return {"kind": "jit", "file": Path(self.place[0]).name, "sha256": digest}
+
+
+def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
+    """Traced arguments, of which some leaves are Python numbers."""
+    leaves, structure = flatten(tree)
+    pairs = zip(leaves, are_numbers, strict=True)
+    return structure.unflatten([as_number(x) if mark else x for x, mark in pairs])
 
 
 def _code_of(function: Callable[..., Any]) -> CodeType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from aotc.artifacts import trees
 from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
+from aotc.just_in_time.guards import Coverage
 from aotc.just_in_time.shapes import Shapes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import Traced
@@ -24,14 +25,12 @@ class Variant:
     """Code of a function, and the calls that it is for.
 
     Args:
-        form: of these calls.
         traced: what it is made of; its module is used up.
         made: how.
         calls: how many it has computed.
         used: when it was made or last called, of `time.monotonic_ns`.
     """
 
-    form: Hashable
     traced: Traced
     made: Compilation
     calls: int = 0
@@ -39,7 +38,6 @@ class Variant:
 
     def __post_init__(self) -> None:
         self.entry: Entry = self.made.model.entry(self.traced.entry)
-        self.has_states = bool(self.made.model.manifest.states)
         self._build = trees.builder(self.entry.spec.result)
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -52,12 +50,6 @@ class Variant:
     def is_dynamic(self) -> bool:
         """Whether it has symbols."""
         return any(not isinstance(n, int) for shape in self.traced.sizes for n in shape)
-
-    def takes(self, call: CallSignature, values: Sequence[Any]) -> bool:
-        """Whether the code is for a call: form, sizes and values are as they were."""
-        if call.form != self.form or not fits(self.traced.sizes, call.shapes):
-            return False
-        return self.traced.check is None or self.traced.check.holds(values)
 
     def to_json(self) -> dict[str, Any]:
         """The facts, for people and scripts."""
@@ -102,10 +94,14 @@ class Variants:
     evictions: int = 0
     seen: dict[Hashable, list[Shapes]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
 
-    def find(self, call: CallSignature, values: Sequence[Any]) -> Variant | None:
+    def find(
+        self, call: CallSignature, values: Callable[[], Sequence[Any]]
+    ) -> Variant | None:
         """The variant for a call; None if there is none, or none any more."""
-        fitting = (each for each in self.by_use[::-1] if each.takes(call, values))
+        latest = self.by_use[::-1]
+        fitting = (each for each in latest if each.traced.takes(call, values))
         return next(fitting, None)
 
     @property
@@ -128,7 +124,16 @@ class Variants:
         if gone:
             counters.counter("cache_evictions", {"cache": "jit"}).add(len(gone))
         self.evictions += len(gone)
+        for each in gone:
+            self.coverage.note_calls(each.traced.check, each.calls)
         return gone
+
+    def covered(self) -> list[dict[str, Any]]:
+        """What share of calls had each guarded value, those without code included."""
+        total = self.coverage.copy()
+        for each in self.items:
+            total.note_calls(each.traced.check, each.calls)
+        return total.to_json()
 
     def note_miss(self, call: CallSignature) -> None:
         """Take note of what a call differs in from those that have code.
@@ -153,7 +158,7 @@ class Variants:
 
     def _difference(self, call: CallSignature) -> str:
         """The name of the first guard that keeps a call from code that there is."""
-        alike = [each for each in self.items if each.form == call.form]
+        alike = [each for each in self.items if each.traced.form == call.form]
         if not alike:
             return "the form of the arguments (structure, dtypes, ranks, static values)"
         fitting = [each for each in alike if fits(each.traced.sizes, call.shapes)]

@@ -11,7 +11,14 @@ from aotc import dtypes
 from aotc.dialects.types import Dim
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, as_float, is_weak, lift, weak_dtype
+from aotc.tracing.conversion import (
+    ArrayLike,
+    as_float,
+    is_number,
+    is_weak,
+    lift,
+    weak_dtype,
+)
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -102,7 +109,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 ** x2`; small whole Python exponents become multiplications."""
-    if is_weak(x2) and not isinstance(x2, Dim):
+    if is_number(x2) and not isinstance(x2, Dim):
         base = lift(x1)
         floating = dtypes.is_float(base.dtype)
         if weak_dtype(x2) == "i32" or (floating and float(x2).is_integer()):

@@ -15,7 +15,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
-from aotc.tracing.conversion import astype, is_weak, lift
+from aotc.tracing.conversion import astype, is_number, lift
 from aotc.tracing.source_locations import fail
 
 # a number, a float scalar, or a schedule: a function of the number of steps so far
@@ -30,7 +30,7 @@ _LAST = 2**31 - 1  # counts stay there
 
 def number(name: str, x: Any) -> Any:
     """A number of Python's or a scalar array of floats, as it is."""
-    if is_weak(x) and not isinstance(x, Dim):
+    if is_number(x) and not isinstance(x, Dim):
         return x
     array = lift(x)
     if array.ndim or not dtypes.is_float(array.dtype):

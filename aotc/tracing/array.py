@@ -74,7 +74,10 @@ class Array:
     # the model is executed at once its numbers are `_known` all the same, for people
     # to look at: functions of aotc ask for `_data`, so that they do what they would do
     # if the model were traced.
-    __slots__ = ("_data", "_known", "_trace", "_type", "_value")
+    #
+    # `_is_weak` says that it is a Python number which each call gives: it takes the
+    # dtype of the array it meets (`aotc.tracing.conversion`).
+    __slots__ = ("_data", "_is_weak", "_known", "_trace", "_type", "_value")
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Array:
         self._trace = trace
         self._data = data
         self._known = data if known is None else known
+        self._is_weak = False
         self._type: Tensor | None = None  # once somebody asks
 
     # ---- what it is -----------------------------------------------------------------
@@ -293,6 +297,23 @@ _OPERATORS = frozenset(
     }
     | {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 )
+
+
+def as_number(array: Array) -> Array:
+    """The same value as a Python number: it adapts to the dtype that it meets."""
+    number = as_array(array)
+    number._is_weak = True
+    return number
+
+
+def as_array(number: Array) -> Array:
+    """The same value as an array, which keeps its dtype."""
+    return Array(
+        value=number._value,
+        trace=number._trace,
+        data=number._data,
+        known=number._known,
+    )
 
 
 def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> Any:

@@ -1,9 +1,10 @@
 """What may stand where a model expects an array: `lift`, and how dtypes meet.
 
 Python numbers are weak: they take the dtype of the array they meet, and f32, i32 or
-bool among themselves. NumPy's scalars of its default types (`np.sqrt(2.0)`,
-`np.prod(shape)`) and symbolic sizes count as Python numbers. Arrays of different dtypes
-do not mix.
+bool among themselves. So are those that are given to a function of `aotc.jit` at each
+call (`as_number`), and what is computed of these alone. NumPy's scalars of its default
+types (`np.sqrt(2.0)`, `np.prod(shape)`) and symbolic sizes count as Python numbers.
+Arrays of different dtypes do not mix.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aotc import dtypes
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Dim
 from aotc.errors import InputError
-from aotc.tracing.array import Array
+from aotc.tracing.array import Array, as_array
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -30,6 +31,7 @@ _WEAK: tuple[tuple[type, tuple[type, ...]], ...] = (
     (int, (int, np.int64)),
     (float, (float, np.float64)),
 )
+_WEAK_ORDER = ("f64", "f32", "i64", "i32", "bool")  # the first of these wins
 _WEAK_TYPES = (Dim, *(kind for _, types in _WEAK for kind in types))
 
 
@@ -40,7 +42,7 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
         InputError: `x` is nothing that an array can be made of.
     """
     if isinstance(x, Array):
-        return x
+        return _weak_cast(x, _promoted_weak_dtype(x.dtype, like)) if x._is_weak else x
     if isinstance(x, Dim):
         return emit("dimension", size=(x,), dtype=_promoted_weak_dtype("i32", like))
     if is_weak(x):
@@ -77,15 +79,22 @@ def _numpy_array(x: Any) -> Any:
         fail("not-an-array", f"{type(x).__name__} is no array: {error}")
 
 
+def is_number(x: Any) -> bool:
+    """Whether `x` is a Python number, or acts like one, whose value is known."""
+    return isinstance(x, _WEAK_TYPES)
+
+
 def is_weak(x: Any) -> bool:
     """Whether `x` is a number that takes the dtype of the array it meets."""
-    return isinstance(x, _WEAK_TYPES)
+    return is_number(x) or (isinstance(x, Array) and x._is_weak)
 
 
 def weak_dtype(x: Any) -> str:
     """The dtype of a weak number on its own."""
     if isinstance(x, Dim):
         return "i32"
+    if isinstance(x, Array):
+        return x.dtype
     return dtypes.canonical(next(kind for kind, types in _WEAK if isinstance(x, types)))
 
 
@@ -93,12 +102,28 @@ def _promoted_weak_dtype(natural: str, like: str | None) -> str:
     """The dtype of a weak number of dtype `natural` beside an array of dtype `like`."""
     if like is None:
         return natural
-    fits = {
-        "bool": True,
-        "i32": like != "bool",
-        "f32": dtypes.is_float(like),
-    }
-    return like if fits[natural] else natural
+    if dtypes.is_float(natural):
+        return like if dtypes.is_float(like) else natural
+    return natural if like == "bool" else like
+
+
+def _weak_cast(x: Array, dtype: str) -> Array:
+    """A number that calls give in another dtype, still a number.
+
+    Raises:
+        InputError: `dtype-mismatch`: it is an integer of which not all values fit.
+    """
+    if x.dtype == dtype:
+        return x
+    if x.dtype in dtypes.INTEGERS and dtype in dtypes.INTEGERS:
+        given, wanted = (np.iinfo(dtypes.to_numpy(name)) for name in (x.dtype, dtype))
+        if given.min < wanted.min or given.max > wanted.max:
+            fail(
+                "dtype-mismatch",
+                f"a number that each call gives may be out of the range of {dtype}",
+                f"give it as an array: numpy.{dtypes.numpy_name(dtype)}(number)",
+            )
+    return emit("cast", x, dtype=dtype)
 
 
 def _number(x: Any, like: str | None) -> Any:
@@ -139,13 +164,17 @@ def astype(x: ArrayLike, dtype: Any) -> Array:
     """`x` converted: towards zero and saturating from float to integer."""
     name = dtypes.canonical(dtype)
     array = lift(x)
+    if array._is_weak:
+        array = as_array(array)
     return array if array.dtype == name else emit("cast", array, dtype=name)
 
 
 def as_float(x: ArrayLike) -> Array:
     """The operand of a function that has float results only; integers become f32."""
     array = lift(x)
-    return array if dtypes.is_float(array.dtype) else astype(array, "f32")
+    if dtypes.is_float(array.dtype):
+        return array
+    return _weak_cast(array, "f32") if array._is_weak else astype(array, "f32")
 
 
 def to_accumulator(x: ArrayLike) -> Array:
@@ -171,7 +200,7 @@ def one_dtype(*xs: ArrayLike) -> list[Array]:
 def _weakest(numbers: Sequence[Any]) -> str:
     """The dtype of an operation on weak numbers alone."""
     found = {weak_dtype(number) for number in numbers}
-    return next(dtype for dtype in ("f32", "i32", "bool") if dtype in found)
+    return next(dtype for dtype in _WEAK_ORDER if dtype in found)
 
 
 def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:

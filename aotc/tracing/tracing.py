@@ -27,7 +27,7 @@ from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import func, ir
-from aotc.tracing.array import Array
+from aotc.tracing.array import Array, as_number
 from aotc.tracing.source_locations import fail, location, user_line
 
 
@@ -236,10 +236,18 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
         scope = _current.get()
         if scope is None:
             return [Array(data=data) for data in evaluate(name, operands, attributes)]
-        return scope.apply(name, operands, attributes)
+        results = scope.apply(name, operands, attributes)
+        return [*map(as_number, results)] if _are_numbers(operands) else results
     except AotcError as error:
         error.where = error.where or user_line()
         raise
+
+
+def _are_numbers(operands: Sequence[Array]) -> bool:
+    """Whether an op computes with Python numbers alone, some of which calls give."""
+    return any(x._is_weak for x in operands) and all(
+        x._is_weak or (x._data is not None and not x._data.ndim) for x in operands
+    )
 
 
 def evaluate(

@@ -181,6 +181,57 @@ def test_states_are_those_of_the_last_call_whatever_code_it_had():
     assert add.read_state()["n"] == 5
 
 
+def test_guards_look_at_the_states_of_now():
+    state = aotc.State({"n": np.zeros((), "i4")})
+
+    @aotc.jit(state=state, branches="guard")
+    def f(state, x):
+        new = {"n": state["n"] + 1}
+        return new, x * 10 if state["n"] > 1 else x
+
+    assert [float(f(np.float32(1))) for _ in range(4)] == [1, 1, 10, 10]
+    (line,) = f.report()["coverage"]
+    assert [(each["value"], each["share"]) for each in line["values"]] == [
+        ("False", 0.5),
+        ("True", 0.5),
+    ]
+    with pytest.raises(InputError, match="expected a State of state; got 'other'"):
+        f.read_state("other")
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_python_numbers_take_the_dtype_of_the_arrays_they_meet(dtype):
+    @aotc.jit
+    def f(x, n, rate=0.1):
+        step = rate * (n + 1)
+        return x * n, x - step * x, anp.exp(rate) * x, x / n, step, n
+
+    x = np.ones(3, dtype)
+    *arrays, step, n = f(x, 2)
+    want = [x * 2, x - 0.1 * 3 * x, np.exp(0.1) * x, x / 2]
+    for got, expected in zip(arrays, want, strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, expected, {"f2": 1e-3}.get(dtype, 1e-6))
+    assert arrays[0][0] == 2
+    assert step.dtype == ("f8" if dtype == "f8" else "f4")
+    assert n.dtype == "i4"
+
+
+def test_a_number_beside_wide_arrays_is_not_rounded_and_others_say_what_to_do():
+    product = aotc.jit(lambda x, n: x * n)
+    assert product(np.ones(1, "f8"), 0.1)[0] == 0.1
+    assert product(np.ones(1, "i8"), 2**40)[0] == 2**40
+    with pytest.raises(InputError, match="out of the range of u8") as caught:
+        product(np.ones(1, "u1"), 2)
+    assert "numpy.uint8(number)" in caught.value.hint
+    assert product(np.ones(1, "u1"), np.uint8(2)).dtype == "u1"
+    with pytest.raises(InputError, match="different dtypes"):
+        product(np.ones(1, "i4"), 0.5)
+    # what was converted is an array from then on
+    with pytest.raises(InputError, match="different dtypes"):
+        aotc.jit(lambda x, n: x * n.astype("float32"))(np.ones(1, "f8"), 2)
+
+
 def test_derivatives_and_batches_work_in_it():
     def loss(w, x):
         return anp.mean(nn.relu(x @ w) ** 2)
@@ -231,6 +282,47 @@ def test_the_reference_serves_while_code_is_made_in_the_background():
     assert len(f.variants) == 1
     close(f(x)["y"], np.sin(x))
     assert f.variants[0].calls == 1
+
+
+def test_states_go_from_the_reference_to_code_and_sizes_become_symbols(monkeypatch):
+    monkeypatch.setenv("AOTC_CACHE", "off")
+    state = aotc.State({"n": np.zeros((), "i4"), "sum": np.zeros(2, "f4")})
+
+    @aotc.jit(state=state, warmup="background")
+    def add(state, x):
+        new = {"n": state["n"] + 1, "sum": state["sum"] + anp.sum(x, 0)}
+        return new, new["sum"]
+
+    total = np.zeros(2, "f4")
+    for rows in (3, 3, 4, 5, 6):
+        x = draw(rows, 2)
+        total = total + x.sum(0)
+        got = add(x)
+        close(got, total)
+        got += 1  # the caller's own: the State does not see it
+        if rows == 5:
+            add.wait()
+    assert add.read_state()["n"] == 5
+    close(add.read_state()["sum"], total)
+    assert len(add.variants) == 2
+    labels = {"entry": "add", "path": "reference"}
+    assert aotc.counters.value("calls", **labels) >= 3
+
+
+def test_code_that_cannot_be_made_in_the_background_is_told_by_the_next_call(
+    monkeypatch,
+):
+    def fail(*_):
+        raise InputError("bad-option", "no such target here")
+
+    monkeypatch.setattr("aotc.just_in_time.function.compile_program", fail)
+    f = aotc.jit(lambda x: x + 1, warmup="background")
+    close(f(draw(2) * 0), np.ones(2))
+    f.wait()
+    with pytest.raises(InputError, match="no such target"):
+        f(draw(2))
+    close(f(draw(2) * 0), np.ones(2))
+    f.wait()
 
 
 def test_what_the_calls_have_used_can_be_exported(tmp_path, monkeypatch):

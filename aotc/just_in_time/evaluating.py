@@ -1,0 +1,83 @@
+"""A traced function, computed by the reference evaluator until its code is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import reference
+from aotc.counting import counters
+from aotc.just_in_time.tracing import Traced
+from aotc.passes import run_passes
+
+
+class ReferenceCode:
+    """Computes calls of a traced function op by op.
+
+    Args:
+        traced: the function; it is left as it is.
+        target: that its code is for, as counters call it.
+    """
+
+    def __init__(self, traced: Traced, target: str) -> None:
+        self._program = traced.program.copy()
+        run_passes(self._program.module, ("autodiff",), silently=True)
+        self._entry = self._program.entry(traced.entry)
+        self._labels = {
+            "model": traced.entry,
+            "version": "1.0.0",
+            "target": target,
+            "entry": traced.entry,
+            "variant": "general",
+            "path": "reference",
+        }
+        self.calls = 0
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, dict[str, list[Any]]]:
+        """Compute a call.
+
+        Args:
+            values: of all arguments; States and Weights have theirs, too.
+
+        Returns:
+            The result, and the leaves of the States that the call updates, by name.
+        """
+        begun = time.perf_counter()
+        entry = self._entry
+        arrays = reference.evaluate(self._program.module, entry.name, values)
+        found = [np.array(each) for each in arrays]  # arguments may come back
+        ports = list(zip(entry.results, found, strict=True))
+        outputs = [array for port, array in ports if port.kind == "output"]
+        new = {port.name: array for port, array in ports if port.kind == "state"}
+        updated = {
+            state.name: [new[leaf] for leaf in state.leaves]
+            for state in self._program.states
+            if state.name in entry.updates
+        }
+        self.calls += 1
+        counters.counter("calls", self._labels).add()
+        seconds = time.perf_counter() - begun
+        counters.histogram("call_duration_seconds", self._labels).observe(seconds)
+        return entry.output_tree.unflatten(outputs), updated
+
+
+@dataclass(eq=False)
+class Pending:
+    """Code that is being made in the background.
+
+    Args:
+        traced: what of; its module is used up.
+        reference: computes calls in the meantime.
+        worker: makes it.
+        error: that ended this, until a call has told it.
+    """
+
+    traced: Traced
+    reference: ReferenceCode
+    worker: threading.Thread | None = None
+    error: Exception | None = None

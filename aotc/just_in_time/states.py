@@ -1,0 +1,80 @@
+"""The States of a function of `aotc.jit`, which all of its code shares.
+
+They lie in the loaded model that was called last, or here: where the reference
+evaluator computed the last call, and before the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aotc.pytree import flatten
+from aotc.runtime import Model
+from aotc.tracing.entry import Frozen, State
+
+
+class SharedStates:
+    """States by name, as the last call has left them. The caller holds a lock.
+
+    Args:
+        sources: the States, or the Weights, among the parameters of the function.
+    """
+
+    def __init__(self, sources: Mapping[str, Any]) -> None:
+        found = {
+            name: source.state if isinstance(source, Frozen) else source
+            for name, source in sources.items()
+        }
+        self._here = {n: x.tree for n, x in found.items() if isinstance(x, State)}
+        self._model: Model | None = None
+        self.were_used = False
+
+    @property
+    def model(self) -> Model | None:
+        """Where they lie; None for here."""
+        return self._model
+
+    def move_to(self, model: Model) -> None:
+        """Give them to a model, which computes the next call."""
+        if model is self._model:
+            return
+        self.move_here()
+        if self.were_used:  # else the model has the first values itself
+            for name in model.manifest.states:
+                model.write_state(self._here[name], name)
+        self._model, self.were_used = model, True
+
+    def move_here(self) -> None:
+        """Read them from the model that has them."""
+        if self._model is not None:
+            for name in self._model.manifest.states:
+                self._here[name] = self._model.read_state(name)
+            self._model = None
+
+    def write(self, name: str, leaves: Sequence[Any]) -> None:
+        """Give one of them a new value, here.
+
+        Args:
+            name: of the State.
+            leaves: its arrays.
+        """
+        self.move_here()
+        self._here[name] = flatten(self._here[name])[1].unflatten([*leaves])
+        self.were_used = True
+
+    def read(self, name: str) -> Any:
+        """A copy of one of them."""
+        if self._model is not None and name in self._model.manifest.states:
+            return self._model.read_state(name)
+        leaves, structure = flatten(self._here[name])
+        return structure.unflatten([leaf.copy() for leaf in leaves])
+
+    @property
+    def names(self) -> list[str]:
+        """Of the States, in the order of the parameters."""
+        return list(self._here)
+
+    def leaves(self) -> dict[str, list[Any]]:
+        """Their arrays, by name."""
+        return {name: flatten(self.read(name))[0] for name in self._here}
