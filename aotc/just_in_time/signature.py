@@ -92,6 +92,12 @@ class Binder:
                 "no parameters",
             )
         self._owner = owner
+        names = ", ".join(f"'{name}'" for name in sorted(stored))
+        self._stored_hint = (
+            f"calls do not give {names}: the module has Weights or a State of that name"
+            if stored
+            else None
+        )
         self._signature = signature.replace(parameters=given)
         self._static = static
         # whether each argument of a call by position alone is a leaf, in order
@@ -109,7 +115,9 @@ class Binder:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InputError("bad-call", f"{self._owner}: {error}") from None
+            raise InputError(
+                "bad-call", f"{self._owner}: {error}", hint=self._stored_hint
+            ) from None
         bound.apply_defaults()
         structures, given, static = [], list[tuple[str, Any]](), []
         for name, value in bound.arguments.items():

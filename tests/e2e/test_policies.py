@@ -1,6 +1,7 @@
 """Policies that a model or a build asks for: which code there is, what is refused."""
 
 import json
+import runpy
 
 import numpy as np
 import pytest
@@ -205,3 +206,84 @@ def test_a_route_to_what_does_not_take_the_calls_is_refused(tmp_path, name):
     with pytest.raises(InputError, match=f"'{name}'") as caught:
         build(file, stop_after="graph")
     assert caught.value.code == "bad-route"
+
+
+EVERY_POLICY = """
+import aotc
+import aotc.numpy as np
+import numpy
+from aotc import nn
+
+rng = numpy.random.default_rng(0)
+weights = aotc.Weights({"w": rng.standard_normal((4, 3)).astype("f4")})
+
+def body(weights, x):
+    h = np.tanh(x @ weights["w"])
+    spread = nn.softmax(h, 0)
+    return {
+        "mean": np.mean(h, 0),
+        "spread": spread,
+        "sums": np.cumsum(h, 0),
+        "greatest": np.max(h, 0),
+        "pairs": np.mean((spread @ spread.T) * 2.0),
+    }
+
+def declare(name, **asked):
+    def entry(weights, x):
+        return body(weights, x)
+    entry.__name__ = entry.__qualname__ = name
+    size = aotc.Dim(f"n_{name}", max=16, **asked)
+    return aotc.entry(entry, weights=weights, x=aotc.Spec((size, 4)))
+
+any_size = declare("any_size")
+errors = declare("errors", specialize=(1, 2, 3, 5, 8), policy="error")
+padded = declare("padded", policy="pad")
+buckets = declare("buckets", specialize=(2, 5, 8), policy="bucket")
+routed = declare("routed", specialize=(1, 4), policy="route:any_size")
+called = declare("called", specialize=(3,), policy="callback:by_hand")
+both = declare("both", specialize=(1, 7))
+"""
+
+
+def test_a_thousand_sequences_of_random_shapes_are_right_under_every_policy(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(EVERY_POLICY)
+    source = runpy.run_path(str(file))
+    asked = {"targets": Target.named("native"), "sign": False, "self_check": "off"}
+    bundle = build(file, output=tmp_path, **asked).bundle
+
+    def by_hand(x):
+        found = source["any_size"](x=x)
+        return {name: np.asarray(array) for name, array in found.items()}
+
+    model = compiler.load(
+        bundle, allow_unsigned=True, threads=1, callbacks={"by_hand": by_hand}
+    )
+    compiled = compiler.jit(source["body"])
+    ways = {
+        name: getattr(model, name)
+        for name in ("any_size", "padded", "buckets", "routed", "called", "both")
+    }
+    ways["jit"] = compiled
+    rng = np.random.default_rng(1)
+    refused = calls = 0
+    for _ in range(1000):
+        name = rng.choice([*ways, "errors"])
+        for size in rng.integers(1, 17, rng.integers(1, 6)):
+            calls += 1
+            x = rng.standard_normal((size, 4)).astype("f4")
+            if name == "errors" and size not in (1, 2, 3, 5, 8):
+                with pytest.raises(InputError) as caught:
+                    model.errors(x=x)
+                assert caught.value.code == "no-code-for-sizes"
+                refused += 1
+                continue
+            got = model.errors(x=x) if name == "errors" else ways[name](x=x)
+            for key, wanted in source["any_size"](x=x).items():
+                wanted = np.asarray(wanted)
+                assert got[key].shape == wanted.shape
+                np.testing.assert_allclose(
+                    got[key], wanted, 1e-5, 1e-5, err_msg=f"{name} {size} {key}"
+                )
+    assert refused > 50 < calls - refused
+    assert len(compiled.variants) <= 3
