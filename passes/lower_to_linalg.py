@@ -29,7 +29,10 @@ from aotc.dialects.functions import (
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering, foreign
-from aotc.dialects.lowering.double_reads import values_read_in_two_ways
+from aotc.dialects.lowering.double_reads import (
+    products_reduced_over_symbols,
+    values_read_in_two_ways,
+)
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import Contract, contracts_of, known_contracts
@@ -117,6 +120,7 @@ class _Inlined:
         """The lowered results of a function of these lowered arguments."""
         block = self.functions[name].entry_block
         self.in_memory.update(values_read_in_two_ways(block))
+        self.in_memory.update(products_reduced_over_symbols(block))
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":

@@ -5,6 +5,10 @@ into its loops. Where one op reads the result in two ways, by rows and by column
 `s[:, None] * s` does, both reads become that of the part at hand, and most elements are
 wrong without a word (x86-64; `s` of 6 sums of 5 elements, of 64 products of 128; with
 other sizes it is right). Behind a barrier what reads is in another dispatch.
+
+Note [sums of all of a product]: where a reduction goes over two axes of a product whose
+sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both and then wants the whole
+product on the stack: it refuses to compile. Behind a barrier there are two dispatches.
 """
 
 from collections.abc import Iterator
@@ -19,6 +23,7 @@ from aotc.mlir import Block, Value
 # of the values that one is made of, those that are followed: what comes before so many
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
+_REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
 
 _Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
 _Ways = dict[Value, set[_Axes]]  # by the value that is read
@@ -46,6 +51,31 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
             ways |= {value: {value: {_long_axes(value)}} for value in op.results}
             order |= dict.fromkeys(op.results, len(order))
     return found
+
+
+def products_reduced_over_symbols(block: Block) -> set[Value]:
+    """The products of which a reduction takes two axes of symbolic sizes.
+
+    See Note [sums of all of a product].
+    """
+    found: set[Value] = set()
+    products: dict[Value, set[Value]] = {}
+    for op in block.operations:
+        if not isinstance(op, GraphOp):
+            continue
+        read = set[Value]().union(*(products.get(x, set()) for x in op.operands))
+        if op._op_name == "dot_general":
+            products |= {value: {value} for value in op.results}
+        elif read and _is_seen_through(op):
+            products |= dict.fromkeys(op.results, read)
+        elif read and op._op_name in _REDUCTIONS and _reduces_symbols(op):
+            found |= read
+    return found
+
+
+def _reduces_symbols(op: Any) -> bool:
+    shape = Tensor.of(op.operands[0]).shape
+    return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
 
 
 def _is_seen_through(op: GraphOp) -> bool:

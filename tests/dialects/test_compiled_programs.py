@@ -89,6 +89,21 @@ def outer_product_of_integers(x):
     return s[:, None] * s
 
 
+# ---- Note [sums of all of a product]: whose sizes only calls decide -----------------
+
+
+@program("b", 5)
+def means_of_all_of_products(x):
+    gram = (x @ x.T) * 0.5
+    return anp.mean(gram), anp.max(anp.exp(gram)), anp.sum(gram, 0), anp.sum(x.T @ x)
+
+
+@program(2, "b", 5)
+def sums_of_batches_of_products(x):
+    gram = x @ anp.swapaxes(x, 1, 2)
+    return anp.sum(gram, (1, 2)), anp.sum(gram, (0, 2)), anp.min(gram)
+
+
 # ---- Note [strided reads]: a slice that ends at the end, and another reader ---------
 
 
