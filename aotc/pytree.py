@@ -107,6 +107,33 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
     return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
 
 
+def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of `tree` and its structure, which dicts enter in their own order.
+
+    Only dicts, lists and tuples themselves are taken apart, and named tuples: objects
+    of other classes that inherit from these are leaves. So are dicts of which a key is
+    no text and no number.
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten_in_order(tree, leaves)
+
+
+def _flatten_in_order(tree: Any, leaves: list[Any]) -> Structure:
+    if tree is None:
+        return Structure("none")
+    if type(tree) is dict and all(type(key) in (str, int, float) for key in tree):
+        children = tuple(_flatten_in_order(each, leaves) for each in tree.values())
+        return Structure("dict", tuple(tree), children)
+    is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
+    if type(tree) in (list, tuple) or is_named:
+        children = tuple(_flatten_in_order(child, leaves) for child in tree)
+        if is_named:
+            return Structure("namedtuple", tree._fields, children, type(tree))
+        return Structure("list" if type(tree) is list else "tuple", (), children)
+    leaves.append(tree)
+    return _LEAF
+
+
 def leaf_names(structure: Structure, prefix: str = "") -> list[str]:
     """A dotted path per leaf, such as `params.conv.kernel` or `layers.0.bias`.
 

@@ -1,17 +1,25 @@
-"""What ends a region: operations that tracing must not or cannot execute."""
+"""What ends a region: operations that tracing must not or cannot execute.
+
+Tracing executes Python once, for calls to come. So it may only look into what is the
+same in these calls: traced arrays, values and containers that code is made for, and
+what the region makes itself. Whatever else is looked into, called or changed ends it.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from aotc.errors import InputError
+from aotc.hybrid_programs.contents import TooLarge, content_key, is_plain
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import user_line
@@ -20,14 +28,29 @@ from aotc.tracing.tracing import current_trace
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# of Python, which only compute and say themselves what they cannot compute with
-_PURE = frozenset({
-    abs, all, any, bool, complex, dict, divmod, enumerate, float, frozenset, getattr,
-    hasattr, int, isinstance, issubclass, iter, len, list, map, max, min, next, pow,
-    range, repr, reversed, round, set, slice, sorted, str, sum, super, tuple, type, zip,
+# of Python, which only compute, with values that regions may look into
+_COMPUTING = frozenset({
+    abs, bool, complex, divmod, float, int, len, pow, range, repr, round, slice, str,
 })  # fmt: skip
+# which go through what they are given
+ITERATING = frozenset({
+    all, any, dict, enumerate, filter, frozenset, iter, list, map, max, min, next,
+    reversed, set, sorted, sum, tuple, zip,
+})  # fmt: skip
+# which look at types alone
+_LOOKING = frozenset({isinstance, issubclass, type})
 _CONTAINERS = (list, dict, set)
-_VALUES = (int, float, complex, bool, str, bytes, type(None), type, np.dtype)
+_IMMUTABLE = (tuple, str, bytes, frozenset, range)
+# methods of containers that change nothing
+_READING = frozenset({
+    "copy", "count", "get", "index", "items", "keys", "values", "__contains__",
+    "__getitem__", "__len__",
+})  # fmt: skip
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_FUNCTIONS = (
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType,
+    type,
+)  # fmt: skip
 
 
 class Break(BaseException):
@@ -44,17 +67,70 @@ class Break(BaseException):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Something outside that a traced function has read; code is made for its value.
+
+    Args:
+        look: gives the value of now.
+        value: that it had, which lives as long as this.
+        key: of the contents of this.
+    """
+
+    look: Callable[[], Any]
+    value: Any
+    key: Any
+
+    def changed(self) -> bool:
+        """Whether code for the value is no code for that of now."""
+        try:
+            return bool(content_key(self.look()) != self.key)
+        except Exception:  # whoever reads it now will be told
+            return True
+
+
 @dataclass
 class Inside:
     """A region that is being traced.
 
     Args:
         given: identities of objects that were there before it.
+        in_place: identities of given arrays that Python could change in place.
         depth: how many functions of the user it is in.
+        made: iterators that it has made, of which it knows what they give.
+        readings: of what is outside, by the functions that it calls.
     """
 
     given: set[int]
+    in_place: set[int] = field(default_factory=set)
     depth: int = 0
+    made: list[Any] = field(default_factory=list)
+    readings: dict[Any, Reading] = field(default_factory=dict)
+
+    def note_reading(self, what: Any, look: Callable[[], Any], value: Any) -> None:
+        """Take note of what a function has read.
+
+        Args:
+            what: that it is, for instance an object and the name of an attribute.
+            look: gives its value of now.
+            value: which it has.
+
+        Raises:
+            Break: it is too large to be compared at each call.
+        """
+        try:
+            self.readings.setdefault(what, Reading(look, value, content_key(value)))
+        except TooLarge:
+            raise Break(f"'{what[-1]}' is too large to be compared") from None
+
+    @contextmanager
+    def function(self) -> Iterator[None]:
+        """Within this block a function of the user is called."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
 
 inside_region: ContextVar[Inside | None] = ContextVar("aotc_hybrid", default=None)
@@ -89,6 +165,9 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
+# ---- calls --------------------------------------------------------------------------
+
+
 def refuse_call(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
@@ -97,15 +176,149 @@ def refuse_call(
     Raises:
         Break: the function might have.
     """
-    if is_own(function) or _is_pure(function):
+    if is_own(function) or is_one_of(function, _LOOKING):
         return
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, (*_CONTAINERS, tuple, str)):
-        refuse_change(owner, _name(function))
+    if is_one_of(function, _COMPUTING):
+        _refuse_uses(*args, *kwargs.values())
+    elif is_one_of(function, ITERATING):
+        for each in args:
+            _refuse_looking_through(each)
+    elif _is_method_of_container(function):
+        _refuse_method(function)
+    elif isinstance(function, type):
+        if not issubclass(function, BaseException) and not _is_named_tuple(function):
+            raise Break(f"{name_of(function)} makes an object")
     elif _is_foreign(function):
-        raise Break(f"{_name(function)} is not aotc's")
+        raise Break(f"{name_of(function)} is not aotc's")
     elif not any(map(_holds_arrays, [*args, *kwargs.values()])):
-        raise Break(f"{_name(function)} is given no array that is computed here")
+        raise Break(f"{name_of(function)} is given no array that is computed here")
+
+
+def _is_method_of_container(function: Any) -> bool:
+    is_builtin = isinstance(function, types.BuiltinFunctionType)
+    return is_builtin and _is_container(function.__self__)
+
+
+def _refuse_method(function: types.BuiltinFunctionType) -> None:
+    """Let a region call methods that change nothing, or what it has made."""
+    owner = function.__self__
+    if not (isinstance(owner, _IMMUTABLE) or function.__name__ in _READING):
+        refuse_change(owner, name_of(function))
+
+
+def _refuse_uses(*values: Any) -> None:
+    for each in values:
+        refuse_use(each)
+
+
+def _refuse_looking_through(value: Any) -> None:
+    """An argument of `sum` and its like: a container and what is in it, or a value."""
+    if callable(value) and not isinstance(value, type):
+        return
+    if type(value) in (list, tuple, dict):
+        _refuse_uses(*value)
+    elif is_iterator(value):
+        refuse_iteration(value)
+    else:
+        refuse_use(value)
+        if type(value) in (set, frozenset):
+            refuse_iteration(value)
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether a value gives others, once."""
+    return hasattr(type(value), "__next__")
+
+
+def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
+    """Whether a function is in a set; what cannot be hashed is not."""
+    try:
+        return function in functions
+    except TypeError:
+        return False
+
+
+def _is_container(value: Any) -> bool:
+    return type(value) in (*_CONTAINERS, *_IMMUTABLE) or isinstance(value, _VIEWS)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _is_foreign(function: Any) -> bool:
+    """Whether a function is not written in Python, or is NumPy's."""
+    module = str(getattr(function, "__module__", ""))
+    if module.partition(".")[0] == "numpy":
+        return True
+    return isinstance(function, (types.BuiltinFunctionType, np.ufunc))
+
+
+def name_of(function: Any) -> str:
+    """What people call a function."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = name.rpartition("<locals>.")[2]
+    module = getattr(function, "__module__", None) or ""
+    top = str(module).partition(".")[0]
+    return f"{top}.{name}" if top in ("numpy", "time", "random", "torch") else name
+
+
+def _holds_arrays(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        try:
+            return any(isinstance(each, Array) for each in flatten(value)[0])
+        except InputError:  # keys that are no strings
+            return False
+    return isinstance(value, Array)
+
+
+# ---- looking into values ------------------------------------------------------------
+
+
+def refuse_use(value: Any) -> Any:
+    """Let a region compute only with what code is made for; gives the value.
+
+    Raises:
+        Break: it is an object that may be different in the next call.
+    """
+    if isinstance(value, (Array, np.dtype, np.generic, *_FUNCTIONS)):
+        return value
+    if is_plain(value) or _is_container(value) or is_own(value):
+        return value
+    if isinstance(value, tuple) and _is_named_tuple(type(value)):
+        return value
+    found = inside_region.get()
+    if isinstance(value, np.ndarray) and found is not None and found.depth:
+        return value
+    raise Break(f"a {type(value).__name__} may be another one in the next call")
+
+
+def refuse_iteration(value: Any) -> Any:
+    """Let a region go only through what gives the same again; gives the value.
+
+    Raises:
+        Break: going through it changes it, or has an order of its own.
+    """
+    found = inside_region.get()
+    if found is not None and any(value is each for each in found.made):
+        return value
+    if type(value) in (set, frozenset):
+        raise Break("a set has no order")
+    if is_iterator(value):
+        raise Break(f"going through a {type(value).__name__} uses it up")
+    return refuse_use(value)
+
+
+def refuse_identity(one: Any, other: Any) -> None:
+    """Let a region compare identities only of what it has as Python has it.
+
+    Raises:
+        Break: it may have copies.
+    """
+    for each in (one, other):
+        if each is None or isinstance(each, (bool, type(...), *_FUNCTIONS)):
+            return
+    raise Break("whether two values are one is for Python to say")
 
 
 def refuse_change(owner: Any, what: str) -> None:
@@ -116,31 +329,87 @@ def refuse_change(owner: Any, what: str) -> None:
     """
     found = inside_region.get()
     given = found.given if found else ()
-    if isinstance(owner, (*_CONTAINERS, tuple, str)) and id(owner) not in given:
+    if type(owner) in _CONTAINERS and id(owner) not in given:
         return
     raise Break(f"{what} may change an object from outside")
 
 
-def refuse_read(owner: Any, name: str, value: Any) -> None:
-    """Let a region read of objects what stays as it is.
-
-    In functions that it calls, it is data of the objects as they are when it is traced.
+def refuse_change_in_place(value: Any) -> None:
+    """Let a region assign `x += …` only where that changes no object from outside.
 
     Raises:
-        Break: it is data, which may be other data in the next call.
+        Break: it may.
     """
     found = inside_region.get()
-    if found is None or isinstance(owner, Array) or is_own(owner) or not is_data(value):
-        return
-    is_known = isinstance(owner, types.ModuleType) or id(owner) in found.given
-    if is_known and not found.depth:
+    if isinstance(value, np.ndarray) or (found and id(value) in found.in_place):
+        raise Break("an array from outside is changed in place")
+    if type(value) in _CONTAINERS:
+        refuse_change(value, "an assignment")
+    refuse_use(value)
+
+
+# ---- attributes ---------------------------------------------------------------------
+
+
+def read_attribute(owner: Any, name: str) -> Any:
+    """An attribute, if a region may read it; functions that it calls may read more.
+
+    Raises:
+        Break: it is data that may be other data in the next call, or is computed.
+    """
+    found = inside_region.get()
+    if found is None or _has_known_attributes(owner):
+        return getattr(owner, name)
+    if not isinstance(owner, types.ModuleType):
+        _refuse_computed_attribute(owner, name)
+    value = getattr(owner, name)
+    if is_data(value) and not found.depth:
         raise Break(f"'{name}' of {_kind(owner)} may change from call to call")
-    found.given |= identities({name: value})
+    if getattr(value, "__self__", None) is not owner:  # no method, made by reading it
+        look = functools.partial(getattr, owner, name)
+        found.note_reading((id(owner), name), look, value)
+        found.given |= identities({name: value})
+    return value
+
+
+def _has_known_attributes(owner: Any) -> bool:
+    """Whether an object's attributes are part of what it is."""
+    if isinstance(owner, types.ModuleType):
+        return is_own(owner)
+    return (
+        isinstance(owner, Array)
+        or is_plain(owner)
+        or _is_container(owner)
+        or (is_own(owner) or isinstance(owner, (np.dtype, np.generic)))
+    )
+
+
+def _refuse_computed_attribute(owner: Any, name: str) -> None:
+    """Refuse what executes code of the user when it is read.
+
+    Raises:
+        Break: it does.
+    """
+    kind = owner if isinstance(owner, type) else type(owner)
+    for special in ("__getattr__", "__getattribute__"):
+        found = inspect.getattr_static(type(owner), special, None)
+        if isinstance(found, types.FunctionType):
+            raise Break(f"{_kind(owner)} computes its attributes")
+    static = inspect.getattr_static(kind, name, None)
+    functions = (types.FunctionType, classmethod, staticmethod)
+    is_slot = isinstance(
+        static, (types.MemberDescriptorType, types.GetSetDescriptorType)
+    )
+    if isinstance(static, functions) or is_slot:
+        return
+    if hasattr(type(static), "__get__") and not isinstance(static, type):
+        raise Break(f"'{name}' of {_kind(owner)} is computed when it is read")
 
 
 def _kind(owner: Any) -> str:
-    is_module = isinstance(owner, types.ModuleType)
-    return str(owner.__name__) if is_module else f"a {type(owner).__name__}"
+    if isinstance(owner, (types.ModuleType, type, types.FunctionType)):
+        return str(owner.__name__)
+    return f"a {type(owner).__name__}"
 
 
 def is_data(value: Any) -> bool:
@@ -168,42 +437,13 @@ def identities(values: Mapping[str, Any]) -> set[int]:
     found, left = set[int](), [*values.values()]
     while left:
         each = left.pop()
+        if id(each) in found:
+            continue
         if isinstance(each, dict):
             left += each.values()
         elif isinstance(each, (list, tuple)):
             left += each
-        if not isinstance(each, (Array, tuple, *_VALUES)):
+        is_fixed = isinstance(each, (Array, tuple, type, np.dtype)) or is_plain(each)
+        if not is_fixed:
             found.add(id(each))
     return found
-
-
-def _is_pure(function: Any) -> bool:
-    try:
-        return function in _PURE
-    except TypeError:  # it cannot be hashed
-        return False
-
-
-def _is_foreign(function: Any) -> bool:
-    """Whether a function is not written in Python, or is NumPy's."""
-    module = str(getattr(function, "__module__", ""))
-    if module.partition(".")[0] == "numpy":
-        return True
-    return isinstance(function, (types.BuiltinFunctionType, np.ufunc))
-
-
-def _name(function: Any) -> str:
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    name = name.rpartition("<locals>.")[2]
-    module = getattr(function, "__module__", None) or ""
-    top = str(module).partition(".")[0]
-    return f"{top}.{name}" if top in ("numpy", "time", "random", "torch") else name
-
-
-def _holds_arrays(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict)):
-        try:
-            return any(isinstance(each, Array) for each in flatten(value)[0])
-        except InputError:  # keys that are no strings
-            return False
-    return isinstance(value, Array)

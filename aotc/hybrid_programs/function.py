@@ -17,15 +17,16 @@ from aotc import options
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.making import compile_function
-from aotc.hybrid_programs.names import stores
+from aotc.hybrid_programs.names import late_bound, stores
 from aotc.hybrid_programs.runs import Island, Workshop
+from aotc.hybrid_programs.statements import without_changes_of_constants
 from aotc.hybrid_programs.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.entry import Frozen, State
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import current_trace
+from aotc.tracing.tracing import current_scope
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _REFUSED = (
@@ -105,14 +106,14 @@ class HybridFunction:
         self.rewritten_body: list[ast.stmt] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Compute a call. In a function that is traced, it is a part of that.
 
         Raises:
             InputError: `bad-call`; `recompile-storm`, or as a build raises it.
         """
-        if current_trace() is not None:  # in another function: a part of that
-            return self.function(*args, **kwargs)
+        if current_scope() is not None:  # in another function: a part of that
+            return self._inlined(args, kwargs)
         if self._stored:
             args, kwargs = (), self._with_weights(args, kwargs)
         if self._is_eager:
@@ -138,6 +139,14 @@ class HybridFunction:
                     "the new one",
                 )
         return found
+
+    def _inlined(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call in another function, which may give the Weights itself."""
+        try:
+            inspect.signature(self.function).bind(*args, **kwargs)
+        except TypeError:
+            args, kwargs = (), self._with_weights(args, kwargs)
+        return self.function(*args, **kwargs)
 
     def _with_weights(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name, with the Weights, which calls do not give."""
@@ -173,8 +182,11 @@ class HybridFunction:
         parameters = {each.arg for each in nodes if isinstance(each, ast.arg)}
         stored = {n: x for n, x in self._stored.items() if n not in stores(*body)}
         names = parameters | stores(*body)
-        workshop = Workshop(function, names, {**self._asked, "sources": stored})
-        rewritten = workshop.rewriter.rewrite(body, parameters, set())
+        options = {**self._asked, "sources": stored}
+        changing = late_bound(body, parameters)
+        workshop = Workshop(function, names, changing, options)
+        parts = workshop.rewriter.rewrite(body, parameters, set())
+        rewritten = [*map(without_changes_of_constants, parts)]
         self.rewritten_body = rewritten
         made = compile_function(
             function, self.name, definition.args, rewritten, workshop.tools
@@ -261,7 +273,22 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
             f"{function.__name__}: expected a function defined with `def`, without "
             "`yield`, `await`, `global` and `nonlocal`",
         )
+    if any(_is_bare_super(each) for each in ast.walk(definition)):
+        fail(
+            "bad-hybrid",
+            f"{function.__name__}: expected no `super()`, which looks at the "
+            "frame that calls it",
+            "write super(Class, self), or call what it gives in a method of its own",
+        )
     return definition
+
+
+def _is_bare_super(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name("super"), args=[]):
+            return True
+        case _:
+            return False
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:

@@ -7,22 +7,32 @@ effect ends the region before it happens, however deep it is.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
 from aotc.hybrid_programs.breaks import (
+    ITERATING,
     Break,
+    Inside,
     identities,
     inside_region,
     is_data,
+    is_iterator,
+    is_one_of,
     is_own,
+    name_of,
+    read_attribute,
     refuse_call,
     refuse_change,
-    refuse_read,
+    refuse_change_in_place,
+    refuse_identity,
+    refuse_iteration,
+    refuse_use,
 )
 from aotc.hybrid_programs.making import compile_function, value_outside
 from aotc.hybrid_programs.names import reads, stores
@@ -30,44 +40,89 @@ from aotc.hybrid_programs.syntax import Definition, definition_of
 
 _REFUSED = (
     ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.AsyncFor,
-    ast.AsyncWith, ast.With, ast.Try, ast.Import, ast.ImportFrom,
+    ast.AsyncWith, ast.With, ast.Try, ast.Import, ast.ImportFrom, ast.ClassDef,
+    ast.Match, ast.Delete,
 )  # fmt: skip
 
 
 def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function, if a region may."""
-    refuse_call(function, args, kwargs)
     found = inside_region.get()
-    plain, first = _python_function(function)
-    if plain is None or found is None:
+    if found is None:
         return function(*args, **kwargs)
+    if getattr(function, "aotc_is_hybrid", False):
+        return _call(function.function, *args, **kwargs)
+    if isinstance(function, functools.partial):
+        kwargs = {**function.keywords, **kwargs}
+        return _call(function.func, *function.args, *args, **kwargs)
+    if function is getattr and len(args) == 2:
+        return read_attribute(*args)
+    refuse_call(function, args, kwargs)
+    plain, first = _python_function(function)
+    if plain is None:
+        return _call_other(found, function, args, kwargs)
+    if _asks(plain):  # made in the region
+        return plain(*first, *args, **kwargs)
     callee = _instrumented(plain)
-    found.given |= identities(_data_outside(plain))
-    found.depth += 1
-    try:
+    _note_readings(found, plain)
+    with found.function():
         return callee(*first, *args, **kwargs)
-    finally:
-        found.depth -= 1
+
+
+def _call_other(
+    found: Inside, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function of aotc's or of Python's, which may call some of the user's."""
+    args = [*map(_asking_function, args)]
+    kwargs = {name: _asking_function(each) for name, each in kwargs.items()}
+    result = function(*args, **kwargs)
+    if is_one_of(function, ITERATING) and is_iterator(result):
+        found.made.append(result)
+    return result
+
+
+def _asking_function(value: Any) -> Any:
+    """A function of the user that asks, in place of one that does not."""
+    kinds = (types.FunctionType, types.MethodType, functools.partial)
+    if not isinstance(value, kinds) or is_own(value):
+        return value
+
+    @functools.wraps(value)
+    def asking(*args: Any, **kwargs: Any) -> Any:
+        return _call(value, *args, **kwargs)
+
+    return asking
 
 
 def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any]]:
-    """The function of the user's Python that is called, and its `self`."""
+    """The function of the user's Python that is called, and its `self`.
+
+    Raises:
+        Break: it is an object whose Python is not at hand.
+    """
     if is_own(function) or getattr(function, "aotc_is_island", False):
         return None, []
     if isinstance(function, types.MethodType):
         inner: Any = function.__func__
-        plain = isinstance(inner, types.FunctionType)
-        return (inner, [function.__self__]) if plain else (None, [])
-    if isinstance(function, types.FunctionType):
+        if isinstance(inner, types.FunctionType):
+            return inner, [function.__self__]
+    elif isinstance(function, types.FunctionType):
         return function, []
+    elif isinstance(function, (type, types.BuiltinFunctionType)):
+        return None, []  # which `refuse_call` knows
     called = inspect.getattr_static(type(function), "__call__", None)
-    if isinstance(called, types.FunctionType) and not isinstance(function, type):
-        return (None, []) if is_own(called) else (called, [function])
-    return None, []
+    if isinstance(called, types.FunctionType) and not is_own(called):
+        return called, [function]
+    raise Break(f"the source of {name_of(function)} does not tell what it does")
 
 
-@lru_cache(maxsize=1024)
-def _instrumented(function: types.FunctionType) -> Any:
+def _asks(function: types.FunctionType) -> bool:
+    """Whether a function is part of instrumented code."""
+    return not TOOLS.keys().isdisjoint(function.__code__.co_freevars)
+
+
+@lru_cache(maxsize=256)
+def _instrumented(function: types.FunctionType) -> Callable[..., Any]:
     """A function that does the same, and asks.
 
     Raises:
@@ -78,9 +133,10 @@ def _instrumented(function: types.FunctionType) -> Any:
         raise Break(f"the source of {function.__name__} does not tell what it does")
     body = [part for each in _body_of(node) for part in asking(each)]
     name = "lambda_" if isinstance(node, ast.Lambda) else node.name
-    made = compile_function(function, name, node.args, body, TOOLS)
-    made.__defaults__ = function.__defaults__
-    made.__kwdefaults__ = function.__kwdefaults__
+    made: Callable[..., Any] = compile_function(function, name, node.args, body, TOOLS)
+    vars_of: Any = made
+    vars_of.__defaults__ = function.__defaults__
+    vars_of.__kwdefaults__ = function.__kwdefaults__
     return made
 
 
@@ -90,33 +146,27 @@ def _body_of(node: Definition) -> list[ast.stmt]:
     return node.body
 
 
-def _data_outside(function: types.FunctionType) -> dict[str, Any]:
-    """What a function reads of its module and closure, and its default values."""
+def _note_readings(found: Inside, function: types.FunctionType) -> None:
+    """Take note of what a function reads of its module and closure.
+
+    Its default values are objects that were there before.
+    """
     node = definition_of(function)
-    body = (
-        []
-        if node is None
-        else [node.body]
-        if isinstance(node, ast.Lambda)
-        else node.body
-    )
-    found = {str(n): each for n, each in enumerate(function.__defaults__ or ())}
-    found |= function.__kwdefaults__ or {}
+    body = [] if node is None else _body_of(node)
+    defaults = {str(n): each for n, each in enumerate(function.__defaults__ or ())}
+    given = {**defaults, **(function.__kwdefaults__ or {})}
     for name in reads(*body) - stores(*body):
         try:
             value = value_outside(function, name)
         except NameError:  # a parameter, or Python will say so
             continue
+        if isinstance(value, types.ModuleType):
+            continue
+        look = functools.partial(value_outside, function, name)
+        found.note_reading((function, name), look, value)
         if is_data(value):
-            found[name] = value
-    return found
-
-
-def _read(owner: Any, name: str) -> Any:
-    """Read an attribute, if a region may."""
-    value = getattr(owner, name)
-    refuse_read(owner, name, value)
-    return value
+            given[name] = value
+    found.given |= identities(given)
 
 
 def _changed(owner: Any) -> Any:
@@ -125,10 +175,18 @@ def _changed(owner: Any) -> Any:
     return owner
 
 
-def _augmented(value: Any) -> None:
-    """Look at what `+=` may change."""
-    if isinstance(value, (list, dict, set)):
-        refuse_change(value, "an assignment")
+def _is(one: Any, other: Any) -> bool:
+    """`one is other`, if a region can tell."""
+    refuse_identity(one, other)
+    return one is other
+
+
+def _made(iterator: Any) -> Any:
+    """An iterator that the region makes itself."""
+    found = inside_region.get()
+    if found is not None:
+        found.made.append(iterator)
+    return iterator
 
 
 def _stop() -> None:
@@ -138,10 +196,14 @@ def _stop() -> None:
 #: The functions that instrumented code calls, by the names that it has for them.
 TOOLS = {
     "_aotc_call": _call,
-    "_aotc_read": _read,
+    "_aotc_read": read_attribute,
     "_aotc_changed": _changed,
-    "_aotc_augmented": _augmented,
+    "_aotc_in_place": refuse_change_in_place,
+    "_aotc_is": _is,
+    "_aotc_iterated": refuse_iteration,
+    "_aotc_made": _made,
     "_aotc_stop": _stop,
+    "_aotc_used": refuse_use,
 }
 
 
@@ -161,12 +223,18 @@ def asking(node: ast.stmt) -> list[ast.stmt]:
 
 
 class _Asking(ast.NodeTransformer):
-    """Has functions of `TOOLS` do what may have effects."""
+    """Has functions of `TOOLS` do or allow what may have effects, or look at objects.
+
+    Operands are looked at where they are used: an object may be passed on as it is.
+    """
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return node  # looks at the frame that calls it
+        for each in node.keywords:
+            if each.arg is None:
+                each.value = _used(each.value)
         arguments = [node.func, *node.args]
         return _tool("_aotc_call", arguments, node, node.keywords)
 
@@ -179,17 +247,96 @@ class _Asking(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
-            node.value = _tool("_aotc_changed", [node.value], node)
+        is_read = isinstance(node.ctx, ast.Load)
+        tool = "_aotc_used" if is_read else "_aotc_changed"
+        node.value = _tool(tool, [node.value], node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        node.left, node.right = _used(node.left), _used(node.right)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        node.operand = _used(node.operand)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        node.values = [*map(_used, node.values)]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[right]):
+                same = _tool("_aotc_is", [node.left, right], node)
+                if isinstance(op, ast.Is):
+                    return same
+                return ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
+        node.left = _used(node.left)
+        node.comparators = [*map(_used, node.comparators)]
+        return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _used(node.value)
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = _tool("_aotc_iterated", [node.value], node.value)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
+        node.ifs = [*map(_used, node.ifs)]
+        return node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        self.generic_visit(node)
+        return _tool("_aotc_made", [node], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _used(node.test)
+        return node
+
+    def visit_test(self, node: Any) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _used(node.test)
+        return node  # type: ignore[no-any-return]
+
+    visit_If = visit_While = visit_Assert = visit_test
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if any(isinstance(each, (ast.Tuple, ast.List)) for each in node.targets):
+            node.value = _tool("_aotc_iterated", [node.value], node.value)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         self.generic_visit(node)
+        node.value = _used(node.value)
         if not isinstance(node.target, ast.Name):
             return node
         read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-        look = ast.Expr(_tool("_aotc_augmented", [read], node))
+        look = ast.Expr(_tool("_aotc_in_place", [read], node))
         return [ast.copy_location(look, node), node]
+
+
+def _used(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Constant):
+        return node
+    return _tool("_aotc_used", [node], node)
 
 
 def _tool(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -48,8 +50,10 @@ class _Names(ast.NodeVisitor):
         self._visit_inner(node.body, set())
 
     def _visit_comprehension(self, node: Any) -> None:
+        first, *_ = node.generators
+        self.visit(first.iter)  # evaluated outside
         inner = _Names()
-        inner.generic_visit(node)
+        inner.generic_visit(_with_constant_source(node))
         walrus = {
             each.target.id
             for each in ast.walk(node)
@@ -86,6 +90,16 @@ class _Names(ast.NodeVisitor):
         for each in body:
             inner.visit(each)
         self.reads |= inner.reads - inner.stores - bound
+
+
+def _with_constant_source(node: Any) -> Any:
+    """A comprehension over another object, for a look at its own scope."""
+    first, *rest = node.generators
+    empty = ast.comprehension(
+        first.target, ast.Constant(None), first.ifs, first.is_async
+    )
+    kept = {name: getattr(node, name) for name in node._fields}
+    return type(node)(**{**kept, "generators": [empty, *rest]})
 
 
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
@@ -185,3 +199,66 @@ def live_before(body: Sequence[ast.stmt], after: set[str]) -> list[set[str]]:
     for each in reversed(body):
         found.append((found[-1] - assigned([each])) | _needed_by(each))
     return found[::-1]
+
+
+def late_bound(body: Sequence[ast.stmt], parameters: set[str]) -> set[str]:
+    """The variables that functions inside see change: they are captured, not copied.
+
+    A function, a lambda or a generator expression reads a variable of the function
+    around it when it runs. Only of one that has a single value, and has it before, is
+    a copy as good.
+
+    Args:
+        body: of the function around them.
+        parameters: names that have a value before.
+    """
+    counts = Counter({name: 1 for name in parameters})
+    unsafe, captured = set[str](), set[str]()
+    _note_bindings(body, False, _Bindings(counts, unsafe, captured))
+    return captured & (unsafe | {name for name, n in counts.items() if n > 1})
+
+
+@dataclass
+class _Bindings:
+    """How often variables get a value, which do after a capture or in a loop."""
+
+    counts: Counter[str]
+    unsafe: set[str]
+    captured: set[str]
+
+
+def _note_bindings(body: Sequence[ast.AST], in_loop: bool, found: _Bindings) -> None:
+    for node in body:
+        inner = [*getattr(node, "body", []), *getattr(node, "orelse", [])]
+        is_loop = isinstance(node, (ast.For, ast.While))
+        if is_loop or isinstance(node, (ast.If, ast.With, ast.Try)):
+            own = [
+                part
+                for part in ast.iter_child_nodes(node)
+                if not isinstance(part, (ast.stmt, ast.ExceptHandler))
+            ]
+            _note_names(own, in_loop or is_loop, found)
+            for handler in getattr(node, "handlers", []):
+                inner += [handler]
+            inner += getattr(node, "finalbody", [])
+            _note_bindings(inner, in_loop or is_loop, found)
+        else:
+            _note_names([node], in_loop, found)
+
+
+def captures(*nodes: ast.AST) -> set[str]:
+    """The names that functions inside of these read when they run."""
+    inside = [x for node in nodes for x in ast.walk(node) if isinstance(x, _CAPTURING)]
+    return set[str]().union(*map(reads, inside))
+
+
+def _note_names(nodes: Sequence[ast.AST], in_loop: bool, found: _Bindings) -> None:
+    found.captured |= captures(*nodes)
+    stored = stores(*nodes)
+    found.counts.update(stored)
+    if in_loop:
+        found.unsafe |= stored
+    found.unsafe |= stored & found.captured
+
+
+_CAPTURING = (*_SCOPES, ast.ClassDef, ast.GeneratorExp)

@@ -1,12 +1,13 @@
-"""Statements that are compiled: one `aotc.jit` function for each run of them."""
+"""A run of statements that is traced and compiled: one `aotc.jit` function for each."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,50 +16,54 @@ from aotc.errors import InputError
 from aotc.hybrid_programs.breaks import (
     Break,
     Inside,
+    Reading,
     identities,
     inside_region,
     is_data,
 )
+from aotc.hybrid_programs.contents import TooLarge, content_key
 from aotc.hybrid_programs.instrumenting import TOOLS, positioned
 from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import reads, stores
 from aotc.just_in_time import JitFunction, jit
-from aotc.pytree import Structure, flatten
+from aotc.pytree import Structure, flatten, flatten_in_order
 from aotc.tracing.array import Array
 
 STATIC = "_aotc_static"  # the argument with all that is no array
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), type, np.dtype)
 
 
 class Broken(BaseException):
-    """A region cannot be traced: it ends before one of its statements.
+    """A region cannot be compiled: it ends before one of its statements.
 
     Args:
-        position: of the statement.
-        cause: what kept it from being traced.
+        position: of the statement; None where it is to be no region at all.
+        reason: what kept it from being compiled.
     """
 
-    def __init__(self, position: int, cause: BaseException) -> None:
-        super().__init__(position, cause)
-        self.position = position
-        self.reason = cause.reason if isinstance(cause, Break) else _first_line(cause)
+    def __init__(self, position: int | None, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position, self.reason = position, reason
 
 
-def _first_line(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
+    if isinstance(error, Break):
+        return error.reason
     text = error.message if isinstance(error, InputError) else str(error)
     return text.partition("\n")[0] or type(error).__name__
 
 
-class _Same:
-    """A value that is equal to itself alone, or to an equal one of the same type."""
+class StaticValue:
+    """A value that code is made for: equal to one of the same contents."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        plain = isinstance(value, _PLAIN)
-        self._key = (type(value), repr(value)) if plain else id(value)
+        try:
+            self._key = content_key(value)
+        except TooLarge:
+            self._key = id(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._key == other._key
+        return isinstance(other, StaticValue) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -74,10 +79,15 @@ class Form:
     Args:
         structures: of the values, by name.
         leaves: in the order of these; None stands for an array.
+        in_place: of the arrays, whether Python could change them in place.
+        outside: functions of the module that it knows, and the epoch of what these
+            have read.
     """
 
     structures: tuple[tuple[str, Structure], ...]
-    leaves: tuple[_Same | None, ...]
+    leaves: tuple[StaticValue | None, ...]
+    in_place: tuple[bool, ...]
+    outside: Hashable = ()
 
     def __repr__(self) -> str:
         return repr([each for each in self.leaves if each is not None])
@@ -97,18 +107,19 @@ class Form:
 _LEAF = flatten(0)[1]
 
 
-def parts_of(values: Mapping[str, Any]) -> tuple[dict[str, list[Any]], Form]:
+def split_arrays(
+    values: Mapping[str, Any], outside: Hashable = ()
+) -> tuple[dict[str, list[Any]], Form]:
     """The arrays in values, by name, and what else there is to them."""
-    arrays, structures, rest = dict[str, list[Any]](), [], list[_Same | None]()
+    arrays, structures = dict[str, list[Any]](), []
+    rest, in_place = list[StaticValue | None](), list[bool]()
     for name, value in values.items():
-        try:
-            leaves, structure = flatten(value)
-        except InputError:  # a dict whose keys are no strings
-            leaves, structure = [value], _LEAF
+        leaves, structure = flatten_in_order(value)
         arrays[name] = [leaf for leaf in leaves if is_array(leaf)]
-        rest += (None if is_array(leaf) else _Same(leaf) for leaf in leaves)
+        rest += (None if is_array(leaf) else StaticValue(leaf) for leaf in leaves)
+        in_place += map(_can_change_in_place, arrays[name])
         structures.append((name, structure))
-    return arrays, Form(tuple(structures), tuple(rest))
+    return arrays, Form(tuple(structures), tuple(rest), tuple(in_place), outside)
 
 
 def is_array(value: Any) -> bool:
@@ -116,6 +127,36 @@ def is_array(value: Any) -> bool:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype.kind in "biufcV" and value.dtype.names is None
     return isinstance(value, Array)
+
+
+def _can_change_in_place(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.flags.writeable
+
+
+class Readings:
+    """What the functions that a region calls have read outside, in its traces.
+
+    Code is made for it: each set of values has a number, an epoch, and code of one is
+    not taken for calls of another.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Reading] = {}
+        self._epoch = 0
+        self._lock = threading.Lock()
+
+    def add(self, found: Mapping[Any, Reading]) -> None:
+        """Take note of what a trace has read."""
+        with self._lock:
+            self._known = {**self._known, **found}
+
+    def epoch(self) -> int:
+        """The number of what there is to read now."""
+        if any(each.changed() for each in self._known.values()):
+            with self._lock:
+                self._known = {}  # the next trace reads anew
+                self._epoch += 1
+        return self._epoch
 
 
 class Region:
@@ -143,28 +184,37 @@ class Region:
         self.name, self._owner = name, owner
         self.stored = [each for each in inputs if each in options["sources"]]
         # data of the module is given at each call, as it may change
-        self.outside = self._names_outside()
+        self.outside, self._functions = self._names_outside()
         self.given = [*(n for n in inputs if n not in self.stored), *self.outside]
         self._names = [*self.inputs, *self.outside]
         parameters = ["_aotc_at", *self._names]
         self._run = make_function(
             owner, name, parameters, positioned(body), self.outputs, TOOLS
         )
-        self.jit = self._compiled(options)
+        self._python = make_function(
+            owner, name, self.inputs, self.body, self.outputs, {}
+        )
+        self._scalar_forms = set[Form]()
+        self._most_forms = options["max_variants"]
+        self._forms = set[Hashable]()
+        self._readings = Readings()
+        self.jit = self._jit_function(options)
 
-    def _names_outside(self) -> list[str]:
-        """The names of data that belongs to the module or the closure."""
-        found = []
+    def _names_outside(self) -> tuple[list[str], list[str]]:
+        """The names of data of the module or the closure, and those of functions."""
+        data, functions = [], []
         for name in sorted(reads(*self.body) - stores(*self.body) - {*self.inputs}):
             try:
                 value = value_outside(self._owner, name)
             except NameError:  # Python will say so
                 continue
             if is_data(value):
-                found.append(name)
-        return found
+                data.append(name)
+            elif not isinstance(value, (ModuleType, BuiltinFunctionType)):
+                functions.append(name)
+        return data, functions
 
-    def _compiled(self, options: Mapping[str, Any]) -> JitFunction:
+    def _jit_function(self, options: Mapping[str, Any]) -> JitFunction:
         def traced(**values: Any) -> Any:
             return self._trace(values)
 
@@ -181,51 +231,100 @@ class Region:
         """Compute the outputs, by code that is there or is made for it.
 
         Raises:
-            Broken: it cannot be traced.
+            Broken: it cannot be compiled.
         """
         values = {name: env[name] for name in self.given if name in env}
         values |= {name: value_outside(self._owner, name) for name in self.outside}
-        arrays, form = parts_of(values)
-        env.update(self.jit(**arrays, **{STATIC: form}))
+        functions = [value_outside(self._owner, name) for name in self._functions]
+        outside = self._readings.epoch(), tuple(map(StaticValue, functions))
+        arrays, form = split_arrays(values, outside)
+        if form in self._scalar_forms:
+            self._compute_in_python(env)
+            return
+        try:
+            self._require_few(form)
+            env.update(self.jit(**arrays, **{STATIC: form}))
+        except Broken:
+            if any(arrays.values()):
+                raise
+            self._scalar_forms.add(form)  # calls of arrays are compiled all the same
+            self._compute_in_python(env)
+        except InputError as error:
+            if error.code == "recompile-storm":
+                raise Broken(None, _reason_of(error)) from error
+            raise
+
+    def _compute_in_python(self, env: dict[str, Any]) -> None:
+        values = [env[name] for name in self.inputs]
+        env.update(zip(self.outputs, self._python(*values), strict=True))
+
+    def _require_few(self, form: Form) -> None:
+        """Refuse to compile for value after value of what is no array.
+
+        Raises:
+            Broken: there were many already.
+        """
+        kind = form.structures, tuple(each is None for each in form.leaves)
+        seen = form.leaves, form.outside, form.in_place
+        if (kind, seen) in self._forms:
+            return
+        self._forms.add((kind, seen))
+        if len(self._forms) > self._most_forms:
+            raise Broken(
+                None,
+                f"its values that are no arrays, {form}, were others in "
+                f"{self._most_forms} calls: as arrays they could be compiled",
+            )
 
     def _trace(self, values: Mapping[str, Any]) -> dict[str, Any]:
         form: Form = values[STATIC]
         lists = {name: values[name] for name in self.given}
-        inside = {**form.values(lists), **{name: values[name] for name in self.stored}}
-        is_exact = all(
-            isinstance(size, int)
-            for leaves in lists.values()
-            for leaf in leaves
-            for size in leaf.shape
-        )
+        given = form.values(lists)
+        stored = {name: values[name] for name in self.stored}
+        leaves = [leaf for each in lists.values() for leaf in each]
+        pairs = zip(leaves, form.in_place, strict=True)
+        in_place = {id(leaf) for leaf, can_change in pairs if can_change}
+        inside = Inside(identities({**given, **stored}), in_place)
+        is_exact = all(isinstance(n, int) for leaf in leaves for n in leaf.shape)
         at = [0]
-        token = inside_region.set(Inside(identities(inside)))
+        token = inside_region.set(inside)
         try:
-            found = self._run(at, *(inside[name] for name in self._names))
-            return self._checked(at, dict(zip(self.outputs, found, strict=True)))
+            env = {**given, **stored}
+            found = self._run(at, *(env[name] for name in self._names))
+            checked = self._checked(at, inside, zip(self.outputs, found, strict=True))
         except (Exception, Break) as error:
             if is_exact:
-                raise Broken(at[0], error) from error
+                raise Broken(at[0], _reason_of(error)) from error
             # code for the sizes of this call alone may do
-            raise InputError("bad-entry", _first_line(error)) from error
+            raise InputError("bad-entry", _reason_of(error)) from error
         finally:
             inside_region.reset(token)
+        self._readings.add(inside.readings)
+        return checked
 
-    def _checked(self, at: list[int], found: dict[str, Any]) -> dict[str, Any]:
-        """The outputs, if compiled code can return them."""
-        containers = set[int]()
-        for name, value in found.items():
+    def _checked(
+        self, at: list[int], inside: Inside, found: Iterable[tuple[str, Any]]
+    ) -> dict[str, Any]:
+        """The outputs, if compiled code can return them.
+
+        Raises:
+            Break: one is no array, or is an object that has another name, too.
+        """
+        outputs, containers = dict(found), set[int]()
+        for name, value in outputs.items():
             at[0] = max(n for n, x in enumerate(self.body) if name in stores(x))
             leaves, structure = flatten(value)
             if not leaves or not all(isinstance(each, Array) for each in leaves):
                 raise Break(f"'{name}' is no array")
-            if _has_named_tuple(structure):
-                raise Break(f"'{name}' is a named tuple")
-            inside = identities({name: value}) if structure != _LEAF else frozenset()
-            if inside & containers:
+            if structure != flatten_in_order(value)[1] or _has_named_tuple(structure):
+                raise Break(f"'{name}' is a named tuple, or a dict in another order")
+            objects = identities({name: value})
+            if objects & (containers | inside.given):
                 raise Break(f"'{name}' is an object that has another name, too")
-            containers |= inside
-        return found
+            if {id(leaf) for leaf in leaves} & inside.in_place:
+                raise Break(f"'{name}' is an array that has another name, too")
+            containers |= objects
+        return outputs
 
 
 def _has_named_tuple(structure: Structure) -> bool:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.hybrid_programs.names import assigned, live_before, needed, reads, stores
+from aotc.hybrid_programs.names import (
+    assigned,
+    captures,
+    live_before,
+    needed,
+    reads,
+    stores,
+)
 from aotc.hybrid_programs.statements import computes, is_candidate, operations
+from aotc.hybrid_programs.syntax import with_fields
 
 RESULT = "_aotc_result"
 
@@ -16,20 +25,41 @@ RESULT = "_aotc_result"
 AddRun = Callable[[list[ast.stmt], list[str], list[str], set[str]], int]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where statements stand, as far as it decides which variables matter.
+
+    Args:
+        in_loop: in the body of a loop, which `break` and `continue` leave.
+        is_protected: in a `try` or `with`, which exceptions leave; what was assigned
+            before matters then.
+    """
+
+    in_loop: bool = False
+    is_protected: bool = False
+
+
 class Rewriter:
     """Replaces runs of statements by calls.
 
     Args:
         names: of the function's variables.
+        late_bound: those that functions inside see change; statements that assign or
+            capture them stay in the function.
         add: takes note of a run, and gives its number.
-        note: takes note of a statement that is Python's, and gives its number.
+        note: takes note of a statement that is Python's and why, and gives its number.
     """
 
     def __init__(
-        self, names: set[str], add: AddRun, note: Callable[[ast.stmt], int]
+        self,
+        names: set[str],
+        late_bound: set[str],
+        add: AddRun,
+        note: Callable[[ast.stmt, str], int],
     ) -> None:
         self.names = names
-        self._add, self._list = add, note
+        self._late_bound = late_bound
+        self._add, self._note = add, note
         self._counter = itertools.count()
 
     def fresh(self) -> str:
@@ -43,8 +73,7 @@ class Rewriter:
         body: Sequence[ast.stmt],
         before: set[str],
         after: set[str],
-        *,
-        alone: bool = False,
+        place: Place = Place(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
         """Statements with calls of runs in place of those that may be compiled.
 
@@ -52,27 +81,60 @@ class Rewriter:
             body: the statements.
             before: names that have values.
             after: names that are read afterwards.
-            alone: whether each statement is a run of its own, so that an exception
-                leaves the variables as the statements before have.
+            place: where they stand.
         """
-        body = [part for each in body for part in self._apart(each)]
-        live = live_before(body, after)
+        body = [part for each in body for part in self._apart(each, place)]
+        live = self._live(body, after, place)
         found, run = list[ast.stmt](), list[ast.stmt]()
         has = set(before)
         for number, each in enumerate(body):
-            if is_candidate(each):
+            can_run = self._can_run(each, place)
+            if can_run:
                 run.append(each)
-                if not alone and number + 1 < len(body):
+                if not place.is_protected and number + 1 < len(body):
                     continue
-            found += self._as_run(run, has, live[number + bool(is_candidate(each))])
+            found += self._as_run(run, has, live[number + can_run], place)
             has |= assigned(run)
             run = []
-            if not is_candidate(each):
-                found.append(self.descend(each, has, live[number + 1]))
+            if not can_run:
+                found += self._as_python(each, has, live[number + 1], place)
                 has |= assigned([each])
         return found
 
-    def _apart(self, node: ast.stmt) -> list[ast.stmt]:
+    def _live(
+        self, body: Sequence[ast.stmt], after: set[str], place: Place
+    ) -> list[set[str]]:
+        """The names whose values matter before each statement, and after the last.
+
+        What is assigned later may matter all the same where statements in between are
+        left.
+        """
+        if place.is_protected:
+            return [after | self.names] * (len(body) + 1)
+        if place.in_loop:
+            return [after | reads(*body)] * (len(body) + 1)
+        return live_before(body, after)
+
+    def _can_run(self, node: ast.stmt, place: Place) -> bool:
+        if not is_candidate(node) or self._binds_late(node):
+            return False
+        blocks = (ast.If, ast.For, ast.While)
+        return not (place.is_protected and (isinstance(node, blocks) or _names(node)))
+
+    def _binds_late(self, node: ast.stmt) -> bool:
+        return not self._late_bound.isdisjoint(stores(node) | captures(node))
+
+    def _as_python(
+        self, node: ast.stmt, before: set[str], after: set[str], place: Place
+    ) -> list[ast.stmt]:
+        """A statement that is no run, but may have some in it."""
+        if is_candidate(node) and self._binds_late(node) and not _is_block(node):
+            reason = "functions inside see its variables change"
+            counts = [_count(self._note(node, reason))] if computes([node]) else []
+            return [*counts, node]
+        return [self.descend(node, before, after, place)]
+
+    def _apart(self, node: ast.stmt, place: Place) -> list[ast.stmt]:
         """A statement, with what it decides on or returns as one of its own before."""
         if (
             isinstance(node, ast.Return)
@@ -84,14 +146,13 @@ class Rewriter:
             value = ast.copy_location(ast.Assign([target], node.value), node)
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
-        blocks = (ast.If, ast.For, ast.While)
-        if isinstance(node, blocks) and not is_candidate(node):
-            split = operations(node, self.fresh)
+        if _is_block(node) and not self._can_run(node, place):
+            split = operations(node, self.fresh, self.names)
             return [node] if split is None else [*split[0], split[1]]
         return [node]
 
     def _as_run(
-        self, body: list[ast.stmt], before: set[str], live: set[str]
+        self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
         """A call of a run, or its statements where it cannot be one."""
         if not body or not computes(body):
@@ -100,82 +161,95 @@ class Rewriter:
         uncertain = outputs - assigned(body)
         inputs = (needed(body) | uncertain) & self.names
         if not inputs <= before:
-            return self._one_by_one(body, before, live)
+            return self._one_by_one(body, before, live, place)
         number = self._add(body, sorted(inputs), sorted(outputs), before)
         return [_call_of_run(number, sorted(inputs), sorted(outputs), body[0])]
 
     def _one_by_one(
-        self, body: list[ast.stmt], before: set[str], live: set[str]
+        self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
         """Statements of which one or more read variables that may have no value."""
         if len(body) == 1:
             (node,) = body
-            if isinstance(node, (ast.If, ast.For, ast.While)):
-                return [self.descend(node, before, live)]
-            return [_count(self._list(node)), node]
+            if _is_block(node):
+                return [self.descend(node, before, live, place)]
+            reason = "a variable may have no value here, so bytes are not measured"
+            return [_count(self._note(node, reason)), node]
         has, found = set(before), list[ast.stmt]()
-        for each, then in zip(body, live_before(body, live)[1:], strict=True):
-            found += self._as_run([each], has, then)
+        for each, then in zip(body, self._live(body, live, place)[1:], strict=True):
+            found += self._as_run([each], has, then, place)
             has |= assigned([each])
         return found
 
-    def descend(self, node: Any, before: set[str], after: set[str]) -> Any:
+    def descend(
+        self,
+        node: Any,
+        before: set[str],
+        after: set[str],
+        place: Place = Place(),  # noqa: B008  it is frozen
+    ) -> Any:
         """A statement that stays Python's, with runs in the blocks inside it."""
+        inner = place
         match node:
             case ast.If():
                 inside, behind = before, after
             case ast.For():
                 inside = before | stores(node.target)
-                behind = after | reads(node)
+                behind, inner = after | reads(node), replace(place, in_loop=True)
             case ast.While():
-                inside, behind = before, after | reads(node)
+                inside = before
+                behind, inner = after | reads(node), replace(place, in_loop=True)
             case ast.With():
                 taken = [x.optional_vars for x in node.items if x.optional_vars]
                 inside, behind = before | stores(*taken), after
+                inner = replace(place, is_protected=True)
             case ast.Match():
                 cases = [
-                    _with_fields(
+                    with_fields(
                         x,
-                        {
-                            "body": self.rewrite(
-                                x.body, before | stores(x.pattern), after
-                            )
-                        },
+                        body=self.rewrite(
+                            x.body, before | stores(x.pattern), after, place
+                        ),
                     )
                     for x in node.cases
                 ]
-                return _with_fields(node, {"cases": cases})
+                return with_fields(node, cases=cases)
             case ast.Try():
-                return self._descend_try(node, before, after | reads(node))
+                inner = replace(place, is_protected=True)
+                return self._descend_try(node, before, after | reads(node), inner)
             case _:
                 return node
-        fields = {"body": self.rewrite(node.body, inside, behind)}
+        fields = {"body": self.rewrite(node.body, inside, behind, inner)}
         if getattr(node, "orelse", None):
-            fields["orelse"] = self.rewrite(node.orelse, before, behind)
-        return _with_fields(node, fields)
+            fields["orelse"] = self.rewrite(node.orelse, before, behind, place)
+        return with_fields(node, **fields)
 
-    def _descend_try(self, node: Any, before: set[str], after: set[str]) -> Any:
+    def _descend_try(
+        self, node: Any, before: set[str], after: set[str], place: Place
+    ) -> Any:
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
-            return self.rewrite(body, has, after, alone=True)
+            return self.rewrite(body, has, after, place)
 
         handlers = [
-            _with_fields(
-                each, {"body": inner(each.body, before | {each.name or ""} - {""})}
-            )
+            with_fields(each, body=inner(each.body, before | {each.name or ""} - {""}))
             for each in node.handlers
         ]
-        fields = {
-            "body": inner(node.body, before),
-            "handlers": handlers,
-            "orelse": inner(node.orelse, before | assigned(node.body)),
-            "finalbody": inner(node.finalbody, before),
-        }
-        return _with_fields(node, fields)
+        return with_fields(
+            node,
+            body=inner(node.body, before),
+            handlers=handlers,
+            orelse=inner(node.orelse, before | assigned(node.body)),
+            finalbody=inner(node.finalbody, before),
+        )
 
 
-def _with_fields(node: Any, fields: dict[str, Any]) -> Any:
-    kept = {name: getattr(node, name, None) for name in node._fields}
-    return ast.copy_location(type(node)(**{**kept, **fields}), node)
+def _is_block(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.If, ast.For, ast.While))
+
+
+def _names(node: ast.stmt) -> bool:
+    """Whether an expression of a statement gives a variable a value: `:=`."""
+    return any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
 
 
 def _count(number: int) -> ast.stmt:

@@ -15,8 +15,14 @@ from aotc.hybrid_programs.making import make_function
 from aotc.hybrid_programs.names import assigned, live_before, needed, reads, stores
 from aotc.hybrid_programs.regions import Broken, Region
 from aotc.hybrid_programs.rewriting import Rewriter
-from aotc.hybrid_programs.statements import computes, operations
+from aotc.hybrid_programs.statements import (
+    AUGMENTED,
+    computes,
+    operations,
+    without_changes_of_constants,
+)
 from aotc.just_in_time import JitFunction
+from aotc.runtime.in_place import augmented
 
 
 class Island:
@@ -99,37 +105,51 @@ class Run:
         self.inputs, self.outputs = inputs, outputs
         self._before, self._owner = before, owner
         self._lock = threading.Lock()
-        self.pieces: list[Region | Island] = [self._region(body, {*outputs})]
+        self._parts: dict[int, list[Region | Island]] = {}  # of split ones, by identity
+        self._split_pieces: list[Region | Island] = []  # which live as long as that
+        self._first = self._region(body, {*outputs})
+
+    @property
+    def pieces(self) -> list[Region | Island]:
+        """What it consists of now, in order."""
+        return self._parts_of(self._first)
+
+    def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
+        if id(piece) not in self._parts:
+            return [piece]
+        return [x for each in self._parts[id(piece)] for x in self._parts_of(each)]
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         """The outputs, in order, for values of the inputs."""
         env = dict(zip(self.inputs, values, strict=True))
-        done = 0
-        while done < len(pieces := self.pieces):
-            piece = pieces[done]
+        # other calls, in other threads or in an island of this one, may split pieces
+        left = self.pieces[::-1]
+        while left:
+            piece = left.pop()
             try:
                 piece(env)
             except Broken as broken:
-                self._split(piece, broken)
-                continue
-            done += 1
+                left += self._split(piece, broken)[::-1]
         return tuple(env[name] for name in self.outputs)
 
-    def _split(self, piece: Any, broken: Broken) -> None:
-        """Replace a region by those before and after an operation, and an island."""
+    def _split(self, piece: Any, broken: Broken) -> list[Region | Island]:
+        """The parts of a region: those before and after an operation, and an island."""
         with self._lock:
-            if piece not in self.pieces:  # another thread has
-                return
-            place = self.pieces.index(piece)
-            after = {*piece.outputs}
-            made = self._pieces(piece.body, broken, after)
-            self.pieces = [*self.pieces[:place], *made, *self.pieces[place + 1 :]]
+            if id(piece) not in self._parts:
+                made = self._pieces(piece.body, broken, {*piece.outputs})
+                self._parts[id(piece)] = made
+                self._split_pieces.append(piece)
+            return self._parts_of(piece)
 
     def _pieces(
         self, body: list[ast.stmt], broken: Broken, after: set[str]
     ) -> list[Region | Island]:
         at = broken.position
-        split = operations(body[at], self._owner.rewriter.fresh)
+        if at is None:
+            inputs, outputs = self._ends(body, after)
+            return [self._python(body, inputs, outputs, broken.reason, after)]
+        rewriter = self._owner.rewriter
+        split = operations(body[at], rewriter.fresh, rewriter.names)
         if split is not None:
             taken, rest = split
             return [self._region([*body[:at], *taken, rest, *body[at + 1 :]], after)]
@@ -173,7 +193,8 @@ class Run:
     ) -> Island:
         owner = self._owner
         before = self._before | {*inputs}
-        inside = [owner.rewriter.descend(each, before, live) for each in body]
+        parts = [owner.rewriter.descend(each, before, live) for each in body]
+        inside = [*map(without_changes_of_constants, parts)]
         run = make_function(
             owner.function, "island", inputs, inside, outputs, owner.tools
         )
@@ -187,6 +208,7 @@ class Workshop:
     Args:
         function: of the user.
         names: of its variables.
+        late_bound: those that functions inside see change.
         options: of `aotc.jit`, with `sources`.
     """
 
@@ -194,12 +216,13 @@ class Workshop:
         self,
         function: FunctionType,
         names: set[str],
+        late_bound: set[str],
         options: Mapping[str, Any],
     ) -> None:
         self.function, self.options = function, options
         self.name, self._file = function.__name__, function.__code__.co_filename
         self.runs: list[Run] = []
-        self.rewriter = Rewriter(names, self._add, self._note)
+        self.rewriter = Rewriter(names, late_bound, self._add, self._note)
         self.listed: list[Boundary] = []
         self._count = 0
 
@@ -209,15 +232,18 @@ class Workshop:
         self.runs.append(Run(body, inputs, outputs, has, self))
         return len(self.runs) - 1
 
-    def _note(self, node: ast.stmt) -> int:
-        reason = "a variable may have no value here, so bytes are not measured"
+    def _note(self, node: ast.stmt, reason: str) -> int:
         self.listed.append(self.boundary(node, reason))
         return len(self.listed) - 1
 
     @property
     def tools(self) -> dict[str, Any]:
         """The names that rewritten code has for runs and for what it only counts."""
-        return {"_aotc_runs": self.runs, "_aotc_python": self.listed}
+        return {
+            "_aotc_runs": self.runs,
+            "_aotc_python": self.listed,
+            AUGMENTED: augmented,
+        }
 
     def next_name(self) -> str:
         """Of a function that is compiled."""

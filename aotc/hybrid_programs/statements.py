@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from copy import deepcopy
 from typing import Any
+
+from aotc.hybrid_programs.syntax import with_fields
 
 _EFFECTS = (ast.Yield, ast.YieldFrom, ast.Await)
 _WORK = (
@@ -67,34 +70,68 @@ def _is_target(node: ast.expr) -> bool:
     return _is_name(node) or isinstance(node, (ast.Subscript, ast.Attribute))
 
 
+AUGMENTED = "_aotc_augmented"  # `aotc.runtime.in_place.augmented`, in Python's parts
+
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/",
+    ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.LShift: "<<",
+    ast.RShift: ">>", ast.BitAnd: "&", ast.BitXor: "^", ast.BitOr: "|",
+}  # fmt: skip
+
+
+class _Augmenting(ast.NodeTransformer):
+    """`x += y` as `x = _aotc_augmented("+", x, y)`."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        sign, read = _SIGNS[type(node.op)], ast.Name(node.target.id, ast.Load())
+        function = ast.Name(AUGMENTED, ast.Load())
+        value = ast.Call(function, [ast.Constant(sign), read, node.value], [])
+        made = ast.copy_location(ast.Assign([node.target], value), node)
+        return ast.fix_missing_locations(made)
+
+
+def without_changes_of_constants(node: ast.stmt) -> ast.stmt:
+    """A statement of Python's that may be given arrays which compiled code has made."""
+    made: ast.stmt = _Augmenting().visit(deepcopy(node))
+    return made
+
+
 def operations(
-    node: ast.stmt, fresh: Callable[[], str]
+    node: ast.stmt, fresh: Callable[[], str], variables: Container[str]
 ) -> tuple[list[ast.stmt], ast.stmt] | None:
     """The operations inside a statement, each assigned to a name, and what is left.
 
-    They come in the order in which Python evaluates them. What Python may not evaluate
-    at all (after `and`, in a lambda or a comprehension) stays where it is. This is
-    A-normal form (Flanagan et al., "The essence of compiling with continuations",
-    1993).
+    They come in the order in which Python evaluates them, reads of what is no variable
+    of the function included. What Python may not evaluate at all (after `and`, in a
+    comprehension) is one operation. This is A-normal form (Flanagan et al., "The
+    essence of compiling with continuations", 1993).
 
     Args:
         node: a candidate.
         fresh: makes a name.
+        variables: names of the function's own variables, which no call changes.
 
     Returns:
-        None where there is nothing to take out.
+        None where there is nothing to take out, or the order would be another one.
     """
+    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node)):
+        return None
     taken: list[ast.stmt] = []
-    splitter = _Splitter(taken, fresh)
+    splitter = _Splitter(taken, fresh, variables)
     match node:
         case ast.If():
-            rest: ast.stmt = _replaced(node, test=splitter.name_of(node.test))
+            rest: ast.stmt = with_fields(node, test=splitter.name_of(node.test))
         case ast.For():
-            rest = _replaced(node, iter=splitter.name_of(node.iter))
+            rest = with_fields(node, iter=splitter.name_of(node.iter))
         case ast.While(orelse=[]) if not isinstance(node.test, ast.Constant):
             return [], _with_test_inside(node, fresh())
+        case ast.AugAssign(target=ast.Attribute() | ast.Subscript()):
+            return None  # it reads the target first
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Expr():
-            rest = _replaced(node, value=splitter.without_operands(node.value))
+            rest = with_fields(node, value=splitter.without_operands(node.value))
         case _:
             return None
     return (taken, rest) if taken else None
@@ -108,7 +145,7 @@ def _with_test_inside(node: ast.While, name: str) -> ast.While:
     )
     for part in (*ast.walk(ast.Module([leave], [])), test, test.targets[0]):
         ast.copy_location(part, node.test)
-    found: ast.While = _replaced(
+    found: ast.While = with_fields(
         node,
         test=ast.copy_location(ast.Constant(True), node),
         body=[test, leave, *node.body],
@@ -122,83 +159,104 @@ class _Splitter:
     Args:
         taken: where they go, as statements.
         fresh: makes a name.
+        variables: names of the function's own variables.
     """
 
-    def __init__(self, taken: list[ast.stmt], fresh: Callable[[], str]) -> None:
-        self._taken, self._fresh = taken, fresh
+    def __init__(
+        self,
+        taken: list[ast.stmt],
+        fresh: Callable[[], str],
+        variables: Container[str],
+    ) -> None:
+        self._taken, self._fresh, self._variables = taken, fresh, variables
 
     def name_of(self, node: ast.expr) -> Any:
-        """A name for the value of an expression; itself if it is as plain."""
+        """A name for the value of an expression; itself if nothing can change it."""
         node = self.without_operands(node)
-        if not isinstance(node, _WORK) or _is_dotted(node):
+        if self._is_fixed(node):
             return node
         name = self._fresh()
         target = ast.copy_location(ast.Name(name, ast.Store()), node)
         self._taken.append(ast.copy_location(ast.Assign([target], node), node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
+    def _is_fixed(self, node: ast.expr | None) -> bool:
+        """Whether an expression has no effect, and is the same after others."""
+        match node:
+            case None | ast.Constant() | ast.Lambda():
+                return True
+            case ast.Name(id=name):
+                return name in self._variables
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return all(map(self._is_fixed, parts))
+            case ast.Dict(keys=keys, values=values):
+                return all(map(self._is_fixed, [*keys, *values])) and None not in keys
+            case _:
+                return False
+
     def without_operands(self, node: ast.expr | None) -> Any:
         """An expression whose operands are names."""
         match node:
             case ast.Call():
-                function = node.func
-                if isinstance(function, ast.Attribute):
-                    base = self.name_of(function.value)
-                    function = _replaced(function, value=base)
-                arguments = [self._argument(each) for each in node.args]
-                keywords = [
-                    _replaced(each, value=self.name_of(each.value))
-                    for each in node.keywords
-                ]
-                return _replaced(node, func=function, args=arguments, keywords=keywords)
+                return self._call(node)
             case ast.BinOp():
                 left = self.name_of(node.left)
-                return _replaced(node, left=left, right=self.name_of(node.right))
+                return with_fields(node, left=left, right=self.name_of(node.right))
             case ast.UnaryOp():
-                return _replaced(node, operand=self.name_of(node.operand))
+                return with_fields(node, operand=self.name_of(node.operand))
             case ast.Compare(comparators=[right]):
                 left = self.name_of(node.left)
-                return _replaced(node, left=left, comparators=[self.name_of(right)])
+                return with_fields(node, left=left, comparators=[self.name_of(right)])
             case ast.Subscript():
                 value = self.name_of(node.value)
-                return _replaced(node, value=value, slice=self._index(node.slice))
+                return with_fields(node, value=value, slice=self._index(node.slice))
             case ast.Attribute() if not _is_dotted(node):
-                return _replaced(node, value=self.name_of(node.value))
-            case ast.Tuple() | ast.List():
-                return _replaced(node, elts=[self._argument(x) for x in node.elts])
-            case ast.Dict():
-                values = [self._argument(each) for each in node.values]
-                return _replaced(node, values=values)
+                return with_fields(node, value=self.name_of(node.value))
+            case ast.Tuple() | ast.List() if not _has_stars(node.elts):
+                return with_fields(node, elts=[self.name_of(x) for x in node.elts])
+            case ast.Dict() if None not in node.keys:
+                rows = [
+                    (self.name_of(key), self.name_of(value))
+                    for key, value in zip(node.keys, node.values, strict=True)
+                    if key is not None
+                ]
+                keys, values = [key for key, _ in rows], [value for _, value in rows]
+                return with_fields(node, keys=keys, values=values)
             case _:
                 return node
 
-    def _argument(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Starred):
-            return _replaced(node, value=self.name_of(node.value))
-        if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
-            return self.without_operands(node)
-        if isinstance(node, ast.Attribute) and _is_dotted(node):
-            return self._read(node)
-        return self.name_of(node)
-
-    def _read(self, node: ast.Attribute) -> ast.expr:
-        """An attribute that is an operand, which may be data of an object."""
-        name = self._fresh()
-        target = ast.copy_location(ast.Name(name, ast.Store()), node)
-        self._taken.append(ast.copy_location(ast.Assign([target], node), node))
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+    def _call(self, node: ast.Call) -> ast.expr:
+        if _has_stars(node.args) or any(each.arg is None for each in node.keywords):
+            return node  # which are gone through between other arguments
+        function = node.func
+        if isinstance(function, ast.Attribute) and not _is_dotted(function):
+            function = with_fields(function, value=self.name_of(function.value))
+        elif not _is_dotted(function):
+            function = self.name_of(function)
+        arguments = [self.name_of(each) for each in node.args]
+        keywords = [
+            with_fields(each, value=self.name_of(each.value)) for each in node.keywords
+        ]
+        found: ast.expr = with_fields(
+            node, func=function, args=arguments, keywords=keywords
+        )
+        return found
 
     def _index(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Tuple):
-            return _replaced(node, elts=[self._index(each) for each in node.elts])
+        if isinstance(node, ast.Tuple) and not _has_stars(node.elts):
+            return with_fields(node, elts=[self._index(each) for each in node.elts])
         if isinstance(node, ast.Slice):
             parts = {
                 field: self.name_of(part)
                 for field in ("lower", "upper", "step")
                 if (part := getattr(node, field)) is not None
             }
-            return _replaced(node, **parts)
+            return with_fields(node, **parts)
         return self.name_of(node)
+
+
+def _has_stars(nodes: Sequence[ast.expr]) -> bool:
+    return any(isinstance(each, ast.Starred) for each in nodes)
 
 
 def _is_dotted(node: ast.AST) -> bool:
@@ -206,9 +264,3 @@ def _is_dotted(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
-
-
-def _replaced(node: Any, **fields: Any) -> Any:
-    """A node like another, with other fields."""
-    kept = {name: getattr(node, name, None) for name in node._fields}
-    return ast.copy_location(type(node)(**{**kept, **fields}), node)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections.abc import Iterator
+from copy import deepcopy
 from functools import lru_cache
-from types import FunctionType
+from types import CodeType, FunctionType
+from typing import Any
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -13,10 +16,14 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def definition_of(function: FunctionType) -> Definition | None:
     """The definition of a function; None where it is not found, or is not the only one.
 
-    Its nodes have the lines of the file.
+    Its nodes have the lines of the file, which must be what the function was made of:
+    a file that was changed since is none of it. Names that a class makes private are
+    written out.
     """
     code = function.__code__
     lines = tuple(linecache.getlines(code.co_filename, function.__globals__))
+    if not _is_made_of(code, lines):
+        return None
     is_lambda = code.co_name == "<lambda>"
     found = [
         node
@@ -26,7 +33,84 @@ def definition_of(function: FunctionType) -> Definition | None:
         and (is_lambda or getattr(node, "name", "") == code.co_name)
         and _parameters(node) == code.co_varnames[: len(_parameters(node))]
     ]
-    return found[0] if len(found) == 1 else None
+    return _with_private_names(found[0], function) if len(found) == 1 else None
+
+
+def _is_made_of(code: CodeType, lines: tuple[str, ...]) -> bool:
+    return any(_is_same(each, code) for each in _codes(lines, code.co_filename))
+
+
+def _is_same(one: CodeType, other: CodeType) -> bool:
+    """Whether two codes do the same in the same lines."""
+    if _facts(one) != _facts(other) or len(one.co_consts) != len(other.co_consts):
+        return False
+    pairs = zip(one.co_consts, other.co_consts, strict=True)
+    return all(
+        _is_same(a, b)
+        if isinstance(a, CodeType) and isinstance(b, CodeType)
+        else repr(a) == repr(b)
+        for a, b in pairs
+    )
+
+
+def _facts(code: CodeType) -> tuple[Any, ...]:
+    variables = code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_firstlineno, code.co_code, code.co_names, variables
+
+
+@lru_cache(maxsize=256)
+def _codes(lines: tuple[str, ...], file: str) -> list[CodeType]:
+    """The code of all functions in a file."""
+    try:
+        module = compile("".join(lines), file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return []
+    return list(_codes_in(module))
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from _codes_in(each)
+
+
+def _with_private_names(node: Definition, function: FunctionType) -> Definition:
+    """A method's definition, with the names that Python has for `__name` in a class."""
+    *_, owner, _ = ["", *function.__qualname__.split(".")]
+    if not owner.strip("_") or owner == "<locals>":
+        return node
+    found: Definition = _PrivateNames(f"_{owner.lstrip('_')}").visit(deepcopy(node))
+    return found
+
+
+class _PrivateNames(ast.NodeTransformer):
+    """Writes names out as the compiler does inside of a class."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def _written_out(self, name: str) -> str:
+        is_private = name.startswith("__") and not name.endswith("__")
+        return self._prefix + name if is_private else name
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._written_out(node.id)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.arg = self._written_out(node.arg)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        node.attr = self._written_out(node.attr)
+        return self.generic_visit(node)
+
+
+def with_fields(node: Any, **fields: Any) -> Any:
+    """A node like another, with other fields."""
+    kept = {name: getattr(node, name, None) for name in node._fields}
+    return ast.copy_location(type(node)(**{**kept, **fields}), node)
 
 
 @lru_cache(maxsize=256)

@@ -67,7 +67,8 @@ def run_file(path: Path) -> ModuleType:
     # dataclasses and the like look their module up
     sys.modules[module.__name__] = module
     with user_errors():
-        code = compile(path.read_bytes(), module.__file__, "exec")
+        text, file = path.read_bytes(), module.__file__
+        code = compile(text, file, "exec", dont_inherit=True)
         exec(code, vars(module))
     return module
 

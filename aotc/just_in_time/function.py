@@ -23,12 +23,12 @@ from aotc.just_in_time.variants import Variant, Variants
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import current_trace
+from aotc.tracing.tracing import current_scope
 
 BRANCHES = ("error", "guard")
 DYNAMIC = ("auto", "never", "always")
 WARM_UPS = ("block", "background")
-Values = Callable[[], Sequence[Any]]  # of the arguments of a call
+_Values = Callable[[], Sequence[Any]]  # of the arguments of a call
 _REMEMBERED = 1024  # calls whose variant is known without a look at all of them
 
 
@@ -113,6 +113,29 @@ def jit(
     return declare if function is None else declare(function)
 
 
+class CallCount:
+    """How many calls of one signature there were."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+class Known:
+    """The code for calls of one signature."""
+
+    __slots__ = ("_count", "variant")
+
+    def __init__(self, variant: Variant, count: CallCount) -> None:
+        self.variant, self._count = variant, count
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result of a call."""
+        self._count.calls += 1
+        return self.variant.run(leaves)
+
+
 class JitFunction:
     """A function of `jit`; see there."""
 
@@ -139,74 +162,80 @@ class JitFunction:
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
         self._variants = Variants(self._trace.name, *limits)
-        self._quick: dict[CallSignature, Variant] = {}
-        self._of_arrays: dict[Any, Variant] = {}
+        self._quick: dict[CallSignature, Known] = {}
+        self._of_arrays: dict[Any, Known] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
         self._pending: list[Pending] = []
-        self._signatures: dict[CallSignature, int] = {}
+        self._counts: dict[CallSignature, CallCount] = {}
         self._exact: set[Hashable] = set()
         self.notes: list[str] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Compute a call, by code that is there or is made for it.
 
         With AOTC_EAGER=1 the function is executed op by op instead. Where another
-        function is traced, this one is a part of it.
+        function is traced, executed or differentiated, this one is a part of it.
         """
-        if current_trace() is not None:  # in another function: a part of that
+        if current_scope() is not None:  # in another function: a part of that
             return self._function(*args, **kwargs)
         if self._is_eager:
             return self._trace.execute(*self._bind(args, kwargs))
         key = None if kwargs else _key_of(args)
-        variant = self._of_arrays.get(key)
-        if variant is not None:
-            return variant.run(args)
+        known = self._of_arrays.get(key)
+        if known is not None:
+            return known.run(args)
         call, leaves = self._bind(args, kwargs)
         if self._has_states:  # which guards may look at, and all variants share
             with self._lock:
                 return self._compute(call, leaves)
         found = self._compute(call, leaves)
-        if key is not None and self._bind.is_flat and call in self._quick:
+        is_flat = self._bind.is_flat and len(leaves) == len(args)
+        if key is not None and is_flat and call in self._quick:
             self._of_arrays[key] = self._quick[call]
         return found
 
     def _compute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
         """The result of a call."""
-        variant = self._quick.get(call)
-        if variant is None:
-            found = self._variant_for(call, leaves)
-            if not isinstance(found, Variant):
-                return found[0]
-            variant = found
+        known = self._quick.get(call)
+        if known is None:
+            found = self._code_for(call, leaves)
+            if isinstance(found, Pending):
+                return self._evaluate(found, call, leaves)
+            known = found
         if self._has_states:
-            self._states.move_to(variant.made.model)
-        return variant.run(leaves)
+            self._states.move_to(known.variant.made.model)
+        return known.run(leaves)
 
     # ---- which code
 
-    def _variant_for(
-        self, call: CallSignature, leaves: Sequence[Any]
-    ) -> Variant | tuple[Any]:
-        """The variant for a call, or, while it is compiled, the result."""
+    def _code_for(self, call: CallSignature, leaves: Sequence[Any]) -> Known | Pending:
+        """The code for a call, which may still be being made."""
         with self._lock:
             values = self._values_of(call, leaves)
-            self._signatures[call] = self._signatures.get(call, 0) + 1
             variant = self._variants.find(call, values)
             if variant is None:
                 if not self._waits:
-                    return (self._evaluate_meanwhile(call, values),)
+                    return self._pending_for(call, values)
                 variant = self._compile(call, values)
+            known = Known(variant, self._count_of(call))
             if variant.traced.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
                     self._of_arrays.clear()
-                self._quick[call] = variant
-            return variant
+                self._quick[call] = known
+            return known
 
-    def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> Values:
+    def _count_of(self, call: CallSignature) -> CallCount:
+        """The count of calls of a signature; of very many, rare ones are forgotten."""
+        if len(self._counts) >= 4 * _REMEMBERED:
+            often = sorted(self._counts.items(), key=lambda row: -row[1].calls)
+            self._counts = dict(often[: 2 * _REMEMBERED])
+        return self._counts.setdefault(call, CallCount())
+
+    def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> _Values:
         """Gives the arguments of a call, with the States of now, when it is asked."""
 
         @functools.cache
@@ -215,7 +244,7 @@ class JitFunction:
 
         return values
 
-    def _compile(self, call: CallSignature, values: Values) -> Variant:
+    def _compile(self, call: CallSignature, values: _Values) -> Variant:
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
@@ -230,7 +259,7 @@ class JitFunction:
             self._of_arrays.clear()
         return variant
 
-    def _traced_for(self, call: CallSignature, values: Values) -> Traced:
+    def _traced_for(self, call: CallSignature, values: _Values) -> Traced:
         """The function, traced for sizes that vary where that is possible."""
         seen = self._variants.note_shapes(call)
         sizes = self._symbolic_sizes(call, seen)
@@ -254,15 +283,17 @@ class JitFunction:
 
     # ---- in the background
 
-    def _evaluate_meanwhile(self, call: CallSignature, values: Values) -> Any:
+    def _evaluate(
+        self, pending: Pending, call: CallSignature, leaves: Sequence[Any]
+    ) -> Any:
         """The result by the reference evaluator, while the code is made."""
-        pending = self._pending_for(call, values)
-        result, updated = pending.reference.run(values())
-        for name, leaves in updated.items():
-            self._states.write(name, leaves)
+        self._count_of(call).calls += 1
+        result, updated = pending.reference.run(self._values_of(call, leaves)())
+        for name, arrays in updated.items():
+            self._states.write(name, arrays)
         return result
 
-    def _pending_for(self, call: CallSignature, values: Values) -> Pending:
+    def _pending_for(self, call: CallSignature, values: _Values) -> Pending:
         """The code for a call, which is being made.
 
         Raises:
@@ -274,7 +305,7 @@ class JitFunction:
                     return each
                 self._pending.remove(each)
                 raise each.error
-        self._variants.note_miss(call)
+        self._variants.note_miss(call, len(self._pending))
         traced = self._traced_for(call, values)
         pending = Pending(traced, ReferenceCode(traced, self._target.id))
         self._pending.append(pending)
@@ -359,7 +390,7 @@ class JitFunction:
             One for each form of calls, with the first call of it.
         """
         forms: dict[Hashable, list[CallSignature]] = {}
-        for call in self._signatures:
+        for call in self._counts:
             forms.setdefault(call.form, []).append(call)
         found = []
         for number, (first, *rest) in enumerate(forms.values()):
@@ -382,7 +413,8 @@ class JitFunction:
         """
         from aotc.just_in_time.exporting import export_bundle  # with the pipeline
 
-        return export_bundle(self._trace, dict(self._signatures), Path(path), **asked)
+        counts = {call: count.calls for call, count in self._counts.items()}
+        return export_bundle(self._trace, counts, Path(path), **asked)
 
 
 def _key_of(args: Sequence[Any]) -> Any:

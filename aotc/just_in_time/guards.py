@@ -18,6 +18,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail, user_line
 from aotc.tracing.tracing import Trace
 
+_LISTED = 16
 Values = Sequence[Any]  # the arguments of a call, in the order of the function's
 
 
@@ -30,7 +31,8 @@ class ValueGuard:
         value: that it had.
         number: of the argument that it is, or else of the op that computes it.
         result: of that op; None for an argument.
-        failures: how often calls had another value, by the text of that.
+        failures: how often calls had another value, by the text of that; of all but
+            the first 16 values together.
     """
 
     where: str
@@ -48,7 +50,9 @@ class ValueGuard:
         """Whether a call has the value, bit for bit."""
         is_same = found.tobytes() == self.value.tobytes()
         if not is_same:
-            self.failures[_text(found)] += 1
+            text = _text(found)
+            is_new = text not in self.failures and len(self.failures) >= _LISTED
+            self.failures["others" if is_new else text] += 1
         return is_same
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc import dtypes
 from aotc.errors import InputError
 from aotc.just_in_time.guards import CallValues, GuardCheck

@@ -135,16 +135,21 @@ class Variants:
             total.note_calls(each.traced.check, each.calls)
         return total.to_json()
 
-    def note_miss(self, call: CallSignature) -> None:
+    def note_miss(self, call: CallSignature, pending: int = 0) -> None:
         """Take note of what a call differs in from those that have code.
+
+        Args:
+            call: that has none.
+            pending: how many compilations there are that have not ended yet.
 
         Raises:
             InputError: `recompile-storm`: there have been too many.
         """
         if self.compiles + self.cached:
             self.failures[self._difference(call)] += 1
-        if self.compiles + self.cached < self.most_compiles:
+        if self.compiles + self.cached + pending < self.most_compiles:
             return
+        self.failures = self.failures or Counter([self._difference(call)])
         (guard, count), *_ = self.failures.most_common(1)
         raise InputError(
             "recompile-storm",

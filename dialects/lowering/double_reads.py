@@ -6,9 +6,9 @@ into its loops. Where one op reads the result in two ways, by rows and by column
 wrong without a word (x86-64; `s` of 6 sums of 5 elements, of 64 products of 128; with
 other sizes it is right). Behind a barrier what reads is in another dispatch.
 
-Note [sums of all of a product]: where a reduction goes over two axes of a product whose
-sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both and then wants the whole
-product on the stack: it refuses to compile. Behind a barrier there are two dispatches.
+Note [sums of all of a product]: where a reduction goes over two axes of a product,
+whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
+product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,9 @@
 """`aotc.jit`: functions that are compiled when they are called."""
 
+import contextlib
 import functools
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -123,6 +126,66 @@ def test_what_cannot_be_guarded_says_why():
 
 def adds_its_value(x):
     return x + aotc.specialize(x)
+
+
+def test_calls_by_position_that_leave_out_a_default_are_all_alike():
+    f = aotc.jit(lambda x, scale=2.0: x * scale)
+    x = draw(3)
+    for _ in range(3):
+        close(f(x), x * 2)
+    close(f(x, 3.0), x * 3)
+
+
+def test_a_parameter_may_be_called_self_or_function():
+    f = aotc.jit(lambda self, function: self - function)
+    x = draw(3)
+    close(f(self=x, function=x * 2), -x)
+
+
+def test_calls_are_counted_by_their_sizes_and_refused_ones_are_forgotten():
+    f = aotc.jit(lambda x: x + 1, dynamic="never", max_compiles=2)
+    for size, times in ((2, 5), (3, 1)):
+        for _ in range(times):
+            f(draw(size))
+    for size in range(4, 9):
+        with pytest.raises(InputError, match="at most 2 compilations"):
+            f(draw(size))
+    counts = {call.shapes[0]: count.calls for call, count in f._counts.items()}
+    assert counts == {(2,): 5, (3,): 1}
+
+
+def test_a_guard_that_fails_often_keeps_few_values():
+    f = aotc.jit(lambda x: x * aotc.specialize(x.sum()), max_compiles=2)
+    for n in range(40):
+        with contextlib.suppress(InputError):
+            f(np.float32([n]))
+    (first, _) = f.variants
+    failures = first.traced.check.guards[0].failures
+    assert len(failures) <= 17 < sum(failures.values())
+
+
+def test_compilations_in_the_background_are_limited_too(monkeypatch):
+    started = threading.Event()
+
+    def wait(*_):
+        started.wait(60)
+        raise InputError("bad-option", "never made")
+
+    monkeypatch.setattr("aotc.just_in_time.function.compile_program", wait)
+    f = aotc.jit(lambda x: x + 1, dynamic="never", warmup="background", max_compiles=2)
+    f(draw(2)), f(draw(3))
+    with pytest.raises(InputError, match="at most 2 compilations"):
+        f(draw(4))
+    started.set()
+    f.wait()
+
+
+def test_operators_work_where_nobody_has_imported_the_functions():
+    code = "import aotc, numpy; print(aotc.jit(lambda x: x * 2)(numpy.ones(2))[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "2.0\n", done.stderr
 
 
 def test_the_variant_that_was_not_called_for_longest_goes():

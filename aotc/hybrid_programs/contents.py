@@ -1,0 +1,82 @@
+"""What a value is, as far as code is made for it: equal contents have equal keys."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+#: types whose values never change, and of which equal texts mean equal values
+PLAIN = (
+    int, float, complex, bool, str, bytes, type(None), type(...), range, slice,
+)  # fmt: skip
+_LARGEST = 1024  # parts of containers, and elements of arrays, that are compared
+
+
+class TooLarge(Exception):
+    """A container has too many parts to be compared at each call."""
+
+
+def content_key(value: Any) -> Hashable:
+    """A key that differs where code for one value may not be code for another.
+
+    Of plain values, containers, functions and small arrays it is what they are; other
+    objects are equal to themselves alone, whatever happens in them.
+
+    Raises:
+        TooLarge: there are more than 1024 parts.
+    """
+    return _key(value, [_LARGEST], set())
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value never changes, and is what its text says."""
+    return type(value) in PLAIN
+
+
+def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise TooLarge
+    if is_plain(value):
+        return type(value), repr(value)
+    if isinstance(value, np.dtype):
+        return value
+    if _is_small_array(value):
+        return value.dtype, value.shape, value.tobytes()
+    if id(value) in above:  # it contains itself
+        return id(value)
+    above = above | {id(value)}
+    if type(value) in (list, tuple):
+        return type(value), tuple([_key(each, budget, above) for each in value])
+    if type(value) is dict:
+        parts = [each for row in value.items() for each in row]
+        return dict, tuple([_key(each, budget, above) for each in parts])
+    if type(value) in (set, frozenset):
+        return type(value), frozenset([_key(each, budget, above) for each in value])
+    if isinstance(value, types.FunctionType):
+        return _function_key(value, budget, above)
+    return id(value)
+
+
+def _is_small_array(value: Any) -> bool:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return value.size <= _LARGEST and not value.dtype.hasobject
+
+
+def _function_key(
+    function: types.FunctionType, budget: list[int], above: set[int]
+) -> Hashable:
+    """Functions are made anew by each call of the one around them."""
+    by_name = function.__kwdefaults__ or {}
+    defaults = [*(function.__defaults__ or ()), *by_name.values()]
+    parts = [_key(each, budget, above) for each in defaults]
+    for cell in function.__closure__ or ():
+        try:
+            parts.append(_key(cell.cell_contents, budget, above))
+        except ValueError:  # it has no value yet
+            parts.append(None)
+    return function.__code__, id(function.__globals__), tuple(parts)
