@@ -23,9 +23,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from aotc.counting import counters
-    from aotc.foreign import from_onnx, from_torch
+    from aotc.foreign import from_jax, from_onnx, from_stablehlo, from_torch
     from aotc.hybrid_programs import hybrid, island
-    from aotc.importers.stablehlo import from_jax, from_stablehlo
     from aotc.just_in_time import jit
     from aotc.runtime import Model, load
     from aotc.streaming import stream
@@ -54,9 +53,9 @@ _EXPORTS = {
     "bundle": "aotc.tracing.title",
     "counters": "aotc.counting",
     "entry": "aotc.tracing.entry_calls",
-    "from_jax": "aotc.importers.stablehlo",
+    "from_jax": "aotc.foreign",
     "from_onnx": "aotc.foreign",
-    "from_stablehlo": "aotc.importers.stablehlo",
+    "from_stablehlo": "aotc.foreign",
     "Dim": "aotc.tracing.dims",
     "powers_of_two": "aotc.tracing.dims",
     "Spec": "aotc.tracing.entry",

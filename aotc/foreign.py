@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.importers import onnx, torch
+from aotc.importers import onnx, stablehlo, torch
 from aotc.target import Target
 from aotc.tracing.dims import Dim
+from aotc.tracing.entry import Spec
 
 BREAKS = ("error", "island")
 
@@ -107,6 +108,83 @@ def from_onnx(
     from aotc.hybrid_programs.onnx_graphs import HybridGraph
 
     return HybridGraph(Path(path), Target.named(target or "native")[0], threads)
+
+
+def from_stablehlo(
+    source: str | bytes | Path,
+    specs: Mapping[str, Spec] | None = None,
+    *,
+    breaks: str = "error",
+    target: str | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A StableHLO module as a network.
+
+    Its inputs are the arguments of `main`, by the names that debug information has for
+    them. Sizes that the module leaves open become symbols, with what its shape
+    assertions say of them. Large literals are its weights.
+
+    Args:
+        source: the path of a file (text, bytecode, a portable artifact, or what
+            `jax.export` serialized, for which jax must be installed), or such contents.
+        specs: of inputs, by their names, where more is known of a module's open sizes
+            than it says itself.
+        breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
+            result is a function of arrays, which compiles the rest when it is called
+            and has JAX compute these: see
+            `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
+        target: of islands: to compile for; by default this machine.
+        threads: of islands: as `aotc.load` takes them.
+
+    Raises:
+        InputError: it cannot be read, or has ops that aotc does not take. `bad-option`.
+        SetupError: jax is needed, and not installed.
+    """
+    if not _takes_islands(breaks):
+        return stablehlo.from_stablehlo(source, specs)
+    from aotc.hybrid_programs.stablehlo_modules import hybrid_stablehlo
+
+    return hybrid_stablehlo(source, specs, target, threads)
+
+
+def from_jax(
+    function: Any,
+    specs: Any,
+    *,
+    breaks: str = "error",
+    target: str | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A function of JAX as a network.
+
+    It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and
+    taken over op by op: its derivatives, batching and precision are aotc's.
+
+        params = aotc.Weights(jax.device_get(model.init(key, x)))
+        predict = aotc.from_jax(model.apply, (params, aotc.Spec(("batch", 784))))
+
+    Args:
+        function: of pytrees of arrays; `jax.jit` of one is as good.
+        specs: what its arguments are, in a tuple, or in a dict by their names: pytrees
+            of Specs for inputs of each call, one Weights at most, and one State at
+            most, whose new value the function returns first, as an entry does.
+        breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
+            result is a function of the arguments that are no Weights, which compiles
+            the rest when it is called and has JAX compute these: see
+            `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
+        target: of islands: to compile for; by default this machine.
+        threads: of islands: as `aotc.load` takes them.
+
+    Raises:
+        InputError: JAX cannot trace the function, or aotc does not take its ops.
+            `bad-option`.
+        SetupError: jax is not installed.
+    """
+    if not _takes_islands(breaks):
+        return stablehlo.from_jax(function, specs)
+    from aotc.hybrid_programs.stablehlo_modules import hybrid_jax
+
+    return hybrid_jax(function, specs, target, threads)
 
 
 def _takes_islands(breaks: str) -> bool:

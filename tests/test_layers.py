@@ -86,7 +86,7 @@ ALLOWED = {
     "foreign": TRACING | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
     | {"importers", "just_in_time", "counting", "packager", "pipeline", "passes"}
-    | {"runtime"},
+    | {"runtime", "complexes"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}

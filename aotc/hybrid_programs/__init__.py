@@ -9,6 +9,16 @@ runs         a run of statements: regions and islands, as tracing finds them
 boundaries   where Python stands between regions, and what that costs
 function     `hybrid`
 packages     a hybrid function → a Python package with a bundle
+
+Of models of other frameworks:
+
+torch_modules       modules of PyTorch, split by their modules
+pieces              the nodes of a graph → regions and islands
+split_graphs        a graph in pieces, executed
+onnx_graphs         ONNX, with islands by ONNX Runtime
+stablehlo_nodes     the ops of a StableHLO module as nodes
+stablehlo_modules   StableHLO and JAX, with islands by XLA
+xla                 an island of StableHLO as code
 """
 
 from aotc.hybrid_programs.boundaries import Boundary

@@ -1,15 +1,11 @@
 """ONNX files with ops that have no importer: those are computed by ONNX Runtime.
 
-The nodes of a graph are taken apart into regions, which are compiled, and islands. Each
-is as large as it can be: all nodes of one kind that are ready come before those of the
-other one (list scheduling).
+A file in protobuf is split, so that each piece is a file that both can read.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,38 +15,21 @@ import numpy as np
 
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.errors import InputError
-from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.pieces import Node, Piece
+from aotc.hybrid_programs.split_graphs import Code, SplitGraph, Values
 from aotc.importers.onnx import from_onnx
 from aotc.importers.onnx.inputs import identifiers
 from aotc.importers.onnx.reading import read
 from aotc.importers.onnx.unsupported import reasons_against
 from aotc.just_in_time.compiling import compile_program
 from aotc.program import Title, source_of
-from aotc.runtime.model import Entry
 from aotc.system_errors import raise_system_error
 from aotc.target import Target
 
 _LARGEST = 1 << 31  # bytes of a message of protobuf
 
 
-@dataclass
-class _Piece:
-    """Nodes that are computed together.
-
-    Args:
-        nodes: numbers in the graph.
-        inputs: names of values that other pieces or the caller give.
-        outputs: names of values that others read.
-        boundary: of an island.
-    """
-
-    nodes: list[int]
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    boundary: Boundary | None = None
-
-
-class HybridGraph:
+class HybridGraph(SplitGraph):
     """An ONNX graph of which what can be imported is compiled.
 
     Args:
@@ -71,18 +50,23 @@ class HybridGraph:
                 "too-large",
                 f"expected a model of less than 2 GiB to split; '{path}' is larger",
             )
-        self.name = path.stem
-        self._path, self._target, self._threads = path, target, threads
-        self._inputs = dict(
+        self._target, self._threads = target, threads
+        self._given = dict(
             zip(identifiers(model.graph.inputs), model.graph.inputs, strict=True)
         )
-        self._outputs = dict(
+        self._results = dict(
             zip(identifiers(model.graph.outputs), model.graph.outputs, strict=True)
         )
-        self._pieces = self._split(reasons_against(model))
-        self._entries: dict[Hashable, tuple[Entry, list[str], list[str]]] = {}
-        self._sessions: dict[int, Any] = {}
-        self._lock = threading.RLock()
+        graph = self._proto.graph
+        stored = {each.name for each in graph.initializer} | {""}
+        stored |= {each.values.name for each in graph.sparse_initializer}
+        super().__init__(
+            path.stem,
+            _nodes(path.name, graph, reasons_against(model)),
+            self._given.values(),
+            self._results.values(),
+            stored,
+        )
 
     def __call__(self, **inputs: Any) -> Any:
         """The results for inputs by name: one array, or a dict of several.
@@ -91,115 +75,23 @@ class HybridGraph:
             InputError: `missing-input` or `unknown-input`; an op that ONNX Runtime does
                 not compute either: `framework-cannot-load`.
         """
-        _require_names(self.name, self._inputs, inputs)
-        env = {self._inputs[name]: np.asarray(value) for name, value in inputs.items()}
-        for number, piece in enumerate([*self._pieces]):
-            env |= self._computed(number, piece, env)
-        found = {name: env[own] for name, own in self._outputs.items()}
+        _require_names(self.name, self._given, inputs)
+        env = self.compute(
+            {self._given[name]: np.asarray(value) for name, value in inputs.items()}
+        )
+        found = {name: env[own] for name, own in self._results.items()}
         return next(iter(found.values())) if len(found) == 1 else found
 
-    @property
-    def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands, in the order in which they are computed."""
-        return tuple(each.boundary for each in self._pieces if each.boundary)
+    def kind_of(self, piece: Piece, given: Values) -> Hashable:
+        """Of regions the shapes; sessions of islands take all, and sequences too."""
+        return super().kind_of(piece, given) if piece.boundary is None else None
 
-    def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
-        regions = [each for each in self._pieces if each.boundary is None]
-        return {
-            "schema": "aotc.hybrid-graph/1",
-            "graph": self.name,
-            "graph_breaks": len(self.boundaries),
-            "boundaries": [each.to_json() for each in self.boundaries],
-            "regions": [{"nodes": len(each.nodes)} for each in regions],
-        }
+    def compiled(self, piece: Piece, given: Values) -> Code:
+        """Code for a region and inputs of these shapes.
 
-    # ---- pieces
-
-    def _split(self, reasons: Mapping[int, str]) -> list[_Piece]:
-        """The nodes as pieces, in an order in which they can be computed."""
-        graph = self._proto.graph
-        known = {each.name for each in (*graph.input, *graph.initializer)}
-        known |= {each.values.name for each in graph.sparse_initializer} | {""}
-        left, found = [*range(len(graph.node))], list[_Piece]()
-        is_island = False
-        while left:
-            taken = list[int]()
-            for number in left:
-                node = graph.node[number]
-                if (number in reasons) == is_island and _reads(node) <= known:
-                    taken.append(number)
-                    known |= {*node.output}
-            if taken:
-                found.append(_Piece(taken))
-                if is_island:
-                    found[-1].boundary = self._boundary(taken, reasons[taken[0]])
-            left = [number for number in left if number not in {*taken}]
-            is_island = not is_island
-        self._connect(found)
-        return found
-
-    def _boundary(self, nodes: Sequence[int], reason: str) -> Boundary:
-        own = [self._proto.graph.node[number] for number in nodes]
-        kinds = ", ".join(dict.fromkeys(each.op_type for each in own))
-        place = f"{self._path.name}:{nodes[0]}"
-        name = own[0].name
-        return Boundary(
-            self.name, f"{place} ({name})" if name else place, kinds, reason
-        )
-
-    def _connect(self, pieces: Sequence[_Piece]) -> None:
-        """Find out what the pieces give each other."""
-        graph = self._proto.graph
-        stored = {each.name for each in graph.initializer} | {""}
-        stored |= {each.values.name for each in graph.sparse_initializer}
-        stored -= {*self._inputs.values()}
-        wanted = {each.name for each in graph.output}
-        for piece in reversed(pieces):
-            nodes = [graph.node[number] for number in piece.nodes]
-            made = {name for node in nodes for name in node.output}
-            read = set[str]().union(*map(_reads, nodes))
-            piece.inputs = sorted(read - made - stored)
-            piece.outputs = sorted(made & wanted)
-            wanted |= {*piece.inputs}
-
-    def _computed(
-        self, number: int, piece: _Piece, env: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        given = {name: env[name] for name in piece.inputs}
-        if piece.boundary is None:
-            try:
-                return self._by_entry(number, piece, given)
-            except InputError as error:
-                if error.code in ("shape-mismatch", "dtype-mismatch"):
-                    raise
-                names = piece.nodes
-                piece.boundary = self._boundary(names, error.message.partition("\n")[0])
-        with piece.boundary.crossing(given.values()) as returned:
-            found = self._by_framework(number, piece, given)
-            returned += found.values()
-        return found
-
-    # ---- regions
-
-    def _by_entry(
-        self, number: int, piece: _Piece, given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The outputs of a region, by code for inputs of these shapes."""
-        kinds = ((each.dtype, each.shape) for each in given.values())
-        key = number, *kinds
-        with self._lock:
-            if key not in self._entries:
-                self._entries[key] = self._compiled(piece, given)
-        entry, names, outputs = self._entries[key]
-        own = dict(zip(piece.inputs, names, strict=True))
-        found = entry(**{own[name]: value for name, value in given.items()})
-        values = [found] if len(outputs) == 1 else [found[name] for name in outputs]
-        return dict(zip(piece.outputs, values, strict=True))
-
-    def _compiled(
-        self, piece: _Piece, given: Mapping[str, Any]
-    ) -> tuple[Entry, list[str], list[str]]:
+        Raises:
+            InputError: it cannot be compiled.
+        """
         with temporary_folder() as folder:
             path = folder / f"{self.name}.onnx"
             path.write_bytes(self._model_of(piece, given).SerializeToString())
@@ -207,21 +99,32 @@ class HybridGraph:
             program.title = Title("region", "1.0.0")
             program.source = source_of(path, "onnx")
             made = compile_program(program, self._target, self._threads)
-        names = identifiers(piece.inputs)
-        return made.model.entry("main"), names, identifiers(piece.outputs)
+        entry = made.model.entry("main")
+        names = dict(zip(piece.inputs, identifiers(piece.inputs), strict=True))
+        outputs = identifiers(piece.outputs)
 
-    # ---- islands
+        def run(given: Values) -> Values:
+            found = entry(**{names[own]: value for own, value in given.items()})
+            values = [found] if len(outputs) == 1 else [found[n] for n in outputs]
+            return dict(zip(piece.outputs, values, strict=True))
 
-    def _by_framework(
-        self, number: int, piece: _Piece, given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        with self._lock:
-            if number not in self._sessions:
-                self._sessions[number] = _session(self._model_of(piece, given))
-        found = self._sessions[number].run(piece.outputs, dict(given))
-        return dict(zip(piece.outputs, found, strict=True))
+        return run
 
-    def _model_of(self, piece: _Piece, given: Mapping[str, Any]) -> Any:
+    def loaded(self, piece: Piece, given: Values) -> Code:
+        """A session of ONNX Runtime for an island.
+
+        Raises:
+            InputError: `framework-cannot-load`.
+        """
+        session = _session(self._model_of(piece, given))
+
+        def run(given: Values) -> Values:
+            found = session.run(piece.outputs, dict(given))
+            return dict(zip(piece.outputs, found, strict=True))
+
+        return run
+
+    def _model_of(self, piece: Piece, given: Mapping[str, Any]) -> Any:
         """A model of the nodes of a piece, for inputs of these types."""
         onnx = import_module("onnx")
         graph = self._proto.graph
@@ -253,7 +156,7 @@ class HybridGraph:
         return model
 
 
-def _typed(name: str, value: Any, piece: _Piece, types: Mapping[str, Any]) -> Any:
+def _typed(name: str, value: Any, piece: Piece, types: Mapping[str, Any]) -> Any:
     """What a model says of an input: of a region the shape too, as code is for it."""
     onnx = import_module("onnx")
     if not isinstance(value, np.ndarray):  # a sequence, which only islands take
@@ -261,6 +164,20 @@ def _typed(name: str, value: Any, piece: _Piece, types: Mapping[str, Any]) -> An
     code = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
     shape = value.shape if piece.boundary is None else [None] * value.ndim
     return onnx.helper.make_tensor_value_info(name, code, shape)
+
+
+def _nodes(file: str, graph: Any, reasons: Mapping[int, str]) -> list[Node]:
+    """The nodes of a graph, with the reasons against those that are not imported."""
+    return [
+        Node(
+            frozenset(_reads(each)),
+            (*each.output,),
+            each.op_type,
+            f"{file}:{number} ({each.name})" if each.name else f"{file}:{number}",
+            reasons.get(number, ""),
+        )
+        for number, each in enumerate(graph.node)
+    ]
 
 
 def _reads(node: Any) -> set[str]:

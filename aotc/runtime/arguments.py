@@ -66,8 +66,8 @@ def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
     def flatten(value: Any, leaves: list[Any], path: str) -> None:
         if not isinstance(value, (list, tuple)) or len(value) != len(parts):
             raise _structure_error(owner, path, expected, value)
-        for index, part in enumerate(parts):
-            part(value[index], leaves, f"{path}[{index}]")
+        for index, (part, each) in enumerate(zip(parts, value, strict=True)):
+            part(each, leaves, f"{path}[{index}]")  # value[0] of a Complex is another
 
     return flatten
 

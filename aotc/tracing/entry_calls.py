@@ -10,7 +10,7 @@ Whoever makes entries imports this module, which provides them with it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ from aotc.tracing.results import Result, results_of
 from aotc.tracing.source_locations import at_location, at_user_line, fail
 from aotc.tracing.tracing import entered
 
-__all__ = ["entry", "executed", "executed_outputs", "input_leaves"]
+__all__ = ["checked_inputs", "entry", "executed", "executed_outputs", "input_leaves"]
 
 Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 
@@ -100,10 +100,17 @@ def executed_outputs(
     return [(_leaf(p), np.asarray(x)) for p, x in pairs if p.kind == "output"]
 
 
-def _run(
-    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Structure, Result]:
-    """The form of what an entry returns for arrays, and its leaves."""
+def checked_inputs(
+    declared: EntryFunction,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    wrap: Callable[[Any], Any] = np.asarray,
+) -> tuple[dict[str, Any], Ports]:
+    """The arguments of an entry by name, and their forms; arrays are what `wrap` gives.
+
+    Raises:
+        InputError: see `executed`.
+    """
     with at_user_line(), context():
         sources = parameter_sources(declared)
         contracts = contracts_of(declared, dims_of(sources.values()))
@@ -111,10 +118,19 @@ def _run(
         values = _bound(declared, sources, args, kwargs)
         given = {name: values[name] for name in sources if name in values}
         inputs = _checked(declared, ports, contracts, given)
-        scope = Eager()
         for name, (structure, flat) in ports.items():
             taken, inputs = inputs[: len(flat)], inputs[len(flat) :]
-            values[name] = structure.unflatten(list(map(scope.wrap, taken)))
+            values[name] = structure.unflatten(list(map(wrap, taken)))
+        return values, ports
+
+
+def _run(
+    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Structure, Result]:
+    """The form of what an entry returns for arrays, and its leaves."""
+    scope = Eager()
+    values, ports = checked_inputs(declared, args, kwargs, scope.wrap)
+    sources = parameter_sources(declared)
     with at_location(None), entered(scope), traced_entry(declared):
         returned = declared.function(**values)
         with at_user_line():

@@ -25,6 +25,7 @@ from aotc import (
     transforms,
 )
 from aotc import numpy as anp
+from aotc.complexes import Complex
 from aotc.errors import AotcError
 from aotc.passes import run_passes
 from aotc.tracing.array import Array
@@ -465,6 +466,18 @@ def test_inputs_are_held_to_the_specs_as_the_loader_does(arguments, code):
     assert caught.value.code == code
     assert "count" in caught.value.message
     assert "test_eager.py:" in caught.value.where
+
+
+def test_an_input_that_is_a_pair_is_given_as_one():
+    part = aotc.Spec((2,), "f64")
+
+    @aotc.entry(z=Complex(part, part))
+    def square(z):
+        return z * z
+
+    z = np.array([1 + 2j, 3])
+    real, imaginary = square(z=Complex(z.real, z.imag))
+    assert np.array_equal(np.asarray(real) + 1j * np.asarray(imaginary), z * z)
 
 
 def test_a_state_that_is_not_returned_is_refused():

@@ -167,6 +167,12 @@ def test_an_artifact_is_a_model_with_its_sizes_and_their_bounds(tmp_path):
     close(y, predict(PARAMS, X))
 
 
+def test_an_artifact_that_calls_lapack_is_a_model():
+    square = X.T @ X + np.eye(3, dtype=np.float32)
+    found = aotc.from_stablehlo(exported(jnp.linalg.cholesky, square))
+    close(found(square), jnp.linalg.cholesky(square))
+
+
 def test_an_artifact_for_other_platforms_is_refused():
     with pytest.raises(InputError) as caught:
         aotc.from_stablehlo(exported(jnp.sin, X, platforms=["tpu"]))

@@ -5,6 +5,7 @@ unsupported   all in it that cannot be imported, as one error
 contracts     what it promises of its open sizes
 interpreter   walks it and calls a function of `ops` for each op, on traced arrays
 network       it as an `Imported`
+copying       calls inlined, and some of its ops as a module of their own
 jax           functions of JAX as networks
 exports       what `jax.export` serialized
 symbolic      Specs and Dims in terms of JAX
@@ -20,6 +21,7 @@ from aotc.errors import InputError
 
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
+    from aotc.importers.stablehlo.network import Module
     from aotc.program import Program
     from aotc.tracing.entry import Spec
 
@@ -27,7 +29,9 @@ __all__ = ["from_jax", "from_stablehlo", "load"]
 
 
 def from_stablehlo(
-    source: str | bytes | Path, specs: Mapping[str, Spec] | None = None
+    source: str | bytes | Path,
+    specs: Mapping[str, Spec] | None = None,
+    module_class: type[Module] | None = None,
 ) -> Imported:
     """A StableHLO module as a network.
 
@@ -40,6 +44,7 @@ def from_stablehlo(
             `jax.export` serialized, for which jax must be installed), or such contents.
         specs: of inputs, by their names, where more is known of a module's open sizes
             than it says itself.
+        module_class: what computes the module; by default a `network.Module`.
 
     Raises:
         InputError: it cannot be read, or has ops that aotc does not take.
@@ -47,9 +52,10 @@ def from_stablehlo(
     from aotc.importers.stablehlo import exports, network
 
     data, name = _contents(source)
+    made = module_class or network.Module
     if isinstance(data, bytes) and exports.is_export(data):
-        return exports.from_export(data, name)
-    return network.from_module(data, name, specs)
+        return exports.from_export(data, name, made)
+    return network.from_module(made(data, name), specs)
 
 
 def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ from aotc.importers.stablehlo.values import Value, as_known
 from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import Spec
 
+_SHARDY = b"sdy"  # the name of a dialect
 CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
 
 
@@ -25,8 +28,15 @@ def is_export(data: bytes) -> bool:
     return b"\0" in data[:64]
 
 
-def from_export(data: bytes, name: str) -> Imported:
+def from_export(
+    data: bytes, name: str, module_class: type[Module] = Module
+) -> Imported:
     """A network of what `jax.export` serialized.
+
+    Args:
+        data: its contents.
+        name: what messages call it.
+        module_class: what computes its module.
 
     Raises:
         InputError: it is damaged, of another version, or for several devices.
@@ -43,14 +53,16 @@ def from_export(data: bytes, name: str) -> Imported:
             f"'{name}' cannot be read as a jax.export artifact: {error}",
             hint="give what jax.export.export(...)(...).serialize() returned",
         ) from error
-    return from_exported(exported, name)
+    return from_exported(exported, name, module_class)
 
 
-def from_exported(exported: Any, name: str = "exported") -> Imported:
+def from_exported(
+    exported: Any, name: str = "exported", module_class: type[Module] = Module
+) -> Imported:
     """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
     _require_known(exported, name)
     jax = require_jax()
-    module = Module(exported.mlir_module_serialized, name)
+    module = _module_of(exported, name, module_class)
     args, kwargs = jax.tree.unflatten(
         exported.in_tree, _exported_specs(exported, module)
     )
@@ -71,6 +83,26 @@ def from_exported(exported: Any, name: str = "exported") -> Imported:
         return jax.tree.unflatten(exported.out_tree, results)
 
     return network_of(module, function, inputs, original=of_export(exported, len(args)))
+
+
+def _module_of(exported: Any, name: str, module_class: type[Module]) -> Module:
+    """The module of an export, in the form in which it can be read.
+
+    Calls of LAPACK have rules for shardings, whose bytecode only JAX reads: a process
+    of its own turns the artifact into text, as a damaged one may end it.
+    """
+    try:
+        return module_class(exported.mlir_module_serialized, name)
+    except InputError as error:
+        if error.code != "bad-file" or _SHARDY not in exported.mlir_module_serialized:
+            raise
+        command = [sys.executable, "-P", "-m", __name__]
+        child = subprocess.run(
+            command, input=exported.serialize(), capture_output=True, check=False
+        )
+        if child.returncode:
+            raise
+    return module_class(child.stdout.decode(), name)
 
 
 def _exported_specs(exported: Any, module: Module) -> list[Spec]:
@@ -114,3 +146,8 @@ def _require_known(exported: Any, name: str) -> None:
             f"'{name}' has ordered effects: {exported.ordered_effects}",
             hint="export the function without callbacks and prints",
         )
+
+
+if __name__ == "__main__":
+    given = bytearray(sys.stdin.buffer.read())
+    print(require_jax("jax.export").deserialize(given).mlir_module())

@@ -27,7 +27,9 @@ from aotc.tracing.entry import State, Weights
 from aotc.tracing.source_locations import fail, is_own, relative, user_line
 
 
-def from_jax(function: Any, specs: Any) -> Imported:
+def from_jax(
+    function: Any, specs: Any, module_class: type[Module] = Module
+) -> Imported:
     """A function of JAX as a network.
 
     It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and
@@ -41,13 +43,14 @@ def from_jax(function: Any, specs: Any) -> Imported:
         specs: what its arguments are, in a tuple, or in a dict by their names: pytrees
             of Specs for inputs of each call, one Weights at most, and one State at
             most, whose new value the function returns first, as an entry does.
+        module_class: what computes the module that JAX makes of it.
 
     Raises:
         InputError: JAX cannot trace the function, or aotc does not take its ops.
         SetupError: jax is not installed.
     """
     jax = require_jax()
-    arguments = _named_arguments(function, specs)
+    arguments = named_arguments(function, specs)
     sizes = SymbolicSizes(arguments.values())
     abstract = {name: sizes.abstract(value) for name, value in arguments.items()}
     by_place = not isinstance(specs, Mapping)
@@ -65,9 +68,16 @@ def from_jax(function: Any, specs: Any) -> Imported:
     convention = _CallingConvention(
         jax, function, arguments, by_place, lowered.out_tree, sizes
     )
-    return convention.network(
-        Module(text, _title(function)), _donation_flags(function, args, kwargs)
-    )
+    module = module_class(text, title_of(function))
+    module.callbacks = _callbacks(lowered)
+    return convention.network(module, _donation_flags(function, args, kwargs))
+
+
+def _callbacks(lowered: Any) -> Sequence[Any]:
+    """The functions of Python that a lowered one calls, of which JAX tells nothing."""
+    compilation = getattr(lowered, "_lowering", None)
+    arguments: dict[str, Any] = getattr(compilation, "compile_args", {})
+    return tuple(arguments.get("host_callbacks", ()))
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -86,11 +96,11 @@ def _refuse(error: Exception) -> NoReturn:
     ) from error
 
 
-def _title(function: Any) -> str:
+def title_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _named_arguments(function: Any, specs: Any) -> dict[str, Any]:
+def named_arguments(function: Any, specs: Any) -> dict[str, Any]:
     """The arguments by their names."""
     if isinstance(specs, Mapping):
         return dict(specs)

@@ -54,13 +54,16 @@ class Module:
         name: what messages call it.
     """
 
+    # functions of Python that it calls, in its own process; by their numbers in it
+    callbacks: Sequence[Any] = ()
+
     def __init__(self, data: bytes | str, name: str) -> None:
         self.mlir = parse(data, name)
         self.name = name
         self.main = main_function(self.mlir, name)
         with user_errors():
             require_importable(unsupported(self.mlir, self.main))
-        self.literals = _large_literals(self.mlir)
+        self.literals = large_literals(self.mlir)
 
     @property
     def arguments(self) -> list[Any]:
@@ -91,8 +94,12 @@ class Module:
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
         }
-        results = Interpreter(self.mlir, known).call(self.main, operands)
+        results = self.interpreter(known).call(self.main, operands)
         return [materialize(r) for r in results if not isinstance(r, Token)]
+
+    def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
+        """What runs it, with weights in the place of constants."""
+        return Interpreter(self.mlir, weights)
 
     def flags(self, *names: str) -> list[bool]:
         """Which arguments have one of these attributes."""
@@ -108,7 +115,7 @@ class Module:
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 
-def _large_literals(module: Any) -> dict[str, Op]:
+def large_literals(module: Any) -> dict[str, Op]:
     """The constants that become weights."""
     found: dict[str, Op] = {}
     for function in functions_of(module).values():
@@ -128,17 +135,13 @@ def _is_large(op: Op) -> bool:
     return not ir.DenseElementsAttr(op.attribute("value")).is_splat
 
 
-def from_module(
-    data: bytes | str, name: str, given: Mapping[str, Spec] | None = None
-) -> Imported:
+def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Imported:
     """The main function of a module, with flat inputs and results.
 
     Args:
-        data: its contents.
-        name: what messages call it.
+        module: which computes it.
         given: what is known better than the module says, by names of inputs.
     """
-    module = Module(data, name)
     names = _argument_names(module.arguments)
     specs = dict(zip(names, module.specs(), strict=True))
     for key, spec in (given or {}).items():

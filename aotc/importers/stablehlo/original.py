@@ -60,7 +60,7 @@ def of_module(text: Callable[[], str]) -> Original | None:
     from jaxlib.mlir.dialects import stablehlo
 
     def run(inputs: Inputs) -> Any:
-        with _context():
+        with jax_context():
             module = ir.Module.parse(text())
             given = [_attribute(_as_input(array)) for array in inputs.values()]
             found = stablehlo.eval_module(module, given)
@@ -71,17 +71,17 @@ def of_module(text: Callable[[], str]) -> Original | None:
     return Original(f"StableHLO interpreter of jaxlib {jaxlib.__version__}", run)
 
 
-def _context() -> Any:
+def jax_context() -> Any:
     """A context of jaxlib's MLIR in which a StableHLO module can be interpreted."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mlir.dialects import chlo, stablehlo
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
     registry, context = ir.DialectRegistry(), ir.Context()
     _jax_mlir_ext.register_dialects(registry)
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
-    for dialect in (stablehlo, chlo):
+    for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
     stablehlo.register_interpreter_dialect(context)
     return context

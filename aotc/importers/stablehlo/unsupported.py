@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aotc.errors import InputError
@@ -12,8 +12,7 @@ from aotc.importers.stablehlo.interpreter import (
     nested_operations,
 )
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.ops import OPS
-from aotc.importers.stablehlo.ops.calls import reason_against
+from aotc.importers.stablehlo.ops import OPS, calls
 from aotc.importers.stablehlo.values import kind_of
 from aotc.tracing.findings import Finding, grouped_findings
 
@@ -50,6 +49,30 @@ _REASONS = {
 def unsupported(module: Any, entry: str = "main") -> list[Finding]:
     """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
     return grouped_findings(_uses(module, entry))
+
+
+def reason_against(operation: Any, functions: Mapping[str, Any]) -> str:
+    """Why an operation, with all that it runs, cannot be imported; empty if it can.
+
+    Args:
+        operation: of a module.
+        functions: of the module, by name.
+    """
+    seen: set[str] = set()
+
+    def visit(operations: Iterable[Any]) -> Iterator[str]:
+        for each in operations:
+            op = Op(each)
+            if found := _objection(op):
+                yield f"{found[0]}: {found[1]}"
+            for called in _callees(op):
+                if called not in functions:
+                    yield f"{op.name}: @{called} has no body"
+                elif called not in seen:
+                    seen.add(called)
+                    yield from visit(nested_operations(functions[called]))
+
+    return next(visit((operation, *nested_operations(operation))), "")
 
 
 def _uses(module: Any, entry: str) -> Iterator[Use]:
@@ -90,7 +113,7 @@ def _objection(op: Op) -> tuple[str, str, str] | None:
     if op.name in (*RETURNS, *_CALLS):
         return None
     if op.name == "stablehlo.custom_call":
-        reason = reason_against(op)
+        reason = calls.reason_against(op)
         target = op.text("call_target_name")
         return (f"custom_call @{target}", reason, "") if reason else None
     if op.name not in OPS:

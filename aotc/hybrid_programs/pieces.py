@@ -1,0 +1,107 @@
+"""The nodes of a graph taken apart into regions and islands.
+
+Each is as large as it can be: all nodes of one kind that are ready come before those of
+the other one (list scheduling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotc.hybrid_programs.boundaries import Boundary
+
+
+@dataclass
+class Node:
+    """An op of a graph; values have keys of any one type that can be sorted.
+
+    Args:
+        reads: the values that it needs, those for graphs inside it included.
+        makes: the values that it gives.
+        operation: the name of its op.
+        place: where it is, for people.
+        reason: why it cannot be compiled; empty, and it is part of a region.
+    """
+
+    reads: frozenset[Any]
+    makes: tuple[Any, ...]
+    operation: str
+    place: str
+    reason: str = ""
+
+
+@dataclass
+class Piece:
+    """Nodes that are computed together.
+
+    Args:
+        nodes: numbers in the graph, in order.
+        inputs: values that other pieces or the caller give.
+        outputs: values that others read.
+        boundary: of an island.
+    """
+
+    nodes: list[int]
+    inputs: list[Any] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    boundary: Boundary | None = None
+
+
+def split(
+    owner: str, nodes: Sequence[Node], numbers: Iterable[int], known: Iterable[Any]
+) -> list[Piece]:
+    """Some nodes of a graph as pieces, in an order in which they can be computed.
+
+    Args:
+        owner: the name of the graph.
+        nodes: all of them; a node comes after those that it reads from.
+        numbers: which ones to split, in order.
+        known: values that are there before.
+    """
+    ready, left, found = {*known}, [*numbers], list[Piece]()
+    is_island = False
+    while left:
+        taken = list[int]()
+        for number in left:
+            node = nodes[number]
+            if bool(node.reason) == is_island and node.reads <= ready:
+                taken.append(number)
+                ready |= {*node.makes}
+        if taken:
+            found.append(Piece(taken))
+            if is_island:
+                found[-1].boundary = _boundary(owner, [nodes[n] for n in taken])
+        left = [number for number in left if number not in {*taken}]
+        is_island = not is_island
+    return found
+
+
+def _boundary(owner: str, nodes: Sequence[Node]) -> Boundary:
+    kinds = ", ".join(dict.fromkeys(each.operation for each in nodes))
+    return Boundary(owner, nodes[0].place, kinds, nodes[0].reason)
+
+
+def connect(
+    pieces: Sequence[Piece],
+    nodes: Sequence[Node],
+    wanted: Iterable[Any],
+    stored: Iterable[Any],
+) -> None:
+    """Find out what pieces give each other.
+
+    Args:
+        pieces: of a graph, in order.
+        nodes: of the graph.
+        wanted: the graph's results.
+        stored: values that each piece has by itself, such as constants.
+    """
+    later, own = {*wanted}, {*stored}
+    for piece in reversed(pieces):
+        members = [nodes[number] for number in piece.nodes]
+        made = {value for each in members for value in each.makes}
+        read = {value for each in members for value in each.reads}
+        piece.inputs = sorted(read - made - own)
+        piece.outputs = sorted(made & later)
+        later |= {*piece.inputs}

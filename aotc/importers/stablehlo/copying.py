@@ -1,0 +1,185 @@
+"""Copies of ops: calls become what they call, and some ops a module of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from aotc.errors import InputError
+from aotc.importers.stablehlo.interpreter import (
+    RETURNS,
+    functions_of,
+    nested_operations,
+)
+from aotc.importers.stablehlo.operation import Op
+from aotc.mlir import func, ir
+
+TOKEN = "!stablehlo.token"
+_CALLS = ("func.call", "call")
+
+Copies = dict[Any, Any]  # value → its copy
+
+
+def inline_calls(module: Any, main: str) -> None:
+    """Put what functions compute in the place of their calls by `main`.
+
+    Calls within regions of its ops remain.
+
+    Raises:
+        InputError: a function calls itself.
+    """
+    functions = functions_of(module)
+    with module.context, ir.Location.unknown():
+        for each in [*functions[main].regions[0].blocks[0].operations]:
+            _inline(each.operation, functions, (main,))
+
+
+def _inline(call: Any, functions: Mapping[str, Any], callers: tuple[str, ...]) -> None:
+    name = Op(call).text("callee") if call.name in _CALLS else ""
+    if name not in functions:
+        return
+    if name in callers:
+        raise InputError("unsupported-ops", f"func.call: @{name} calls itself")
+    body = functions[name].regions[0].blocks[0]
+    copies: Copies = dict(zip(body.arguments, call.operands, strict=True))
+    made, results = [], []
+    with ir.InsertionPoint(call):
+        for each in body.operations:
+            if each.operation.name in RETURNS:
+                results = [copies[x] for x in each.operation.operands]
+            else:
+                made.append(_copy(each.operation, copies))
+    for old, new in zip(call.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    call.erase()
+    for each in made:
+        _inline(each, functions, (*callers, name))
+
+
+def _copy(operation: Any, copies: Copies) -> Any:
+    """A copy of an op that reads copies, at the insertion point."""
+    made = operation.clone().operation
+    for each in (made, *nested_operations(made)):
+        for number, operand in enumerate(each.operands):
+            if operand in copies:
+                each.operands[number] = copies[operand]
+    copies.update(zip(operation.results, made.results, strict=True))
+    return made
+
+
+def read_values(operation: Any) -> Iterator[Any]:
+    """The values that an op and those in its regions read, some of them made there."""
+    for each in (operation, *nested_operations(operation)):
+        yield from each.operands
+
+
+def excerpt(
+    module: Any,
+    operations: Sequence[Any],
+    arguments: Mapping[Any, Any],
+    outputs: Sequence[Any],
+    brings: Callable[[Any], bool],
+) -> tuple[Any, Copies]:
+    """A module whose `main` has copies of some ops of a function.
+
+    Args:
+        module: that they are from.
+        operations: in order.
+        arguments: for each value that `main` takes, its type, whose sizes are known; or
+            an attribute, and it is a constant there.
+        outputs: the values that `main` returns.
+        brings: whether a value that the ops read is to be made by a copy of its op.
+
+    Returns:
+        The module, and its values by those that they are copies of.
+    """
+    with module.context, ir.Location.unknown():
+        made = ir.Module.create()
+        for name, attribute in _attributes(module):
+            made.operation.attributes[name] = attribute
+        taken = [v for v, given in arguments.items() if isinstance(given, ir.Type)]
+        results = [value.type for value in outputs]
+        with ir.InsertionPoint(made.body):
+            main = func.FuncOp("main", ([arguments[v] for v in taken], results))
+            block = main.add_entry_block()
+        with ir.InsertionPoint(block):
+            copies: Copies = {}
+            for value, argument in zip(taken, block.arguments, strict=True):
+                copies[value] = _as_type(argument, value.type)
+            for value, given in arguments.items():
+                if not isinstance(given, ir.Type):
+                    copies[value] = _constant(given)
+            for each in operations:
+                _bring(each, copies, brings)
+                _copy(each, copies)
+            func.ReturnOp([copies[value] for value in outputs])
+        _copy_symbols(module, made, block)
+    return made, copies
+
+
+def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
+    attributes = module.operation.attributes
+    for each in attributes:
+        name = each if isinstance(each, str) else each.name
+        if name != "sym_name":
+            yield name, attributes[name]
+
+
+def _as_type(value: Any, wanted: Any) -> Any:
+    """A value as one whose type tells less of its sizes."""
+    if value.type == wanted:
+        return value
+    made = ir.Operation.create("stablehlo.convert", results=[wanted], operands=[value])
+    return made.results[0]
+
+
+def _constant(attribute: Any) -> Any:
+    made = ir.Operation.create(
+        "stablehlo.constant",
+        results=[attribute.type],
+        attributes={"value": attribute},
+    )
+    return made.results[0]
+
+
+def _bring(operation: Any, copies: Copies, brings: Callable[[Any], bool]) -> None:
+    for value in read_values(operation):
+        _bring_value(value, copies, brings)
+
+
+def _bring_value(value: Any, copies: Copies, brings: Callable[[Any], bool]) -> None:
+    """Copy the op of a value that is not handed over; a token has no contents."""
+    if value in copies or not brings(value):
+        return
+    if str(value.type) == TOKEN:
+        made = ir.Operation.create("stablehlo.create_token", results=[value.type])
+        copies[value] = made.results[0]
+        return
+    _bring(value.owner.operation, copies, brings)
+    _copy(value.owner.operation, copies)
+
+
+def _copy_symbols(module: Any, made: Any, block: Any) -> None:
+    """Copy what is not a function, such as meshes, and the functions that ops name."""
+    functions = functions_of(module)
+    with ir.InsertionPoint.at_block_begin(made.body):
+        for each in module.body.operations:
+            if each.operation.name != "func.func":
+                each.operation.clone()
+    seen: set[str] = set()
+    left = [each.operation for each in block.operations]
+    while left:
+        op = left.pop()
+        for name in {*_named_functions(op)} - seen:
+            seen.add(name)
+            if name in functions:
+                with ir.InsertionPoint(made.body):
+                    left.append(functions[name].clone().operation)
+        left += nested_operations(op)
+
+
+def _named_functions(operation: Any) -> Iterator[str]:
+    op = Op(operation)
+    yield from filter(None, (op.text("callee"), op.text("decomposition")))
+    for each in op.attribute("called_computations") or ():
+        yield str(ir.FlatSymbolRefAttr(each).value)
