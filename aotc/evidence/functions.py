@@ -13,7 +13,7 @@ from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.counting.memory import memory
 from aotc.dialects.entries import Entry
 from aotc.dialects.symbols import known_contracts
-from aotc.evidence.messages import ANY, OWN, Loaded, Order, Replayed, Way
+from aotc.evidence.messages import ANY, EAGER, OWN, Loaded, Order, Replayed, Way
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
 from aotc.timing.inputs import arrays_for
@@ -24,6 +24,7 @@ class _FunctionPlayer:
     """A function of a model.py, with inputs for each size of a replay."""
 
     title = ""
+    partitions = 0
 
     def __init__(self, order: Order) -> None:
         subject = order.subject
@@ -48,12 +49,13 @@ class _FunctionPlayer:
             title=f"{path.name}:{entry.name}, {self.title}",
             variant=self.title,
             threads=subject.threads,
-            codes=0,
+            codes=None,
             dispatches=None,
             artifact_bytes=0,
             load_ns=self._loading,
             memory=self._before,
             warnings=(),
+            partitions=self.partitions,
         )
 
     def prepare(self, threads: int | None) -> None:
@@ -63,8 +65,8 @@ class _FunctionPlayer:
         """One call."""
         raise NotImplementedError
 
-    def code_of(self, place: int) -> tuple[str, str]:
-        """Path and code of the calls of a size, once there was one."""
+    def last_code(self) -> tuple[str, str]:
+        """Path and code of the last call."""
         raise NotImplementedError
 
     @property
@@ -75,6 +77,7 @@ class _FunctionPlayer:
     def play(self) -> Replayed:
         """Make all calls, one after the other."""
         before, clock = self.compiles, time.perf_counter_ns
+        codes: dict[int, tuple[str, str]] = {}
         gc.collect()
         gc.disable()
         try:
@@ -83,10 +86,11 @@ class _FunctionPlayer:
                 start = clock()
                 self.call(self._calls[place])
                 times.append(clock() - start)
+                codes[place] = self.last_code()
         finally:
             gc.enable()
         ways = tuple(
-            Way(*self.code_of(place), elements)
+            Way(*codes[place], elements)
             for place, elements in enumerate(self._elements)
         )
         return Replayed(tuple(times), ways, self.compiles - before, memory()["peak"])
@@ -96,6 +100,7 @@ class JitPlayer(_FunctionPlayer):
     """Calls by `aotc.jit`, with its own choice of what is a symbol."""
 
     title = "jit"
+    partitions = 1
 
     def prepare(self, threads: int | None) -> None:
         """The function, not compiled for anything yet."""
@@ -118,9 +123,8 @@ class JitPlayer(_FunctionPlayer):
         report = self._function.report()
         return int(report["compiles"] + report["from_cache"])
 
-    def code_of(self, place: int) -> tuple[str, str]:
-        """By the variant that a call of the size has."""
-        self.call(self._calls[place])
+    def last_code(self) -> tuple[str, str]:
+        """By the variant that was called last."""
         last = self._function.variants[-1]
         return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
 
@@ -134,9 +138,9 @@ class EagerPlayer(_FunctionPlayer):
         """One call."""
         return self._declared(**inputs)
 
-    def code_of(self, place: int) -> tuple[str, str]:
+    def last_code(self) -> tuple[str, str]:
         """There is none but the function itself."""
-        return ANY, "eager"
+        return EAGER, "eager"
 
 
 def _entry(subject: Any) -> tuple[EntryFunction, Entry]:

@@ -33,27 +33,36 @@ class Loaded:
         title: name, version and identity.
         variant: that runs here.
         threads: that compute; None where no processor does.
-        codes: how many codes calls can have.
+        codes: how many codes calls can have; None if that shows in calls only.
         dispatches: of all of them; None if that is not known.
         artifact_bytes: on the disk.
         load_ns: what loading took.
         memory: before it.
         warnings: of loading.
+        partitions: compiled functions that a call goes through, one after the other;
+            None if that is not known.
+        islands: what Python computes between regions of the hybrid program that a
+            bundle belongs to; it is no part of a replay.
     """
 
     title: str
     variant: str
     threads: int | None
-    codes: int
+    codes: int | None
     dispatches: int | None
     artifact_bytes: int
     load_ns: int
     memory: int | None
     warnings: tuple[str, ...]
+    partitions: int | None = None
+    islands: int = 0
 
 
 # How calls are computed.
-OWN, PADDED, ANY, REFUSED = PATHS = ("own", "padded", "any", "refused")
+OWN, PADDED, ANY, ROUTED, EAGER, REFUSED = PATHS = (
+    "own", "padded", "any", "routed", "eager", "refused",
+)  # fmt: skip
+FALLBACKS = (ROUTED, EAGER)  # not by compiled code of the entry
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Way:
 
     Args:
         path: by code for just these sizes, padded to those of other code, by code for
-            any sizes, or not at all: one of `PATHS`.
+            any sizes, by another entry, op by op, or not at all: one of `PATHS`.
         code: that computes them; empty if none does.
         elements: of all inputs, as they are given.
         added: elements that padding adds to them.

@@ -35,6 +35,15 @@ class Measurement:
     rounds: tuple[Replayed, ...]
 
     @property
+    def recompiles(self) -> tuple[int, int]:
+        """Calls that waited for a compiler: in the first replay, and in all others.
+
+        The first one of the process is not counted.
+        """
+        cold, warm = self.cold.compiles, sum(each.compiles for each in self.rounds)
+        return (cold - 1, warm) if cold else (0, max(warm - 1, 0))
+
+    @property
     def medians(self) -> Times:
         """Milliseconds of each call that was not refused, its median over the rounds.
 

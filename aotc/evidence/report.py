@@ -86,11 +86,7 @@ class Evidence:
         )
         yield from self.left_out
         for each in self.figures:
-            if each.shares["refused"]:
-                yield (
-                    f"{each.name} refuses {each.shares['refused']:.1%} of the calls: "
-                    "its figures are of the others"
-                )
+            yield from _notes_of(each)
         load, cores = self.machine["load_average"], self.machine["cores_logical"]
         if load is not None and cores and load + 1 > cores + 0.5:
             yield (
@@ -128,6 +124,20 @@ class Evidence:
             ],
             "notes": list(self.notes()),
         }
+
+
+def _notes_of(figures: Figures) -> Iterator[str]:
+    """What has to be known of one contender."""
+    name, refused = figures.name, figures.shares["refused"]
+    if refused:
+        yield (
+            f"{name} refuses {refused:.1%} of the calls: its figures are of the others"
+        )
+    if islands := figures.measured.loaded.islands:
+        yield (
+            f"{name} has a region of a hybrid program: what Python computes in its "
+            f"{islands} islands is not replayed"
+        )
 
 
 def evidence_of(

@@ -33,7 +33,7 @@ def other(weights, x):
     return x @ weights["w"]
 """
 TRAFFIC = "n,count\n3,5\n5,3\n16,2\n"
-SHARES = {"own", "padded", "any", "refused"}
+SHARES = {"own", "padded", "any", "routed", "eager", "refused"}
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_models_of_a_source_are_built_and_replayed_side_by_side(
     buckets, dynamic = document["contenders"]
     # code of 5 and 16: the model's own size, 2, is not among them
     assert [each["codes"] for each in (buckets, dynamic)] == [2, 1]
-    assert buckets["shares"] == {"own": 0.5, "padded": 0.5, "any": 0, "refused": 0}
+    assert (buckets["shares"]["own"], buckets["shares"]["padded"]) == (0.5, 0.5)
     assert dynamic["shares"]["any"] == 1
     assert buckets["hit_rate"] == pytest.approx(18 / 20)
     assert dynamic["hit_rate"] == pytest.approx(19 / 20)
@@ -86,10 +86,36 @@ def test_models_of_a_source_are_built_and_replayed_side_by_side(
     assert dynamic["padding_overhead"] == 0
     assert document["baseline"] == "dynamic"
     assert dynamic["p50_over_baseline"] == 1
+    for each in (buckets, dynamic):
+        assert (each["partitions"], each["islands"], each["fallback_share"]) == (
+            1,
+            0,
+            0,
+        )
+        assert each["recompiles"] == {"cold": 0, "warm": 0}
     assert all(each["build"]["seconds"] > 0 for each in (buckets, dynamic))
     ops = [each["build"]["ops_after"] for each in (dynamic, buckets)]
     assert 0 < ops[0] <= ops[1]
     require_page(Path("page.html").read_text(), document)
+
+
+def test_functions_tell_recompilations_and_what_no_code_computes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        *("bench", "model.py:score", "--traffic", "traffic.csv", "--models"),
+        *("jit,eager", "--requests", "10", "--seconds", "0.01", "--threads", "1"),
+    ]
+    assert main([*arguments, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    require_whole(document)
+    jit, eager = document["contenders"]
+    # code for the first size, and then for any
+    assert (jit["compiles"], jit["recompiles"]) == (2, {"cold": 1, "warm": 0})
+    assert (jit["partitions"], jit["fallback_share"]) == (1, 0)
+    assert (eager["partitions"], eager["fallback_share"]) == (0, 1)
+    assert eager["shares"]["eager"] == 1
+    assert jit["codes"] is eager["codes"] is None
 
 
 def require_page(page: str, document: dict[str, Any]) -> None:
