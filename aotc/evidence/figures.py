@@ -95,6 +95,7 @@ class Figures:
     def to_json(self) -> dict[str, Any]:
         """The figures by name; times in milliseconds."""
         loaded, contender = self.measured.loaded, self.measured.contender
+        agreement = self.measured.agreement
         return {
             "name": contender.name,
             "artifact": loaded.title,
@@ -114,6 +115,7 @@ class Figures:
                 zip(("cold", "warm"), self.measured.recompiles, strict=True)
             ),
             "rounds": len(self.measured.rounds),
+            "agreement": agreement.to_json() if agreement else None,
             "latency_ms": self.latency.to_json() if self.latency else None,
             "least_latency_ms": self.least.to_json() if self.least else None,
             "shares": self.shares,

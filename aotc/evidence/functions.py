@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from aotc.artifacts.manifest import EntryPoint, Leaf
+import numpy as np
+
 from aotc.counting.memory import memory
 from aotc.dialects.entries import Entry
-from aotc.dialects.symbols import known_contracts
-from aotc.evidence.messages import ANY, EAGER, OWN, Loaded, Order, Replayed, Way
+from aotc.evidence.collecting import collector_paused
+from aotc.evidence.entry_points import entry_point_of
+from aotc.evidence.messages import (
+    ANY,
+    EAGER,
+    OWN,
+    Loaded,
+    Order,
+    Outputs,
+    Replayed,
+    Way,
+)
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
+from aotc.pytree import flatten
 from aotc.timing.inputs import arrays_for
 from aotc.tracing.entry import EntryFunction, Frozen, Stored, parameter_sources
 
@@ -32,7 +43,8 @@ class _FunctionPlayer:
         start = time.perf_counter_ns()
         path, (declared, entry) = Path(subject.bundle), _entry(subject)
         self._loading = time.perf_counter_ns() - start
-        point = _point(entry)
+        point = entry_point_of(entry)
+        self._outputs = [leaf.name for leaf in point.outputs]
         self._calls = [
             entry.input_tree.unflatten([arrays[leaf.name] for leaf in point.inputs])
             for sizes in order.requests.sizes
@@ -78,22 +90,23 @@ class _FunctionPlayer:
         """Make all calls, one after the other."""
         before, clock = self.compiles, time.perf_counter_ns
         codes: dict[int, tuple[str, str]] = {}
-        gc.collect()
-        gc.disable()
-        try:
-            times = []
+        times = []
+        with collector_paused():
             for place in self._order:
                 start = clock()
                 self.call(self._calls[place])
                 times.append(clock() - start)
                 codes[place] = self.last_code()
-        finally:
-            gc.enable()
         ways = tuple(
             Way(*codes[place], elements)
             for place, elements in enumerate(self._elements)
         )
         return Replayed(tuple(times), ways, self.compiles - before, memory()["peak"])
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call of a function that updates no state."""
+        found = map(np.asarray, flatten(self.call(self._calls[place]))[0])
+        return tuple(zip(self._outputs, found, strict=True))
 
 
 class JitPlayer(_FunctionPlayer):
@@ -154,17 +167,3 @@ def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
         if isinstance(value, EntryFunction) and value.name == subject.entry
     )
     return declared, program.entry(subject.entry)
-
-
-def _point(entry: Entry) -> EntryPoint:
-    """What `arrays_for` asks of an entry."""
-    with known_contracts(entry.symbols):
-        inputs = tuple(
-            Leaf(port.name, port.type.dtype, _shape(port.type.shape))
-            for port in entry.ports("input")
-        )
-    return EntryPoint(entry.name, "infer", inputs, {}, (), 0, (), ())
-
-
-def _shape(sizes: Sequence[Any]) -> tuple[int | str, ...]:
-    return tuple(n if isinstance(n, int) else str(n) for n in sizes)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf
 from aotc.evidence.requests import Requests
 from aotc.timing.messages import Subject
 
@@ -17,12 +21,29 @@ class Order:
         subject: what to load, without inputs.
         requests: the calls.
         seed: of random inputs.
+        inputs: of the entry, for a peer, whose file does not have them.
     """
 
     player: str
     subject: Subject
     requests: Requests
     seed: int
+    inputs: tuple[Leaf, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputsOf:
+    """Asks for the outputs of calls of certain sizes, beginning with the first states.
+
+    Args:
+        place: of the sizes in those of the requests.
+    """
+
+    place: int
+
+
+# by name, which is empty where there is none, in their order
+Outputs = tuple[tuple[str, np.ndarray[Any, np.dtype[Any]]], ...]
 
 
 @dataclass(frozen=True)

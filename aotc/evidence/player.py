@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from aotc.artifacts.manifest import EntryPoint, Symbol
 from aotc.counting.memory import memory
 from aotc.errors import InputError
+from aotc.evidence.collecting import collector_paused
 from aotc.evidence.messages import (
     ANY,
     OWN,
@@ -20,6 +22,7 @@ from aotc.evidence.messages import (
     ROUTED,
     Loaded,
     Order,
+    Outputs,
     Replayed,
     Way,
 )
@@ -83,15 +86,25 @@ class BundlePlayer:
         Raises:
             AotcError: as a call raises it, unless it is refused for want of code.
         """
+        self._reset_states()
+        with collector_paused():
+            times = tuple(self._time(self._inputs[place]) for place in self._order)
+        return Replayed(times, self._ways, 0, memory()["peak"])
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call, beginning with the first states.
+
+        Raises:
+            AotcError: as the call raises it.
+        """
+        self._reset_states()
+        found = map(np.asarray, self._entry.call_flat(self._inputs[place]))
+        names = (leaf.name for leaf in self._entry.spec.outputs)
+        return tuple(zip(names, found, strict=True))
+
+    def _reset_states(self) -> None:
         for name, tree in self._states.items():
             self._model.write_state(tree, name)
-        gc.collect()
-        gc.disable()
-        try:
-            times = tuple(self._time(self._inputs[place]) for place in self._order)
-        finally:
-            gc.enable()
-        return Replayed(times, self._ways, 0, memory()["peak"])
 
     def _time(self, leaves: Sequence[Any]) -> int | None:
         """The nanoseconds of a call; None if there is no code for it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from aotc import __version__
 from aotc.evidence.figures import Figures, figures_of, latency_bound
+from aotc.evidence.peers.agreement import describe
 from aotc.evidence.queueing import SHARE
 from aotc.evidence.replay import Measurement
 from aotc.evidence.requests import Requests
@@ -85,6 +86,7 @@ class Evidence:
             "hit rate: calls whose code the process had called before"
         )
         yield from self.left_out
+        yield from self._notes_of_peers()
         for each in self.figures:
             yield from _notes_of(each)
         load, cores = self.machine["load_average"], self.machine["cores_logical"]
@@ -93,6 +95,25 @@ class Evidence:
                 f"the machine was busy before the first call: {load} processes on "
                 f"average wanted its {cores} processors"
             )
+
+    def _notes_of_peers(self) -> Iterator[str]:
+        """What was compared, and where the threads are not the same."""
+        found = [
+            (each.name, each.measured.agreement)
+            for each in self.figures
+            if each.measured.agreement is not None
+        ]
+        if not found:
+            return
+        yield describe(found)
+        counts = {x.name: x.measured.loaded.threads for x in self.figures}
+        most = max(count or 0 for count in counts.values())
+        for name, count in counts.items():
+            if count is not None and count < most:
+                yield (
+                    f"{name} computes with {count} of {most} threads: its calls are "
+                    "too small for more"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """The document (schema `aotc.evidence/1`); times are in milliseconds."""
