@@ -12,7 +12,8 @@
     page        the figures as one HTML page, with plots
 
 `aotc bench --traffic` tells it. All but `models` and `functions` needs what
-`aotc.runtime` needs, and nothing of the compiler; an engine of `peers` needs its package.
+`aotc.runtime` needs, and nothing of the compiler; an engine of `peers` needs its own
+package.
 """
 
 from __future__ import annotations
