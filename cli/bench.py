@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,7 +153,7 @@ def _time_calls(
     if limit is not None and not others:
         raise click.UsageError("--at-most needs --compare: it is a ratio to another")
     for other in others:
-        if not Path(other).exists() and not other.endswith(".aotc"):
+        if not os.path.exists(other) and not other.endswith(".aotc"):
             raise click.UsageError(
                 f"--compare expects a bundle; got {other!r}, which is none (execution "
                 "models of a SOURCE are compared with --traffic)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,7 +207,9 @@ def _chosen_models(question: Question) -> tuple[str, ...] | None:
             f"{','.join(models)} and {','.join(named)}",
         )
     for name in named:
-        if Path(name).suffix == SUFFIX or Path(name, "manifest.json").exists():
+        if Path(name).suffix == SUFFIX or os.path.exists(
+            os.path.join(name, "manifest.json")
+        ):
             raise InputError(
                 "bad-option",
                 "expected bundles alone with --compare, or a model and names of "
@@ -256,7 +259,7 @@ def _require_bundles(question: Question) -> None:
             hint="build it, or name it alone: aotc bench MODEL --traffic FILE",
         )
     for path in question.others:
-        if not Path(path).exists() and Path(path).suffix != SUFFIX:
+        if not os.path.exists(path) and Path(path).suffix != SUFFIX:
             raise InputError(
                 "bad-option",
                 f"expected a bundle with --compare beside the bundle {bundle!r}; got "

@@ -278,6 +278,8 @@ def test_bundles_are_replayed_as_they_are(
         (["model.py", "--against", "torch"], "peer-file", "(.pt2); got 'model.py'"),
         (["model.py", "--against", "torch:m.onnx"], "peer-file", "got 'm.onnx'"),
         (["model.py", "--against", "torch:m.pt2"], "no-such-file", "at 'm.pt2'"),
+        (["model.py", "--against", f"torch:{'m' * 300}.pt2"], "no-such-file", "mmm"),
+        (["{bundle}", "--compare", "b" * 300], "bad-option", "which is none"),
         (["{bundle}", "--compare", "model.py"], "bad-option", "got the model"),
         (["{bundle}", "--models", "dynamic"], "bad-option", "for; got the bundle"),
         (["{bundle}"], "unknown-size", "scale has batch"),

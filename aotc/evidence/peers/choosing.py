@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,7 +86,7 @@ def _require_file(name: str, peer: Peer, file: str, source: str) -> None:
             f"'{read}'",
             hint=f"name a file of the same model: {own}",
         )
-    if not read.is_file():
+    if not os.path.isfile(read):  # which takes any text for a path
         raise InputError(
             "no-such-file",
             f"expected a model for {name} at '{read}'; there is no such file",
