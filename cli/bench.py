@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,8 @@ _SECONDS = 5.0
     "aotc bench new.aotc predict --compare old.aotc --at-most 1.05",
     "aotc bench digits-1.0.0.aotc predict --profile --threads 1",
     "aotc bench model.py --traffic traffic.csv --html evidence.html",
-    "aotc bench model.py score --traffic traffic.csv --models buckets,dynamic",
+    "aotc bench model.py score --traffic traffic.csv --compare buckets,dynamic",
+    "aotc bench model.onnx --traffic traffic.csv --against onnxruntime,openvino",
 )
 @click.argument("bundle", metavar="BUNDLE|SOURCE", type=FilePath())
 @click.argument("entry", required=False)
@@ -65,9 +67,10 @@ _SECONDS = 5.0
     "--compare",
     "others",
     multiple=True,
-    metavar="BUNDLE",
+    metavar="BUNDLE|NAME,…",
     type=FilePath(),
-    help="Call this bundle too, in turn, and tell the ratio. May be given again.",
+    help="Call this bundle too, in turn, and tell the ratio. May be given again. With "
+    "--traffic and a SOURCE: execution models, as --models.",
 )
 @click.option(
     "--at-most",
@@ -116,7 +119,8 @@ def bench(
     inputs. A ratio above 1 says that BUNDLE takes longer than the other.
 
     With --traffic, recorded traffic is replayed on them, or on a SOURCE (a model such
-    as model.py or resnet.onnx), which is built under several execution models.
+    as model.py or resnet.onnx), which is built under several execution models
+    (--compare or --models). Peers replay the same requests beside them (--against).
     """
     if choices["target"] and not choices["fallback"]:
         raise click.UsageError("--target and --no-fallback exclude each other")
@@ -148,6 +152,12 @@ def _time_calls(
     budget = _budget(seconds, calls)
     if limit is not None and not others:
         raise click.UsageError("--at-most needs --compare: it is a ratio to another")
+    for other in others:
+        if not os.path.exists(other) and not other.endswith(".aotc"):
+            raise click.UsageError(
+                f"--compare expects a bundle; got {other!r}, which is none (execution "
+                "models of a SOURCE are compared with --traffic)"
+            )
     if profile and (others or choices["states"]):
         raise click.UsageError("--profile excludes --compare and --load-state")
     from aotc.cli.bench_report import Report

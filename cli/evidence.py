@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from aotc.cli import output
 from aotc.cli.build import source_and_entries
 from aotc.cli.evidence_forms.page import to_html
 from aotc.cli.evidence_forms.text import to_text
-from aotc.cli.evidence_options import Replay, refuse_options
+from aotc.cli.evidence_options import Replay, names_in, refuse_options
 from aotc.cli.progress import reporter
 from aotc.cli.sizes import read_sizes
 from aotc.cli.verb import trust
 from aotc.errors import InputError
 from aotc.evidence.contenders import Contender
+from aotc.evidence.peers.choosing import choose_peers
 from aotc.evidence.replay import measure
 from aotc.evidence.report import Evidence, evidence_of
 from aotc.evidence.requests import draw_requests
@@ -42,7 +44,7 @@ class Question:
     Args:
         subject: the bundle, or the model in its place, and how to load bundles; its
             entry is empty if none was named.
-        others: further bundles.
+        others: further bundles, or texts with names of execution models.
         replay: what is asked of the replay.
         sizes: values of sizes that the traffic does not name.
         seconds: how long to replay on each contender.
@@ -64,6 +66,7 @@ class _Field:
     contenders: tuple[Contender, ...]
     signature: Signature
     left_out: tuple[str, ...] = ()
+    may_leave_out: bool = False
 
 
 def tell_evidence(
@@ -113,7 +116,8 @@ def gather(question: Question) -> Evidence:
     Raises:
         AotcError: as builds, the loader and calls raise it; `bad-traffic` and
             `unknown-size`, where the entry does not take the traffic;
-            `unknown-execution-model`; `bad-option`, where models and bundles are mixed.
+            `unknown-execution-model`; `bad-option`, where models and bundles are mixed;
+            as `choose_peers` and `measure` raise it of peers.
     """
     traffic = Traffic.read(question.replay.traffic)
     if not is_source(question.subject.bundle):
@@ -132,7 +136,7 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
         requests,
         question.seed,
         question.seconds,
-        may_leave_out=is_source(source) and replay.models is None,
+        may_leave_out=field.may_leave_out,
     )
     return evidence_of(
         measured,
@@ -148,6 +152,14 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
     )
 
 
+def _peers(
+    question: Question, source: str, signature: Signature
+) -> tuple[Contender, ...]:
+    """The peers that were asked for."""
+    asked, threads = question.replay.against, question.subject.threads
+    return choose_peers(asked, source, signature, threads)
+
+
 def _require_taken(question: Question, signature: Signature, traffic: Traffic) -> None:
     """Refuse traffic that an entry does not take."""
     fixed = signature.fixed_sizes(traffic, question.sizes)
@@ -161,17 +173,12 @@ def _built(question: Question, traffic: Traffic, folder: Path) -> _Field:
     """A source, built in several ways in a folder that goes at the end."""
     from aotc.evidence.models import Case, build_contenders, source_entry
 
-    if question.others:
-        raise InputError(
-            "bad-option",
-            "expected bundles alone with --compare, or a model alone; got the model "
-            f"{question.subject.bundle!r} and --compare {question.others[0]}",
-            hint="choose execution models of the model with --models, or build it",
-        )
+    models = _chosen_models(question)
     path, named = source_and_entries(question.subject.bundle)
     entry = question.subject.entry or next(iter(named), None)
     signature = source_entry(path, entry, traffic)
     _require_taken(question, signature, traffic)
+    peers = _peers(question, path, signature)
     case = Case(
         source=path,
         signature=signature,
@@ -183,8 +190,34 @@ def _built(question: Question, traffic: Traffic, folder: Path) -> _Field:
         folder=folder,
         reporter=reporter(verbose=False, quiet=False),
     )
-    contenders, left_out = build_contenders(case, question.replay.models)
-    return _Field(contenders, signature, left_out)
+    contenders, left_out = build_contenders(case, models)
+    return _Field((*contenders, *peers), signature, left_out, models is None)
+
+
+def _chosen_models(question: Question) -> tuple[str, ...] | None:
+    """The execution models that --models or --compare names; None if neither does."""
+    models, source = question.replay.models, question.subject.bundle
+    if not question.others:
+        return models
+    named = tuple(name for each in question.others for name in names_in(each))
+    if models is not None:
+        raise InputError(
+            "bad-option",
+            "expected execution models with --models or with --compare; got both, "
+            f"{','.join(models)} and {','.join(named)}",
+        )
+    for name in named:
+        if Path(name).suffix == SUFFIX or os.path.exists(
+            os.path.join(name, "manifest.json")
+        ):
+            raise InputError(
+                "bad-option",
+                "expected bundles alone with --compare, or a model and names of "
+                f"execution models; got the model {source!r} and --compare {name}",
+                hint="name execution models, as in --compare buckets,dynamic, or build "
+                "the model",
+            )
+    return named
 
 
 # ---- bundles ------------------------------------------------------------------------
@@ -205,7 +238,8 @@ def _bundles(question: Question, traffic: Traffic) -> _Field:
         _require_taken(question, found[-1], traffic)
     subject = replace(subject, entry=found[0].entry)
     contenders = [Contender(path, replace(subject, bundle=path)) for path in paths]
-    return _Field(tuple(contenders), found[0])
+    peers = _peers(question, subject.bundle, found[0])
+    return _Field((*contenders, *peers), found[0])
 
 
 def _require_bundles(question: Question) -> None:
@@ -224,6 +258,15 @@ def _require_bundles(question: Question) -> None:
             f"expected a bundle with --compare; got the model {path!r}",
             hint="build it, or name it alone: aotc bench MODEL --traffic FILE",
         )
+    for path in question.others:
+        if not os.path.exists(path) and Path(path).suffix != SUFFIX:
+            raise InputError(
+                "bad-option",
+                f"expected a bundle with --compare beside the bundle {bundle!r}; got "
+                f"{path!r}, which is none",
+                hint="execution models are those of a model: aotc bench MODEL "
+                f"--traffic FILE --compare {path}",
+            )
 
 
 def _manifest(subject: Subject) -> Manifest:

@@ -23,6 +23,7 @@ class Replay:
     Args:
         traffic: file of recorded traffic.
         models: names of execution models; None if none was given.
+        against: peers, each perhaps with its file: `onnxruntime:model.onnx`.
         max_variants: how many buckets there may be; None for as many as in a build.
         requests: how many calls are made.
         bound: milliseconds within which calls have to end; None for the default.
@@ -31,6 +32,7 @@ class Replay:
 
     traffic: Path
     models: tuple[str, ...] | None
+    against: tuple[str, ...]
     max_variants: int | None
     requests: int
     bound: float | None
@@ -49,6 +51,12 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         metavar="NAME,…",
         help="Execution models: static, buckets, powers, sizes, dynamic, jit, eager. "
         "[default: all that SOURCE has]",
+    ),
+    "against": click.option(
+        "--against",
+        metavar="PEER[:FILE],…",
+        help="Peers that replay the same requests: onnxruntime, openvino, torch, "
+        "torch-compile. They run SOURCE, or a FILE of the same model.",
     ),
     "max_variants": click.option(
         "--max-variants",
@@ -84,15 +92,21 @@ def _replay(given: Mapping[str, Any]) -> Replay | None:
     if given["traffic"] is None:
         refuse_options("is of use with --traffic alone", given)
         return None
-    named = given["models"]
+    models, against = given["models"], given["against"]
     return Replay(
         given["traffic"],
-        None if named is None else tuple(name.strip() for name in named.split(",")),
+        None if models is None else names_in(models),
+        () if against is None else names_in(against),
         given["max_variants"],
         given["requests"] or _REQUESTS,
         given["latency_bound"],
         given["html"],
     )
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name.strip() for name in text.split(","))
 
 
 def refuse_options(why: str, given: Mapping[str, Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.artifacts.manifest import Leaf
+from aotc.evidence.peers import PEERS
 from aotc.timing.messages import Subject
 
 
@@ -32,13 +34,20 @@ class Contender:
     """One way to execute the entry.
 
     Args:
-        name: of the execution model, or the path of the bundle.
+        name: of the execution model or the peer, or the path of the bundle.
         subject: what to load, without inputs.
         build: None for a bundle that was there.
         player: what makes the calls, out of `aotc.evidence.serve.PLAYERS`.
+        inputs: of the entry, which a peer has to know.
     """
 
     name: str
     subject: Subject
     build: Build | None = None
     player: str = "bundle"
+    inputs: tuple[Leaf, ...] = ()
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether somebody else's runtime makes the calls."""
+        return self.player in PEERS

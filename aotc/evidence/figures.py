@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.evidence.messages import PATHS, Way
+from aotc.evidence.messages import FALLBACKS, PATHS, Way
 from aotc.evidence.queueing import Queue, Times
 from aotc.evidence.replay import Measurement
 
@@ -66,6 +66,11 @@ class Figures:
         return self.measured.contender.name
 
     @property
+    def fallback(self) -> float:
+        """The share of calls that no compiled code of the entry computes."""
+        return sum(self.shares[path] for path in FALLBACKS)
+
+    @property
     def cold_ms(self) -> float | None:
         """The first call of a fresh process that was not refused."""
         times = self.measured.cold.times
@@ -90,6 +95,7 @@ class Figures:
     def to_json(self) -> dict[str, Any]:
         """The figures by name; times in milliseconds."""
         loaded, contender = self.measured.loaded, self.measured.contender
+        agreement = self.measured.agreement
         return {
             "name": contender.name,
             "artifact": loaded.title,
@@ -98,15 +104,22 @@ class Figures:
             "build": contender.build.to_json() if contender.build else None,
             "codes": loaded.codes,
             "dispatches": loaded.dispatches,
+            "partitions": loaded.partitions,
+            "islands": loaded.islands,
             "artifact_bytes": loaded.artifact_bytes,
             "load_ms": loaded.load_ns / 1e6,
             "first_call_ms": self.cold_ms,
             "slowest_cold_call_ms": self.slowest_cold_ms,
             "compiles": self.measured.cold.compiles,
+            "recompiles": dict(
+                zip(("cold", "warm"), self.measured.recompiles, strict=True)
+            ),
             "rounds": len(self.measured.rounds),
+            "agreement": agreement.to_json() if agreement else None,
             "latency_ms": self.latency.to_json() if self.latency else None,
             "least_latency_ms": self.least.to_json() if self.least else None,
             "shares": self.shares,
+            "fallback_share": self.fallback,
             "hit_rate": self.hit_rate,
             "padding_overhead": self.padding,
             "goodput_per_second": self.goodput,

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from aotc.artifacts.manifest import EntryPoint, Leaf
+import numpy as np
+
 from aotc.counting.memory import memory
 from aotc.dialects.entries import Entry
-from aotc.dialects.symbols import known_contracts
-from aotc.evidence.messages import ANY, OWN, Loaded, Order, Replayed, Way
+from aotc.evidence.collecting import collector_paused
+from aotc.evidence.entry_points import entry_point_of
+from aotc.evidence.messages import (
+    ANY,
+    EAGER,
+    OWN,
+    Loaded,
+    Order,
+    Outputs,
+    Replayed,
+    Way,
+)
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
+from aotc.pytree import flatten
 from aotc.timing.inputs import arrays_for
 from aotc.tracing.entry import EntryFunction, Frozen, Stored, parameter_sources
 
@@ -24,6 +35,7 @@ class _FunctionPlayer:
     """A function of a model.py, with inputs for each size of a replay."""
 
     title = ""
+    partitions = 0
 
     def __init__(self, order: Order) -> None:
         subject = order.subject
@@ -31,7 +43,8 @@ class _FunctionPlayer:
         start = time.perf_counter_ns()
         path, (declared, entry) = Path(subject.bundle), _entry(subject)
         self._loading = time.perf_counter_ns() - start
-        point = _point(entry)
+        point = entry_point_of(entry)
+        self._outputs = [leaf.name for leaf in point.outputs]
         self._calls = [
             entry.input_tree.unflatten([arrays[leaf.name] for leaf in point.inputs])
             for sizes in order.requests.sizes
@@ -48,12 +61,13 @@ class _FunctionPlayer:
             title=f"{path.name}:{entry.name}, {self.title}",
             variant=self.title,
             threads=subject.threads,
-            codes=0,
+            codes=None,
             dispatches=None,
             artifact_bytes=0,
             load_ns=self._loading,
             memory=self._before,
             warnings=(),
+            partitions=self.partitions,
         )
 
     def prepare(self, threads: int | None) -> None:
@@ -63,8 +77,8 @@ class _FunctionPlayer:
         """One call."""
         raise NotImplementedError
 
-    def code_of(self, place: int) -> tuple[str, str]:
-        """Path and code of the calls of a size, once there was one."""
+    def last_code(self) -> tuple[str, str]:
+        """Path and code of the last call."""
         raise NotImplementedError
 
     @property
@@ -75,27 +89,31 @@ class _FunctionPlayer:
     def play(self) -> Replayed:
         """Make all calls, one after the other."""
         before, clock = self.compiles, time.perf_counter_ns
-        gc.collect()
-        gc.disable()
-        try:
-            times = []
+        codes: dict[int, tuple[str, str]] = {}
+        times = []
+        with collector_paused():
             for place in self._order:
                 start = clock()
                 self.call(self._calls[place])
                 times.append(clock() - start)
-        finally:
-            gc.enable()
+                codes[place] = self.last_code()
         ways = tuple(
-            Way(*self.code_of(place), elements)
+            Way(*codes[place], elements)
             for place, elements in enumerate(self._elements)
         )
         return Replayed(tuple(times), ways, self.compiles - before, memory()["peak"])
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call of a function that updates no state."""
+        found = map(np.asarray, flatten(self.call(self._calls[place]))[0])
+        return tuple(zip(self._outputs, found, strict=True))
 
 
 class JitPlayer(_FunctionPlayer):
     """Calls by `aotc.jit`, with its own choice of what is a symbol."""
 
     title = "jit"
+    partitions = 1
 
     def prepare(self, threads: int | None) -> None:
         """The function, not compiled for anything yet."""
@@ -118,9 +136,8 @@ class JitPlayer(_FunctionPlayer):
         report = self._function.report()
         return int(report["compiles"] + report["from_cache"])
 
-    def code_of(self, place: int) -> tuple[str, str]:
-        """By the variant that a call of the size has."""
-        self.call(self._calls[place])
+    def last_code(self) -> tuple[str, str]:
+        """By the variant that was called last."""
         last = self._function.variants[-1]
         return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
 
@@ -134,9 +151,9 @@ class EagerPlayer(_FunctionPlayer):
         """One call."""
         return self._declared(**inputs)
 
-    def code_of(self, place: int) -> tuple[str, str]:
+    def last_code(self) -> tuple[str, str]:
         """There is none but the function itself."""
-        return ANY, "eager"
+        return EAGER, "eager"
 
 
 def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
@@ -150,17 +167,3 @@ def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
         if isinstance(value, EntryFunction) and value.name == subject.entry
     )
     return declared, program.entry(subject.entry)
-
-
-def _point(entry: Entry) -> EntryPoint:
-    """What `arrays_for` asks of an entry."""
-    with known_contracts(entry.symbols):
-        inputs = tuple(
-            Leaf(port.name, port.type.dtype, _shape(port.type.shape))
-            for port in entry.ports("input")
-        )
-    return EntryPoint(entry.name, "infer", inputs, {}, (), 0, (), ())
-
-
-def _shape(sizes: Sequence[Any]) -> tuple[int | str, ...]:
-    return tuple(n if isinstance(n, int) else str(n) for n in sizes)

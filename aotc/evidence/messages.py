@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from aotc.artifacts.manifest import Leaf
 from aotc.evidence.requests import Requests
 from aotc.timing.messages import Subject
 
@@ -17,12 +21,29 @@ class Order:
         subject: what to load, without inputs.
         requests: the calls.
         seed: of random inputs.
+        inputs: of the entry, for a peer, whose file does not have them.
     """
 
     player: str
     subject: Subject
     requests: Requests
     seed: int
+    inputs: tuple[Leaf, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputsOf:
+    """Asks for the outputs of calls of certain sizes, beginning with the first states.
+
+    Args:
+        place: of the sizes in those of the requests.
+    """
+
+    place: int
+
+
+# by name, which is empty where there is none, in their order
+Outputs = tuple[tuple[str, np.ndarray[Any, np.dtype[Any]]], ...]
 
 
 @dataclass(frozen=True)
@@ -33,27 +54,36 @@ class Loaded:
         title: name, version and identity.
         variant: that runs here.
         threads: that compute; None where no processor does.
-        codes: how many codes calls can have.
+        codes: how many codes calls can have; None if that shows in calls only.
         dispatches: of all of them; None if that is not known.
         artifact_bytes: on the disk.
         load_ns: what loading took.
         memory: before it.
         warnings: of loading.
+        partitions: compiled functions that a call goes through, one after the other;
+            None if that is not known.
+        islands: what Python computes between regions of the hybrid program that a
+            bundle belongs to; it is no part of a replay.
     """
 
     title: str
     variant: str
     threads: int | None
-    codes: int
+    codes: int | None
     dispatches: int | None
     artifact_bytes: int
     load_ns: int
     memory: int | None
     warnings: tuple[str, ...]
+    partitions: int | None = None
+    islands: int = 0
 
 
 # How calls are computed.
-OWN, PADDED, ANY, REFUSED = PATHS = ("own", "padded", "any", "refused")
+OWN, PADDED, ANY, ROUTED, EAGER, REFUSED = PATHS = (
+    "own", "padded", "any", "routed", "eager", "refused",
+)  # fmt: skip
+FALLBACKS = (ROUTED, EAGER)  # not by compiled code of the entry
 
 
 @dataclass(frozen=True)
@@ -62,7 +92,7 @@ class Way:
 
     Args:
         path: by code for just these sizes, padded to those of other code, by code for
-            any sizes, or not at all: one of `PATHS`.
+            any sizes, by another entry, op by op, or not at all: one of `PATHS`.
         code: that computes them; empty if none does.
         elements: of all inputs, as they are given.
         added: elements that padding adds to them.

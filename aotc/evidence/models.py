@@ -16,6 +16,7 @@ from aotc.dialects.specialization import MOST
 from aotc.dialects.symbols import BUCKET, DYNAMIC, ERROR, PAD
 from aotc.errors import InputError
 from aotc.evidence.contenders import Build, Contender
+from aotc.evidence.entry_points import entry_point_of
 from aotc.evidence.signature import Bounds, Signature, choose_signature
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.target import Target
@@ -206,6 +207,8 @@ def source_entry(source: str, entry: str | None, traffic: Traffic) -> Signature:
             each.name,
             {symbol.name: symbol for symbol in each.symbols},
             [guard.condition for guard in each.guards],
+            entry_point_of(each).inputs,
+            each.updates,
         )
         for each in program.entry_points
     ]

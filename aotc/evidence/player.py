@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from aotc.artifacts.manifest import EntryPoint
+import numpy as np
+
+from aotc.artifacts.manifest import EntryPoint, Symbol
 from aotc.counting.memory import memory
 from aotc.errors import InputError
+from aotc.evidence.collecting import collector_paused
 from aotc.evidence.messages import (
     ANY,
     OWN,
     PADDED,
     REFUSED,
+    ROUTED,
     Loaded,
     Order,
+    Outputs,
     Replayed,
     Way,
 )
@@ -26,7 +30,7 @@ from aotc.runtime.padding import Padding
 from aotc.timing.inputs import arrays_for
 from aotc.timing.serve import load_subject, threads_of
 
-_REFUSAL = "no-code-for-sizes"
+_REFUSALS = ("no-code-for-sizes", "no-callback")
 
 
 class BundlePlayer:
@@ -54,7 +58,7 @@ class BundlePlayer:
         self._inputs = [_leaves(point, each, order.seed) for each in sizes]
         self._order = order.requests.order
         self._ways = tuple(
-            way_of(point, each, sum(array.size for array in leaves))
+            way_of(point, manifest.symbols, each, sum(array.size for array in leaves))
             for each, leaves in zip(sizes, self._inputs, strict=True)
         )
         self._states = {
@@ -72,6 +76,8 @@ class BundlePlayer:
             load_ns=loading,
             memory=before,
             warnings=tuple(str(each.message) for each in caught),
+            partitions=1,
+            islands=manifest.data.get("hybrid", {}).get("graph_breaks", 0),
         )
 
     def play(self) -> Replayed:
@@ -80,15 +86,25 @@ class BundlePlayer:
         Raises:
             AotcError: as a call raises it, unless it is refused for want of code.
         """
+        self._reset_states()
+        with collector_paused():
+            times = tuple(self._time(self._inputs[place]) for place in self._order)
+        return Replayed(times, self._ways, 0, memory()["peak"])
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call, beginning with the first states.
+
+        Raises:
+            AotcError: as the call raises it.
+        """
+        self._reset_states()
+        found = map(np.asarray, self._entry.call_flat(self._inputs[place]))
+        names = (leaf.name for leaf in self._entry.spec.outputs)
+        return tuple(zip(names, found, strict=True))
+
+    def _reset_states(self) -> None:
         for name, tree in self._states.items():
             self._model.write_state(tree, name)
-        gc.collect()
-        gc.disable()
-        try:
-            times = tuple(self._time(self._inputs[place]) for place in self._order)
-        finally:
-            gc.enable()
-        return Replayed(times, self._ways, 0, memory()["peak"])
 
     def _time(self, leaves: Sequence[Any]) -> int | None:
         """The nanoseconds of a call; None if there is no code for it."""
@@ -97,23 +113,31 @@ class BundlePlayer:
         try:
             call(leaves)
         except InputError as error:
-            if error.code != _REFUSAL:
+            if error.code not in _REFUSALS:
                 raise
             return None
         return clock() - start
 
 
-def way_of(point: EntryPoint, sizes: Mapping[str, int], elements: int) -> Way:
+def way_of(
+    point: EntryPoint,
+    symbols: Mapping[str, Symbol],
+    sizes: Mapping[str, int],
+    elements: int,
+) -> Way:
     """How an entry of a bundle computes calls of some sizes.
 
     Args:
         point: the entry.
+        symbols: their contracts and policies, by name.
         sizes: by name of the symbol.
         elements: of the inputs of such a call.
     """
     code = point.code_for(sizes)
     if code is None:
-        return Way(REFUSED, "", elements)
+        route = point.route_for(sizes, symbols) or ""
+        is_routed = route.startswith("route:")  # functions of callers are not here
+        return Way(*((ROUTED, route) if is_routed else (REFUSED, "")), elements)
     if not code.sizes:
         return Way(ANY, code.export, elements)
     added = 0

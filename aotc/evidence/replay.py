@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from aotc.errors import AotcError
+from aotc.errors import AotcError, InputError
 from aotc.evidence.contenders import Contender
-from aotc.evidence.messages import Loaded, Order, Replayed
+from aotc.evidence.messages import Loaded, Order, OutputsOf, Replayed
+from aotc.evidence.peers.agreement import Agreement, require_agreement
 from aotc.evidence.queueing import Times
 from aotc.evidence.requests import Requests
 from aotc.timing.process import Server
 
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 50
+_PLAY = "play"
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,23 @@ class Measurement:
         loaded: what loading it cost.
         cold: the first replay of the process.
         rounds: those after it.
+        agreement: of a peer with the first contender of aotc.
     """
 
     contender: Contender
     loaded: Loaded
     cold: Replayed
     rounds: tuple[Replayed, ...]
+    agreement: Agreement | None = None
+
+    @property
+    def recompiles(self) -> tuple[int, int]:
+        """Calls that waited for a compiler: in the first replay, and in all others.
+
+        The first one of the process is not counted.
+        """
+        cold, warm = self.cold.compiles, sum(each.compiles for each in self.rounds)
+        return (cold - 1, warm) if cold else (0, max(warm - 1, 0))
 
     @property
     def medians(self) -> Times:
@@ -78,13 +92,15 @@ def measure(
         seed: of random inputs.
         seconds: how long the rounds of each may take, of which there are 3 to 50.
         may_leave_out: go on without contenders whose first replay fails, if there are
-            others.
+            others. Peers are not left out.
 
     Returns:
         What was measured, and why contenders were left out.
 
     Raises:
         AotcError: as the loader and the calls raise it.
+        InputError: `peer-failed`; `peer-mismatch` or `peer-differs`: a peer does not
+            compute what the first contender of aotc does.
     """
     with ExitStack() as stack:
         started: list[_Started] = []
@@ -93,14 +109,21 @@ def measure(
             try:
                 started.append(_start(stack, each, requests, seed))
             except AotcError as error:
-                if not may_leave_out:
+                if each.is_peer or not may_leave_out:
                     raise
                 errors[each.name] = error
         if not started:
             raise next(iter(errors.values()))
-        rounds = _take_turns([each.server for each in started], seconds)
+        started = _compared(started, requests)
+        rounds = _take_turns(started, seconds)
         measured = [
-            Measurement(each.contender, each.server.loaded, each.cold, tuple(played))
+            Measurement(
+                each.contender,
+                each.server.loaded,
+                each.cold,
+                tuple(played),
+                each.agreement,
+            )
             for each, played in zip(started, rounds, strict=True)
         ]
     notes = (f"{name} is left out: {x.message}" for name, x in errors.items())
@@ -114,32 +137,84 @@ class _Started:
     contender: Contender
     server: Server
     cold: Replayed
+    agreement: Agreement | None = None
+
+    def ask(self, question: Any) -> Any:
+        """The answer of its process."""
+        with _told_of(self.contender):
+            return self.server.ask(question)
 
 
 def _start(
     stack: ExitStack, contender: Contender, requests: Requests, seed: int
 ) -> _Started:
-    order = Order(contender.player, contender.subject, requests, seed)
-    server = stack.enter_context(
-        Server(contender.subject, order, "aotc.evidence.serve")
-    )
-    return _Started(contender, server, _play(server))
+    subject = contender.subject
+    order = Order(contender.player, subject, requests, seed, contender.inputs)
+    with _told_of(contender):
+        server = stack.enter_context(Server(subject, order, "aotc.evidence.serve"))
+        return _Started(contender, server, server.ask(_PLAY))
 
 
-def _take_turns(servers: Sequence[Server], seconds: float) -> list[list[Replayed]]:
+@contextmanager
+def _told_of(contender: Contender) -> Iterator[None]:
+    """Tell that a peer has died as an error of the peer, and not of compiled code."""
+    try:
+        yield
+    except AotcError as error:
+        if not contender.is_peer or error.code != "compiled-code-died":
+            raise
+        raise InputError(
+            "peer-failed",
+            f"{contender.name}: {error.message}",
+            where=contender.subject.bundle,
+            hint=f"leave {contender.name} out of --against",
+        ) from error
+
+
+def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]:
+    """The same, with the agreement of peers with the first contender of aotc.
+
+    Their outputs are those of the first call that this one serves.
+    """
+    peers = [each for each in started if each.contender.is_peer]
+    if not peers:
+        return [*started]
+    first = next(each for each in started if not each.contender.is_peer)
+    calls = zip(requests.order, first.cold.times, strict=True)
+    place = next((place for place, time in calls if time is not None), None)
+    if place is None:
+        raise InputError(
+            "peer-mismatch",
+            f"expected a call that {first.contender.name} serves, to compare "
+            f"{peers[0].contender.name} with; it refuses all of the traffic",
+            hint="name another execution model first, such as dynamic",
+        )
+    expected = first.ask(OutputsOf(place))
+    return [
+        replace(
+            each,
+            agreement=require_agreement(
+                each.contender.name,
+                each.ask(OutputsOf(place)),
+                first.contender.name,
+                expected,
+            ),
+        )
+        if each.contender.is_peer
+        else each
+        for each in started
+    ]
+
+
+def _take_turns(started: Sequence[_Started], seconds: float) -> list[list[Replayed]]:
     """The rounds of each."""
-    found = [[_play(server)] for server in servers]
-    turn = list(range(len(servers)))
+    found: list[list[Replayed]] = [[each.ask(_PLAY)] for each in started]
+    turn = list(range(len(started)))
     for _ in range(_round_count([rounds[0] for rounds in found], seconds) - 1):
         turn.reverse()
         for number in turn:
-            found[number].append(_play(servers[number]))
+            found[number].append(started[number].ask(_PLAY))
     return found
-
-
-def _play(server: Server) -> Replayed:
-    played: Replayed = server.ask("play")
-    return played
 
 
 def _round_count(played: Sequence[Replayed], seconds: float) -> int:

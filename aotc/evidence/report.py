@@ -8,6 +8,7 @@ from typing import Any
 
 from aotc import __version__
 from aotc.evidence.figures import Figures, figures_of, latency_bound
+from aotc.evidence.peers.agreement import describe
 from aotc.evidence.queueing import SHARE
 from aotc.evidence.replay import Measurement
 from aotc.evidence.requests import Requests
@@ -85,18 +86,34 @@ class Evidence:
             "hit rate: calls whose code the process had called before"
         )
         yield from self.left_out
+        yield from self._notes_of_peers()
         for each in self.figures:
-            if each.shares["refused"]:
-                yield (
-                    f"{each.name} refuses {each.shares['refused']:.1%} of the calls: "
-                    "its figures are of the others"
-                )
+            yield from _notes_of(each)
         load, cores = self.machine["load_average"], self.machine["cores_logical"]
         if load is not None and cores and load + 1 > cores + 0.5:
             yield (
                 f"the machine was busy before the first call: {load} processes on "
                 f"average wanted its {cores} processors"
             )
+
+    def _notes_of_peers(self) -> Iterator[str]:
+        """What was compared, and where the threads are not the same."""
+        found = [
+            (each.name, each.measured.agreement)
+            for each in self.figures
+            if each.measured.agreement is not None
+        ]
+        if not found:
+            return
+        yield describe(found)
+        counts = {x.name: x.measured.loaded.threads for x in self.figures}
+        most = max(count or 0 for count in counts.values())
+        for name, count in counts.items():
+            if count is not None and count < most:
+                yield (
+                    f"{name} computes with {count} of {most} threads: its calls are "
+                    "too small for more"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """The document (schema `aotc.evidence/1`); times are in milliseconds."""
@@ -128,6 +145,20 @@ class Evidence:
             ],
             "notes": list(self.notes()),
         }
+
+
+def _notes_of(figures: Figures) -> Iterator[str]:
+    """What has to be known of one contender."""
+    name, refused = figures.name, figures.shares["refused"]
+    if refused:
+        yield (
+            f"{name} refuses {refused:.1%} of the calls: its figures are of the others"
+        )
+    if islands := figures.measured.loaded.islands:
+        yield (
+            f"{name} has a region of a hybrid program: what Python computes in its "
+            f"{islands} islands is not replayed"
+        )
 
 
 def evidence_of(

@@ -1,6 +1,7 @@
 """`python -m aotc.evidence.serve PARENT`: the other side of `replay`.
 
-The first message is an `Order`, every other one, whatever it says, asks for a replay.
+The first message is an `Order`. Every other one asks for a replay, whatever it says, or
+is an `OutputsOf`.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
-from aotc.evidence.messages import Loaded, Order, Replayed
+from aotc.evidence.messages import Loaded, Order, Outputs, OutputsOf, Replayed
+from aotc.evidence.peers import PEERS
 from aotc.timing.serve import serve_parent
 
 # what makes the calls → the class that does, which takes an `Order`
@@ -18,6 +20,7 @@ PLAYERS = {
     "bundle": "aotc.evidence.player:BundlePlayer",
     "jit": "aotc.evidence.functions:JitPlayer",
     "eager": "aotc.evidence.functions:EagerPlayer",
+    **dict.fromkeys(PEERS, "aotc.evidence.peers.player:PeerPlayer"),
 }
 
 
@@ -28,6 +31,9 @@ class Player(Protocol):
 
     def play(self) -> Replayed:
         """Make all calls, one after the other."""
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call of the sizes at a place of the requests."""
 
 
 def load_player(order: Order) -> Player:
@@ -41,10 +47,17 @@ def load_player(order: Order) -> Player:
     return player
 
 
+def answer(player: Player, question: Any) -> Outputs | Replayed:
+    """What a player is asked for."""
+    if isinstance(question, OutputsOf):
+        return player.outputs(question.place)
+    return player.play()
+
+
 def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
     """Serve the process that the command line names."""
     parent = int(arguments[0])
-    serve_parent(parent, load_player, lambda it: it.loaded, lambda it, _: it.play())
+    serve_parent(parent, load_player, lambda it: it.loaded, answer)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aotc.artifacts.conditions import Condition
-from aotc.artifacts.manifest import EntryPoint, Manifest
+from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
 from aotc.errors import InputError
 from aotc.timing.inputs import symbols_of
 from aotc.traffic import Traffic, names_text
@@ -37,18 +37,23 @@ class Signature:
         entry: its name.
         symbols: the contracts of its symbols, by their names.
         guards: conditions on all of them together.
+        inputs: of the entry.
+        updates: names of the states that its calls change.
     """
 
     entry: str
     symbols: Mapping[str, Bounds]
     guards: Sequence[str] = ()
+    inputs: Sequence[Leaf] = ()
+    updates: Sequence[str] = ()
 
     @classmethod
     def of(cls, manifest: Manifest, point: EntryPoint) -> Signature:
         """That of an entry of a bundle."""
         known = manifest.symbols
         symbols = {name: known[name] for name in symbols_of(point.inputs)}
-        return cls(point.name, symbols, [each.condition for each in point.guards])
+        conditions = [each.condition for each in point.guards]
+        return cls(point.name, symbols, conditions, point.inputs, point.updates)
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
         """Whether calls may have these values of all symbols."""

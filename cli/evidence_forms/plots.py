@@ -155,11 +155,12 @@ def _limit(y: Axis, value: float) -> str:
 def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
     """A line and its row of the legend."""
     colour = _COLOURS[number % len(_COLOURS)]
+    dashes = ' stroke-dasharray="2 3"' if number >= len(_COLOURS) else ""
     points = " ".join(f"{_at_x(x, a):.1f},{_at_y(y, b):.1f}" for a, b in line.points)
     left, at = _WIDTH - _RIGHT + 14, _TOP + 14 + 20 * number
     return (
-        f'<polyline points="{points}" stroke="{colour}"/>'
+        f'<polyline points="{points}" stroke="{colour}"{dashes}/>'
         f'<line x1="{left}" y1="{at - 4}" x2="{left + 18}" y2="{at - 4}" '
-        f'stroke="{colour}" stroke-width="2"/>'
+        f'stroke="{colour}" stroke-width="2"{dashes}/>'
         f'<text x="{left + 24}" y="{at}">{escape(line.name)}</text>'
     )

@@ -61,9 +61,16 @@ def _goodput(_: Evidence, figures: Figures) -> str:
     return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
+def _recompiles(_: Evidence, figures: Figures) -> str:
+    cold, warm = figures.measured.recompiles
+    return f"{cold} + {warm}"
+
+
 _ROWS: tuple[tuple[str, Cell], ...] = (
     ("graph ops, before → after", _ops),
-    ("codes", lambda _, x: str(x.measured.loaded.codes)),
+    ("codes", lambda _, x: _number(x.measured.loaded.codes)),
+    ("partitions of a call", lambda _, x: _number(x.measured.loaded.partitions)),
+    ("islands", lambda _, x: _number(x.measured.loaded.islands)),
     ("dispatches of all", lambda _, x: _number(x.measured.loaded.dispatches)),
     ("artifact", lambda _, x: _size(x.measured.loaded.artifact_bytes)),
     ("build, s", _build_seconds),
@@ -71,6 +78,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("first call, ms", lambda _, x: _ms(x.cold_ms)),
     ("slowest cold call, ms", lambda _, x: _ms(x.slowest_cold_ms)),
     ("compiled in calls", lambda _, x: str(x.measured.cold.compiles)),
+    ("recompiled, cold + warm", _recompiles),
     ("warm p50, ms", _latency("p50")),
     ("warm p90, ms", _latency("p90")),
     ("warm p99, ms", _latency("p99")),
@@ -80,6 +88,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("code of own size", _share("own")),
     ("padded", _share("padded")),
     ("code for any size", _share("any")),
+    ("fallback", lambda _, x: f"{x.fallback:.1%}"),
     ("refused", _share("refused")),
     ("hit rate", lambda _, x: f"{x.hit_rate:.1%}"),
     ("padding adds", lambda _, x: f"{x.padding:.1%}"),

@@ -266,6 +266,7 @@ def test_the_text_has_the_table_and_the_verdict(
         (["add", "--seconds", "nan"], "usage"),
         (["add", "--compare", "b", "--profile"], "usage"),
         (["add", "--compare", "none.aotc"], "bundle-missing"),
+        (["add", "--compare", "static,dynamic"], "usage"),
     ],
 )
 def test_wrong_use_exits_with_2(

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+from aotc.cli.main import main
 from aotc.evidence.models import EXECUTION_MODELS
+from aotc.evidence.peers import PEERS
 from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
@@ -60,3 +62,13 @@ def test_execution_models_are_those_of_the_table():
         assert row(text, f"`{name}`")
     help_text = page("cli/evidence_options.py")
     assert f"Execution models: {', '.join(EXECUTION_MODELS)}." in help_text
+
+
+def test_peers_are_those_of_the_table(capsys):
+    text = page("docs/execution-models.md")
+    for name, peer in PEERS.items():
+        files = row(text, f"`{name}`").split("|")[0]
+        assert tuple(re.findall(r"`(.*?)`", files)) == peer.suffixes
+    assert main(["bench", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"the same requests: {', '.join(PEERS)}." in told

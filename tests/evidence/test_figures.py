@@ -1,12 +1,24 @@
 """Figures of replays whose times are known, also of calls that are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from aotc.cli.evidence_forms.page import to_html
 from aotc.cli.evidence_forms.text import to_text
 from aotc.errors import InputError
 from aotc.evidence.contenders import Contender
-from aotc.evidence.messages import ANY, OWN, PADDED, REFUSED, Loaded, Replayed, Way
+from aotc.evidence.messages import (
+    ANY,
+    EAGER,
+    OWN,
+    PADDED,
+    REFUSED,
+    ROUTED,
+    Loaded,
+    Replayed,
+    Way,
+)
 from aotc.evidence.replay import Measurement, measure
 from aotc.evidence.report import evidence_of
 from aotc.evidence.requests import Requests
@@ -52,7 +64,8 @@ def test_a_request_has_the_median_of_its_rounds_and_the_least():
     assert found["latency_ms"]["mean"] == pytest.approx((3 + 4 + 5 + 2) / 4)
     assert found["least_latency_ms"]["mean"] == pytest.approx((2 + 3 + 5 + 2) / 4)
     assert (found["first_call_ms"], found["slowest_cold_call_ms"]) == (2, 5)
-    assert found["shares"] == {"own": 0.4, "padded": 0.4, "any": 0, "refused": 0.2}
+    served = {"own": 0.4, "padded": 0.4, "any": 0, "routed": 0, "eager": 0}
+    assert found["shares"] == {**served, "refused": 0.2}
     assert found["hit_rate"] == pytest.approx(3 / 5)  # one code, called four times
     assert found["padding_overhead"] == pytest.approx(2 / 14)
     assert "buckets refuses 20.0% of the calls" in " ".join(document["notes"])
@@ -81,6 +94,63 @@ def test_a_contender_that_refuses_all_calls_has_no_times():
         assert "sizes refuses 100.0%" in to_text(found)
         assert "refused" in to_html(found)
     assert "All calls were refused" in to_html(evidence(none))
+
+
+def test_calls_that_no_code_of_the_entry_computes_are_the_fallback():
+    ways = (Way(OWN, "a", 4), Way(ROUTED, "route:b", 3), Way(EAGER, "eager", 9))
+    found = evidence(measured("buckets", (1, 1, 1, 1, 1), ways=ways))
+    assert found.figures[0].fallback == pytest.approx(3 / 5)
+    assert "fallback                   60.0%" in to_text(found)
+    assert "<td>fallback</td><td>60.0%</td>" in to_html(found)
+
+
+@pytest.mark.parametrize(
+    ("cold", "warm", "again"),
+    [(3, (0, 2), (2, 2)), (0, (1, 1), (0, 1)), (0, (), (0, 0))],
+)
+def test_the_first_compilation_of_a_process_is_no_recompilation(cold, warm, again):
+    def replay(compiles):
+        return Replayed((MS,) * 5, WAYS, compiles, 200)
+
+    contender = Contender("jit", Subject("jit", "f"))
+    rounds = tuple(map(replay, warm))
+    assert Measurement(contender, LOADED, replay(cold), rounds).recompiles == again
+
+
+def test_islands_of_the_program_of_a_region_are_told():
+    first = measured("region", (1, 1, 1, 1, 1), ways=WAYS)
+    found = evidence(replace(first, loaded=replace(LOADED, islands=3)))
+    assert found.to_json()["contenders"][0]["islands"] == 3
+    assert "computes in its 3 islands is not replayed" in to_text(found)
+
+
+SPECIFIED = {
+    "graph ops, before → after": "build",
+    "partitions of a call": "partitions",
+    "artifact": "artifact_bytes",
+    "build, s": "build",
+    "load, ms": "load_ms",
+    "first call, ms": "first_call_ms",
+    "warm p50, ms": "latency_ms",
+    "warm p90, ms": "latency_ms",
+    "warm p99, ms": "latency_ms",
+    "recompiled, cold + warm": "recompiles",
+    "hit rate": "hit_rate",
+    "fallback": "fallback_share",
+    "padding adds": "padding_overhead",
+    "peak memory": "memory_bytes",
+    "goodput, calls/s": "goodput_per_second",
+}
+
+
+def test_each_figure_that_is_promised_is_in_every_form():
+    found = evidence(measured("buckets", (1, 1, 1, 1, 1)))
+    text, page = to_text(found), to_html(found)
+    document = found.to_json()["contenders"][0]
+    for row, key in SPECIFIED.items():
+        assert f"\n{row}  " in text
+        assert f"<td>{row}</td>" in page
+        assert key in document
 
 
 def test_names_of_strangers_are_no_markup():

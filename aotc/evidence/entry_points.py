@@ -1,0 +1,28 @@
+"""Entries of a program as manifests have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.artifacts.manifest import EntryPoint, Leaf
+from aotc.dialects.entries import Entry, Port
+from aotc.dialects.symbols import known_contracts
+
+
+def entry_point_of(entry: Entry) -> EntryPoint:
+    """What calls of an entry are given and give."""
+    with known_contracts(entry.symbols):
+        inputs = tuple(map(_leaf, entry.ports("input")))
+        outputs = tuple(map(_leaf, entry.ports("output")))
+    return EntryPoint(
+        entry.name, "infer", inputs, {}, outputs, 0, entry.reads, entry.updates
+    )
+
+
+def _leaf(port: Port) -> Leaf:
+    return Leaf(port.name, port.type.dtype, _shape(port.type.shape))
+
+
+def _shape(sizes: Sequence[Any]) -> tuple[int | str, ...]:
+    return tuple(n if isinstance(n, int) else str(n) for n in sizes)

@@ -1,0 +1,85 @@
+"""What a peer has to tell and do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from aotc.errors import AotcError, InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input of a file.
+
+    Args:
+        name: that it has there.
+        dtype: by aotc's name, or as the peer calls what aotc has not.
+        shape: None for a size that calls decide.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        sizes = ("?" if size is None else str(size) for size in self.shape)
+        return f"{self.name}: {self.dtype}[{', '.join(sizes)}]"
+
+
+class Engine(Protocol):
+    """A file that is loaded; made of its path and a number of threads.
+
+    Attributes:
+        version: of the package.
+        path: how it computes calls, out of `messages.PATHS`.
+        inputs: in the order in which `prepare` takes them.
+        outputs: their names, empty where there are none, in the order of `call`.
+    """
+
+    version: str
+    path: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def compiles(self) -> int:
+        """How many calls have waited for a compiler so far."""
+
+    def prepare(self, arrays: Sequence[Array]) -> Any:
+        """The arguments of a call, made before it."""
+
+    def call(self, prepared: Any) -> list[Array]:
+        """The outputs of a call."""
+
+
+@contextmanager
+def peer_errors(peer: str, file: str) -> Iterator[None]:
+    """Tell what a peer raises as an error of the peer.
+
+    Args:
+        peer: its name.
+        file: that it runs.
+
+    Raises:
+        InputError: `peer-failed`.
+    """
+    try:
+        yield
+    except (AotcError, MemoryError):
+        raise
+    except Exception as error:  # whatever a package of somebody else's raises
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(
+            "peer-failed",
+            f"{peer}: {type(error).__name__}: {said}",
+            where=file,
+            hint=f"this is what the package says; leave {peer} out of --against, or "
+            "export the file anew",
+        ) from error

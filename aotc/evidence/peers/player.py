@@ -1,0 +1,119 @@
+"""Makes the calls of a replay on a peer's file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from aotc.artifacts.manifest import EntryPoint
+from aotc.counting.memory import memory
+from aotc.evidence.collecting import collector_paused
+from aotc.evidence.messages import ANY, OWN, Loaded, Order, Outputs, Replayed, Way
+from aotc.evidence.peers import PEERS
+from aotc.evidence.peers.engine import Array, Engine, Port, peer_errors
+from aotc.evidence.peers.matching import match_inputs, require_shapes
+from aotc.runtime.engine import threads
+from aotc.timing.inputs import arrays_for
+
+
+class PeerPlayer:
+    """A peer that has loaded its file, with inputs for each size of a replay.
+
+    Args:
+        order: what to load, and the calls.
+
+    Raises:
+        InputError: `peer-failed`, `peer-mismatch`.
+    """
+
+    def __init__(self, order: Order) -> None:
+        subject, self._name = order.subject, order.player
+        self._file = subject.bundle
+        used = threads("llvm-cpu", subject.threads)
+        package = PEERS[self._name].package
+        with peer_errors(self._name, self._file):
+            module, name = PEERS[self._name].engine.split(":")
+            load = getattr(import_module(module), name)
+            before = memory()["resident"]
+            start = time.perf_counter_ns()
+            self._engine: Engine = load(Path(self._file), cast("int", used))
+            loading = time.perf_counter_ns() - start
+            arrays = self._arrays(order)
+            self._calls = [self._engine.prepare(each) for each in arrays]
+        self._order = order.requests.order
+        path = _path(self._engine, self._engine.inputs)
+        self._ways = tuple(
+            Way(path, self._name, sum(array.size for array in each)) for each in arrays
+        )
+        title = f"{package} {self._engine.version}"
+        self.loaded = Loaded(
+            title=f"{Path(self._file).name}, {title}",
+            variant=title,
+            threads=used,
+            codes=None,
+            dispatches=None,
+            artifact_bytes=_size_on_disk(Path(self._file)),
+            load_ns=loading,
+            memory=before,
+            warnings=(),
+        )
+
+    def play(self) -> Replayed:
+        """Make all calls, one after the other.
+
+        Raises:
+            InputError: `peer-failed`.
+        """
+        call, clock = self._engine.call, time.perf_counter_ns
+        before, times = self._engine.compiles, []
+        with peer_errors(self._name, self._file), collector_paused():
+            for place in self._order:
+                start = clock()
+                call(self._calls[place])
+                times.append(clock() - start)
+        made = self._engine.compiles - before
+        return Replayed(tuple(times), self._ways, made, memory()["peak"])
+
+    def outputs(self, place: int) -> Outputs:
+        """The outputs of a call.
+
+        Raises:
+            InputError: `peer-failed`.
+        """
+        with peer_errors(self._name, self._file):
+            found = self._engine.call(self._calls[place])
+            # which may lie in memory that the next call writes to
+            arrays = [np.array(each) for each in found]
+        return tuple(zip(self._engine.outputs, arrays, strict=True))
+
+    def _arrays(self, order: Order) -> list[list[Array]]:
+        """The inputs of the file, for each size of the replay."""
+        ports, found = self._engine.inputs, []
+        leaves = match_inputs(self._name, ports, order.inputs)
+        point = EntryPoint(
+            order.subject.entry, "infer", order.inputs, {}, (), 0, (), ()
+        )
+        for sizes in order.requests.sizes:
+            known = arrays_for(point, sizes, {}, order.seed)
+            arrays = [known[leaf.name] for leaf in leaves]
+            require_shapes(self._name, ports, arrays, sizes)
+            found.append(arrays)
+        return found
+
+
+def _path(engine: Any, ports: Sequence[Port]) -> str:
+    """How calls are computed: a file without symbolic sizes is for its own."""
+    has_symbols = any(size is None for port in ports for size in port.shape)
+    return OWN if engine.path == ANY and not has_symbols else str(engine.path)
+
+
+def _size_on_disk(file: Path) -> int:
+    """Of a file and of the weights that exporters write beside it."""
+    beside = (file.with_suffix(".bin"), file.with_name(f"{file.name}.data"))
+    used = [file, *(each for each in beside if each.is_file())]
+    return sum(each.stat().st_size for each in used)

@@ -1,0 +1,115 @@
+"""PyTorch on a file of torch.export: op by op, or by torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.utils import _pytree
+
+from aotc import dtypes
+from aotc.evidence.messages import ANY, EAGER
+from aotc.evidence.peers.engine import Array, Port
+
+_VARIES = object()  # what no constant is
+
+
+class Torch:
+    """The module of a program, whose ops PyTorch executes one by one."""
+
+    version: str = torch.__version__
+    path = EAGER
+
+    def __init__(self, file: Path, threads: int) -> None:
+        torch.set_num_threads(threads)
+        program = torch.export.load(file)
+        self._form = program.call_spec.in_spec
+        self._constants = [*_constants(program)]
+        self._module = self.make_callable(program.module())
+        self.inputs = tuple(_ports(program))
+        self.outputs = tuple(_output_names(program.call_spec.out_spec))
+
+    @property
+    def compiles(self) -> int:
+        """There are none."""
+        return 0
+
+    def make_callable(self, module: Any) -> Callable[..., Any]:
+        """What computes the calls of a module."""
+        called: Callable[..., Any] = module
+        return called
+
+    def prepare(self, arrays: Sequence[Array]) -> Any:
+        """Positional and keyword arguments: tensors in the memory of the arrays."""
+        tensors = map(torch.from_numpy, arrays)
+        leaves = [next(tensors) if x is _VARIES else x for x in self._constants]
+        return _pytree.tree_unflatten(leaves, self._form)
+
+    def call(self, prepared: Any) -> list[Array]:
+        """The tensors of the result in a row."""
+        args, kwargs = prepared
+        with torch.inference_mode():
+            result = self._module(*args, **kwargs)
+        return [leaf.numpy() for leaf in _pytree.tree_leaves(result)]
+
+
+class Compiled(Torch):
+    """The same by torch.compile, for all sizes; it needs a C++ compiler."""
+
+    path = ANY
+
+    @property
+    def compiles(self) -> int:
+        """How many graphs there were to compile so far."""
+        from torch._dynamo.utils import counters
+
+        return int(counters["stats"]["unique_graphs"])
+
+    def make_callable(self, module: Any) -> Callable[..., Any]:
+        """The module with its weights frozen into the code, and nothing cached."""
+        from torch._inductor import config
+
+        config.freezing = True
+        config.force_disable_caches = True
+        compiled: Callable[..., Any] = torch.compile(module, dynamic=True)
+        return compiled
+
+
+def _given(program: Any) -> Iterator[Any]:
+    """The arguments of the user in a row."""
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            yield spec.arg
+
+
+def _constants(program: Any) -> Iterator[Any]:
+    """For each argument the value that it was exported with, if that is fixed."""
+    for arg in _given(program):
+        yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
+
+
+def _ports(program: Any) -> Iterator[Port]:
+    nodes = {node.name: node for node in program.graph.nodes}
+    for arg in _given(program):
+        if not isinstance(arg, ConstantArgument):
+            yield _port(arg.name, nodes[arg.name].meta["val"])
+
+
+def _port(name: str, value: Any) -> Port:
+    if not isinstance(value, torch.Tensor):
+        return Port(name, type(value).__name__, ())
+    sizes = (size if isinstance(size, int) else None for size in value.shape)
+    dtype = str(value.dtype).removeprefix("torch.")
+    known = dtype in {str(dtypes.to_numpy(n)) for n in dtypes.NAMES if n != "bf16"}
+    return Port(name, dtypes.canonical(dtype) if known else dtype, tuple(sizes))
+
+
+def _output_names(form: Any) -> Iterator[str]:
+    """The keys of a dict of tensors; other results have no names."""
+    tree = _pytree.tree_unflatten([*range(form.num_leaves)], form)
+    for path, _ in _pytree.tree_flatten_with_path(tree)[0]:
+        is_key = len(path) == 1 and isinstance(path[0], _pytree.MappingKey)
+        yield str(path[0].key) if is_key else ""
