@@ -130,7 +130,7 @@ def _place(function: HybridFunction, region: Region) -> str:
 
 def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
     """What code is made for of the inputs of a call, as manifests spell it."""
-    form: Any = dict(call.static)[STATIC]
+    form: Any = dict(call.static)[STATIC].value
     leaves, found = iter(form.leaves), dict[str, Any]()
     arrays = zip(call.dtypes, call.shapes, strict=True)
     for name, structure in form.structures:

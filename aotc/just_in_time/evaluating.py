@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,23 @@ from aotc import reference
 from aotc.counting import counters
 from aotc.just_in_time.tracing import Traced
 from aotc.passes import run_passes
+
+
+def reference_labels(function: str, target: str) -> dict[str, str]:
+    """How counters call what the reference evaluator computes of a function.
+
+    Args:
+        function: its name.
+        target: that its code is for.
+    """
+    entry = {"model": function, "version": "1.0.0", "target": target}
+    return {**entry, "entry": function, "variant": "general", "path": "reference"}
+
+
+def count_reference_call(labels: Mapping[str, str], seconds: float) -> None:
+    """Count a call of the reference evaluator."""
+    counters.counter("calls", labels).add()
+    counters.histogram("call_duration_seconds", labels).observe(seconds)
 
 
 class ReferenceCode:
@@ -28,14 +45,7 @@ class ReferenceCode:
         self._program = traced.program.copy()
         run_passes(self._program.module, ("autodiff",), silently=True)
         self._entry = self._program.entry(traced.entry)
-        self._labels = {
-            "model": traced.entry,
-            "version": "1.0.0",
-            "target": target,
-            "entry": traced.entry,
-            "variant": "general",
-            "path": "reference",
-        }
+        self._labels = reference_labels(traced.entry, target)
         self.calls = 0
 
     def run(self, values: Sequence[Any]) -> tuple[Any, dict[str, list[Any]]]:
@@ -60,9 +70,7 @@ class ReferenceCode:
             if state.name in entry.updates
         }
         self.calls += 1
-        counters.counter("calls", self._labels).add()
-        seconds = time.perf_counter() - begun
-        counters.histogram("call_duration_seconds", self._labels).observe(seconds)
+        count_reference_call(self._labels, time.perf_counter() - begun)
         return entry.output_tree.unflatten(outputs), updated
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,18 @@ import numpy as np
 from aotc import options
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program
-from aotc.just_in_time.evaluating import Pending, ReferenceCode
+from aotc.just_in_time.evaluating import (
+    Pending,
+    ReferenceCode,
+    count_reference_call,
+    reference_labels,
+)
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters
 from aotc.just_in_time.variants import Variant, Variants
+from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.source_locations import fail
@@ -180,9 +188,9 @@ class JitFunction:
         function is traced, executed or differentiated, this one is a part of it.
         """
         if current_scope() is not None:  # in another function: a part of that
-            return self._function(*args, **kwargs)
+            return self._trace.inline(args, kwargs)
         if self._is_eager:
-            return self._trace.execute(*self._bind(args, kwargs))
+            return self._execute(*self._bind(args, kwargs))
         key = None if kwargs else _key_of(args)
         known = self._of_arrays.get(key)
         if known is not None:
@@ -208,6 +216,22 @@ class JitFunction:
         if self._has_states:
             self._states.move_to(known.variant.made.model)
         return known.run(leaves)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method, whose `self` is an argument like others."""
+        return self if instance is None else MethodType(self, instance)
+
+    def _execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+        """The result of a call, op by op."""
+        with self._lock:
+            begun = time.perf_counter()
+            states = {name: self._states.read(name) for name in self._states.names}
+            result, updated = self._trace.execute(call, leaves, states)
+            for name, tree in updated.items():
+                self._states.write(name, flatten(tree)[0])
+            labels = reference_labels(self._trace.name, self._target.id)
+            count_reference_call(labels, time.perf_counter() - begun)
+            return result
 
     # ---- which code
 

@@ -17,6 +17,31 @@ _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbe
 _WIDE = {int: np.int64, float: np.float64}  # beside arrays of such numbers
 
 
+class StaticArgument:
+    """A value that code is made for: equal to one of the same type, -0.0 not to 0.0."""
+
+    def __init__(self, value: Hashable) -> None:
+        self.value = value
+        self._key = _static_key(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticArgument) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _static_key(value: Hashable) -> Hashable:
+    if type(value) in (tuple, frozenset):
+        return type(value), type(value)(map(_static_key, value))  # type: ignore[call-overload, call-arg]
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    return type(value), value
+
+
 @dataclass(frozen=True)
 class CallSignature:
     """What makes calls alike: each has the same code, if guards hold.
@@ -33,7 +58,7 @@ class CallSignature:
     dtypes: tuple[np.dtype[Any], ...]
     are_numbers: tuple[bool, ...]
     shapes: tuple[tuple[int, ...], ...]
-    static: tuple[tuple[str, Hashable], ...]
+    static: tuple[tuple[str, StaticArgument], ...]
 
     @property
     def form(self) -> Hashable:
@@ -122,7 +147,7 @@ class Binder:
         structures, given, static = [], list[tuple[str, Any]](), []
         for name, value in bound.arguments.items():
             if name in self._static:
-                static.append((name, self._hashable(name, value)))
+                static.append((name, StaticArgument(self._hashable(name, value))))
             else:
                 found, structure = flatten(value)
                 structures.append((name, structure))
@@ -168,6 +193,13 @@ class Binder:
                 f"{self._owner}: expected arrays or numbers in '{name}'; got "
                 f"{type(leaf).__name__}",
                 hint=f"static_argnames=['{name}'], if it is no array",
+            )
+        if isinstance(leaf, np.ma.MaskedArray) and leaf.mask.any():
+            raise InputError(
+                "input-type",
+                f"{self._owner}: expected arrays in '{name}'; got a masked array, "
+                "whose masked elements have no values",
+                hint=f"give them values: {name}.filled(0)",
             )
         return np.asarray(leaf)
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import numpy as np
-
 import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc import dtypes
 from aotc.errors import InputError
@@ -25,8 +23,9 @@ from aotc.pytree import flatten
 from aotc.tracing.array import as_number
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_values import specializing
-from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored
-from aotc.tracing.entry_calls import executed
+from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored, Weights
+from aotc.tracing.entry_calls import executed_call
+from aotc.tracing.source_locations import fail
 
 
 @dataclass(frozen=True)
@@ -109,19 +108,48 @@ class Tracer:
             check = GuardCheck(kept.module, self.name, known.guards)
         return Traced(program, self.name, call.form, sizes, check)
 
-    def execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
-        """The result of a call, op by op, so that prints and breakpoints see values.
+    def execute(
+        self, call: CallSignature, leaves: Sequence[Any], states: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Compute a call op by op, so that prints and breakpoints see values.
 
-        A State begins as it was declared, and its new value comes before the result.
+        Args:
+            call: what it is like.
+            leaves: that it gives.
+            states: the values of the States, by name.
+
+        Returns:
+            The result, and the new values of the States that the call updates.
         """
         rest = iter(leaves)
         given = {
             name: structure.unflatten([next(rest) for _ in range(structure.leaf_count)])
             for name, structure in call.structures
         }
-        found = executed(self.as_entry(call, call.shapes), (), given)
-        arrays, form = flatten(found)
-        return form.unflatten([*map(np.asarray, arrays)])
+        return executed_call(self.as_entry(call, call.shapes), {**given, **states})
+
+    def inline(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A call that is a part of another function, which may give Weights itself.
+
+        Raises:
+            InputError: `bad-call`: it keeps a State, which the call does not give.
+        """
+        signature = inspect.signature(self._function)
+        if not self._stored or _binds(signature, args, kwargs):
+            return self._function(*args, **kwargs)
+        kept = [name for name, x in self._stored.items() if not isinstance(x, Weights)]
+        if kept:
+            fail(
+                "bad-call",
+                f"{self.name} keeps the State '{kept[0]}' between its calls, and "
+                "cannot be a part of another function",
+                "give the State to the function around it, and pass its value on",
+            )
+        parameters = signature.parameters.values()
+        given = [each for each in parameters if each.name not in self._stored]
+        bound = signature.replace(parameters=given).bind(*args, **kwargs)
+        trees = {name: source.tree for name, source in self._stored.items()}
+        return self._function(**{**trees, **bound.arguments})
 
     def values(
         self,
@@ -169,7 +197,8 @@ class Tracer:
         # what has no leaves, such as None, is known
         empty = {name for name, tree in call.structures if not tree.leaf_count}
         sources = {k: x for k, x in trees.items() if k not in empty} | self._stored
-        static = dict(call.static) | {name: trees[name] for name in empty}
+        static = {name: each.value for name, each in call.static}
+        static |= {name: trees[name] for name in empty}
         function = self._function
 
         def entry(**arguments: Any) -> Any:
@@ -194,6 +223,15 @@ class Tracer:
             text = _code_of(self._function).co_code
         digest = hashlib.sha256(text).hexdigest()
         return {"kind": "jit", "file": Path(self.place[0]).name, "sha256": digest}
+
+
+def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
+    """Whether a call gives all that a function takes."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:

@@ -100,6 +100,30 @@ def executed_outputs(
     return [(_leaf(p), np.asarray(x)) for p, x in pairs if p.kind == "output"]
 
 
+def executed_call(
+    declared: EntryFunction, given: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """What callers of a loaded entry get, and the new values of its States by name.
+
+    Args:
+        declared: the entry.
+        given: arguments by name; States that are not given are as they were declared.
+
+    Raises:
+        InputError: see `executed`.
+    """
+    _, result = _run(declared, (), given)
+    arrays = iter([np.asarray(array) for array in result.arrays])
+    states = {
+        name: source.structure.unflatten(
+            [next(arrays) for _ in range(source.structure.leaf_count)]
+        )
+        for name, source in parameter_sources(declared).items()
+        if isinstance(source, State)
+    }
+    return result.tree.unflatten([*arrays]), states
+
+
 def checked_inputs(
     declared: EntryFunction,
     args: Sequence[Any],

@@ -142,6 +142,53 @@ def test_a_parameter_may_be_called_self_or_function():
     close(f(self=x, function=x * 2), -x)
 
 
+def test_static_values_of_different_types_have_code_of_their_own():
+    @aotc.jit(static_argnames=["m"])
+    def f(x, m):
+        if isinstance(m, tuple):
+            return x + (0.5 if m[0] is True else 0)
+        return x * 10 if m is True else anp.copysign(x, m) if m == 0 else x * m
+
+    x = np.ones(2, "f4")
+    for m, first in ((1, 1), (True, 10), (2.0, 2), (2, 2), (0.0, 1), (-0.0, -1)):
+        assert f(x, m)[0] == first
+    assert [f(x, m)[0] for m in ((1,), (True,), (1,))] == [1, 1.5, 1]
+
+
+def test_a_function_with_weights_is_a_part_of_others_and_one_with_a_state_is_not():
+    weights = aotc.Weights({"w": np.full(3, 2, "f4")})
+    state = aotc.State({"n": np.zeros((), "f4")})
+
+    @aotc.jit(weights=weights)
+    def inner(weights, x):
+        return anp.sum(weights["w"] * x)
+
+    @aotc.jit(state=state)
+    def counting(state, x):
+        return {"n": state["n"] + 1}, x
+
+    assert float(aotc.jit(lambda x: inner(x) + 1)(np.ones(3, "f4"))) == 7
+    close(np.asarray(aotc.grad(inner)(np.ones(3, "f4"))), np.full(3, 2))
+    with pytest.raises(InputError, match="keeps the State 'state'"):
+        aotc.jit(lambda x: counting(x))(np.ones(3, "f4"))
+
+
+def test_a_method_takes_its_object_as_a_static_argument():
+    class Layer:
+        scale = 3.0
+
+        @aotc.jit(static_argnames=["self"])
+        def __call__(self, x):
+            return x * self.scale
+
+    close(Layer()(np.ones(2, "f4")), np.full(2, 3))
+
+
+def test_a_masked_array_is_refused():
+    with pytest.raises(InputError, match="masked"):
+        aotc.jit(lambda x: x)(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+
 def test_calls_are_counted_by_their_sizes_and_refused_ones_are_forgotten():
     f = aotc.jit(lambda x: x + 1, dynamic="never", max_compiles=2)
     for size, times in ((2, 5), (3, 1)):
@@ -456,6 +503,16 @@ def test_with_aotc_eager_it_is_executed_op_by_op(monkeypatch, capsys):
     close(f({"w": w}, x)["y"], np.tanh(x @ w))
     assert capsys.readouterr().out.startswith("shape (2, 2) ")
     assert f.variants == ()
+
+    state = aotc.State({"n": np.zeros((), "i4")})
+
+    @aotc.jit(state=state)
+    def count(state, x):
+        return {"n": state["n"] + 1}, state["n"] * x
+
+    assert [int(count(np.int32(3))) for _ in range(3)] == [0, 3, 6]
+    assert count.read_state()["n"] == 3
+    assert aotc.counters.value("calls", entry="count", path="reference") == 3
 
 
 class Scaled:
