@@ -198,6 +198,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
         {
             **_leaf(port.name, port.type),
             **({"layout": port.layout} if port.layout else {}),
+            **({"where": port.where} if port.where else {}),
         }
         for port in ports
     ]

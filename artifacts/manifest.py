@@ -31,13 +31,15 @@ _LISTED = 20  # names in a message
 class Leaf:
     """One array: an input, an output or a part of a state.
 
-    Of images that a build has given a layout, `layout` has it: `nhwc`.
+    Of images that a build has given a layout, `layout` has it: `nhwc`. `where` is the
+    line of the model that declares it, as far as the bundle says so.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
     layout: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
         kind = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -50,13 +52,15 @@ class Symbol:
 
     `policy` says what becomes of sizes without code of their own: `dynamic`, they have
     the code for any; `error`; `pad` and `bucket`, to sizes that have code; `route:f`,
-    another entry computes them, and `callback:f`, a function of the caller's.
+    another entry computes them, and `callback:f`, a function of the caller's. `where`
+    is the line of the model that declares it, if it has one of its own.
     """
 
     min: int
     max: int | None
     multiple_of: int
     policy: str = "dynamic"
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -307,6 +311,7 @@ class Manifest:
                 s.get("max"),
                 s.get("multiple_of", 1),
                 s.get("policy", "dynamic"),
+                s.get("where", ""),
             )
             for name, s in self.data["symbols"].items()
         }
@@ -348,7 +353,13 @@ class Manifest:
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
     return tuple(
-        Leaf(i["name"], i["dtype"], tuple(i["shape"]), i.get("layout", ""))
+        Leaf(
+            i["name"],
+            i["dtype"],
+            tuple(i["shape"]),
+            i.get("layout", ""),
+            i.get("where", ""),
+        )
         for i in items
     )
 

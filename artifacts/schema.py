@@ -81,7 +81,10 @@ def _condition(value: Any) -> None:
 _guard = record({"condition": _condition, "message": _string}, {"where": _string})
 _leaf = record(
     {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
-    {"layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc")},
+    {
+        "layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc"),
+        "where": _string,
+    },
 )
 _specialization = record(
     {"export": _identifier, "sizes": mapping(_identifier, integer(0))},
@@ -228,6 +231,7 @@ _symbol = record(
             r"dynamic|error|pad|bucket|(route|callback):[A-Za-z_][A-Za-z0-9_]*",
             "a policy such as bucket or route:other",
         ),
+        "where": _string,
     },
 )
 _coverage = record(

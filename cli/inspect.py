@@ -14,8 +14,11 @@ from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
 from aotc.errors import AotcError, VerificationError
 
 if TYPE_CHECKING:
+    from aotc.artifacts.guards import CallGuard
     from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
     from aotc.artifacts.trust import Trust
+
+_MOST_GUARDS = 40  # of an entry, in a table
 
 
 @verb(
@@ -41,6 +44,9 @@ def inspect(
 ) -> None:
     """Show the entries, variants, weights and signer of BUNDLE.
 
+    GUARDS are what each call is held to before anything runs, under the names that
+    errors and counters give them, with the lines of the model that declare them.
+
     This also works for a bundle that is damaged or from a stranger, and says so. It
     checks the signature and not the content of large files; `verify` checks all.
 
@@ -57,6 +63,10 @@ def inspect(
     document = {
         "schema": "aotc.inspect/1",
         "verification": verdict,
+        "guards": {
+            name: [guard.to_json() for guard in guards]
+            for name, guards in _guards(manifest).items()
+        },
         "manifest": manifest.data,
     }
     output.emit(document, _render(manifest, verdict), form)
@@ -129,6 +139,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         "\n".join(lines),
         _section("ENTRIES", [_entry(e) for e in manifest.entry_points.values()]),
         _section("SIZES", _symbols(manifest)),
+        _guard_table(manifest),
         _section("STATES", _states(manifest)),
         _section("BOUNDARIES", _boundaries(manifest)),
         _variants(manifest),
@@ -218,12 +229,31 @@ def _symbols(manifest: Manifest) -> list[str]:
         policy = f", {symbol.policy}" if symbol.policy != "dynamic" else ""
         lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}")
     for entry in manifest.entry_points.values():
-        lines += [f"{entry.name}: {guard.condition}" for guard in entry.guards]
         lines += [
             f"{entry.name}: {'padded' if each.padded else 'specialized'} for {each}"
             for each in entry.specializations
         ]
     return lines
+
+
+def _guards(manifest: Manifest) -> dict[str, list[CallGuard]]:
+    """The guards of each entry."""
+    from aotc.artifacts.guards import call_guards
+
+    return {
+        name: call_guards(entry, manifest.symbols)
+        for name, entry in manifest.entry_points.items()
+    }
+
+
+def _guard_table(manifest: Manifest) -> str:
+    """The guards of all entries, so many of each that a table can be read."""
+    rows = []
+    for entry, guards in _guards(manifest).items():
+        rows += [(entry, x.name, x.rule, x.where) for x in guards[:_MOST_GUARDS]]
+        if rest := guards[_MOST_GUARDS:]:
+            rows.append((entry, f"and {len(rest)} more", "see --format json", ""))
+    return output.table(("GUARDS", "NAME", "RULE", "DECLARED AT"), rows)
 
 
 def _states(manifest: Manifest) -> list[str]:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.mlir import Function, ir
@@ -34,6 +34,7 @@ class Contract:
     """The promise of a symbol: every call binds its size within these bounds.
 
     `policy` is one of `POLICIES`: what becomes of sizes without code of their own.
+    `where` is the line of the model that declares it, if it has one of its own.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Contract:
     max: int | None = None
     multiple_of: int = 1
     policy: str = DYNAMIC
+    where: str = field(default="", compare=False)
 
     @property
     def largest(self) -> int | None:
@@ -67,7 +69,11 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
         facts = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
-        return facts if self.policy == DYNAMIC else {**facts, "policy": self.policy}
+        more = {
+            "policy": "" if self.policy == DYNAMIC else self.policy,
+            "where": self.where,
+        }
+        return {**facts, **{name: fact for name, fact in more.items() if fact}}
 
     def __str__(self) -> str:
         """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8`."""

@@ -5,15 +5,65 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc.artifacts.guards import (
+    dtype_guard,
+    rank_guard,
+    structure_guard,
+    value_guard,
+)
 from aotc.errors import InputError
 from aotc.pytree import Structure, flatten, leaf_names
+from aotc.runtime.host_arrays import Array, Described, host_array
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Rows = tuple[tuple[str, Any], ...]  # by name, in order
 _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
+
+
+class CallForm(NamedTuple):
+    """All of a call but its sizes: calls that differ in these alone may share symbols.
+
+    Args:
+        structures: of the arguments that are arrays, by name.
+        dtypes: of their leaves, in order.
+        ranks: of these.
+        static: the values of arguments that are none, by name.
+    """
+
+    structures: tuple[tuple[str, Structure], ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    ranks: tuple[int, ...]
+    static: tuple[tuple[str, Hashable], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the leaves."""
+        return [n for name, tree in self.structures for n in leaf_names(tree, name)]
+
+    def differences(self, other: CallForm) -> list[str]:
+        """The guards that keep calls of one form from code for the other."""
+        found = [
+            *map(structure_guard, _unequal(self.structures, other.structures)),
+            *map(value_guard, _unequal(self.static, other.static)),
+        ]
+        if self.structures == other.structures:
+            for guard, mine, others in (
+                (dtype_guard, self.dtypes, other.dtypes),
+                (rank_guard, self.ranks, other.ranks),
+            ):
+                rows = zip(self.names, mine, others, strict=True)
+                found += [guard(name) for name, one, two in rows if one != two]
+        return found
+
+
+def _unequal(one: Rows, two: Rows) -> list[str]:
+    """The names that have another value in one of two lists, or none."""
+    mine, others = dict(one), dict(two)
+    names = {**mine, **others}
+    return [name for name in names if mine.get(name) != others.get(name)]
 
 
 @dataclass(frozen=True)
@@ -33,15 +83,15 @@ class CallSignature:
     static: tuple[tuple[str, Hashable], ...]
 
     @property
-    def form(self) -> Hashable:
-        """All but the sizes: calls that differ in these alone may share symbols."""
+    def form(self) -> CallForm:
+        """All but the sizes."""
         ranks = tuple(map(len, self.shapes))
-        return self.structures, self.dtypes, ranks, self.static
+        return CallForm(self.structures, self.dtypes, ranks, self.static)
 
     @property
     def names(self) -> list[str]:
         """Of the leaves."""
-        return [n for name, tree in self.structures for n in leaf_names(tree, name)]
+        return self.form.names
 
     def __str__(self) -> str:
         rows = zip(self.names, self.dtypes, self.shapes, strict=True)
@@ -112,7 +162,10 @@ class Binder:
             else:
                 found, structure = flatten(value)
                 structures.append((name, structure))
-                leaves += (self._array(name, leaf) for leaf in found)
+                leaves += (
+                    self._array(name, structure, number, leaf)
+                    for number, leaf in enumerate(found)
+                )
         dtypes = tuple(leaf.dtype for leaf in leaves)
         shapes = tuple(leaf.shape for leaf in leaves)
         made = CallSignature(tuple(structures), dtypes, shapes, tuple(static))
@@ -138,14 +191,17 @@ class Binder:
             )
         return value
 
-    def _array(self, name: str, leaf: Any) -> Array:
+    def _array(self, name: str, structure: Structure, number: int, leaf: Any) -> Array:
+        """The leaf with this number of an argument."""
         if type(leaf) in _NUMBERS:
             return self._number(name, leaf)
-        if not hasattr(leaf, "__array__"):
-            raise InputError(
-                "input-type",
-                f"{self._owner}: expected arrays or numbers in '{name}'; got "
-                f"{type(leaf).__name__}",
-                hint=f"static_argnames=['{name}'], if it is no array",
-            )
-        return np.asarray(leaf)
+        if type(leaf) is np.ndarray:
+            return leaf
+
+        def describe() -> Described:
+            title = f"{self._owner}: argument '{name}'"
+            place = leaf_names(structure, name)[number]
+            static = f" (in static_argnames=['{name}'] it may be anything)"
+            return Described(title, place, f"arrays or numbers{static}")
+
+        return host_array(leaf, describe)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.artifacts import trees
+from aotc.artifacts.guards import equality_guard, range_guard, size_guard
 from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
-from aotc.just_in_time.shapes import Shapes, fits
-from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.shapes import Shapes, Sizes, fits
+from aotc.just_in_time.signature import CallForm, CallSignature
 from aotc.just_in_time.tracing import Traced
 from aotc.runtime.model import Entry
 from aotc.tracing.dims import Dim
@@ -31,7 +32,7 @@ class Variant:
         used: when it was made or last called, of `time.monotonic_ns`.
     """
 
-    form: Hashable
+    form: CallForm
     traced: Traced
     made: Compilation
     calls: int = 0
@@ -149,16 +150,19 @@ class Variants:
             hint="make what varies an array or a size that calls decide "
             "(dynamic='always'), not a value that code is made for; or raise "
             "max_compiles",
+            guard=guard,
         )
 
     def _difference(self, call: CallSignature) -> str:
-        """The name of the first guard that keeps a call from code that there is."""
-        alike = [each for each in self.items if each.form == call.form]
+        """The name of the first guard that keeps a call from the code nearest to it."""
+        alike = [each for each in self.by_use[::-1] if each.form == call.form]
         if not alike:
-            return "the form of the arguments (structure, dtypes, ranks, static values)"
+            forms = (call.form.differences(x.form) for x in self.by_use[::-1])
+            return min(forms, key=len)[0]
         fitting = [each for each in alike if fits(each.traced.sizes, call.shapes)]
         if not fitting:
-            return "the sizes of the arguments"
+            sizes = (size_differences(x.traced.sizes, call) for x in alike)
+            return min(sizes, key=len)[0]
         checks = [each.traced.check for each in fitting if each.traced.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"
@@ -169,3 +173,26 @@ class Variants:
         if call.shapes not in seen:
             seen.append(call.shapes)
         return seen
+
+
+def size_differences(sizes: Sizes, call: CallSignature) -> list[str]:
+    """The guards that keep a call from code of its form.
+
+    Args:
+        sizes: of the Specs that the code is for.
+        call: whose shapes they do not take.
+    """
+    found = []
+    first: dict[str, tuple[str, int]] = {}  # where a symbol stands, and its size
+    for name, spec, shape in zip(call.names, sizes, call.shapes, strict=True):
+        for axis, (size, given) in enumerate(zip(spec, shape, strict=True)):
+            place = size_guard(name, axis)
+            if isinstance(size, int):
+                found += [place] if size != given else []
+                continue
+            if given < size.min:
+                found.append(range_guard(size.name))
+            other, bound = first.setdefault(size.name, (place, given))
+            if bound != given:
+                found.append(equality_guard(place, other))
+    return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
 from aotc.dialects.types import Size
-from aotc.tracing.source_locations import fail
+from aotc.tracing.source_locations import Place, calling_place, fail, line_of
 
 LARGEST = 2**63 - 1  # a size is an i64 on every target
 
@@ -83,9 +83,11 @@ class Dim(DimTerm):
     multiple_of: int = 1
     specialize: Iterable[int] = ()
     policy: str = DYNAMIC
+    place: Place | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse names and contracts that no size can have."""
+        object.__setattr__(self, "place", calling_place(__name__))
         if not is_plain_identifier(self.name):
             fail(
                 "bad-contract",
@@ -155,7 +157,14 @@ class Dim(DimTerm):
 
     def contract(self) -> Contract:
         """The same facts for the graph."""
-        return Contract(self.name, self.min, self.max, self.multiple_of, self.policy)
+        return Contract(
+            self.name,
+            self.min,
+            self.max,
+            self.multiple_of,
+            self.policy,
+            where=line_of(self.place),
+        )
 
 
 def powers_of_two(least: int, most: int) -> tuple[int, ...]:
