@@ -212,7 +212,9 @@ class Weights:
 class Variant:
     """One compiled module; `selection` finds the best one for a device.
 
-    `kernels` and `dispatches` are None in bundles that do not tell of them.
+    `memory` is by the function that computes calls; of those that are not in it,
+    `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do not
+    tell of them.
     """
 
     id: str
@@ -224,6 +226,7 @@ class Variant:
     memory: Mapping[str, Any]
     kernels: Mapping[str, Any] | None = None
     dispatches: int | None = None
+    memory_unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -403,6 +406,7 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
         memory=variant.get("memory", {}),
         kernels=variant.get("kernels"),
         dispatches=variant.get("statistics", {}).get("dispatches"),
+        memory_unknown=variant.get("memory_unknown", {}),
     )
 
 

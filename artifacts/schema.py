@@ -153,8 +153,10 @@ _memory = record(
         "sizes": mapping(_identifier, integer(0)),
         "resident_bytes": integer(0),
         "peak_bytes": integer(0),
-    }
+    },
+    {"bound": one_of("exact", "upper", "tried")},
 )
+_memory_unknown = record({"why": _string, "unlimited": listing(_identifier)})
 _calls = record({"calls": integer(0), "places": listing(_string), "more": integer(0)})
 _region = record(
     {
@@ -209,6 +211,7 @@ _variant = record(
         "priority": integer(-(2**31)),  # written by earlier versions, not read
         "flags": listing(_string),
         "memory": mapping(_identifier, _memory),
+        "memory_unknown": mapping(_identifier, _memory_unknown),
         "kernels": _kernels,
         "statistics": mapping(_string, anything),
     },

@@ -67,6 +67,7 @@ def inspect(
             name: [guard.to_json() for guard in guards]
             for name, guards in _guards(manifest).items()
         },
+        "profiles": _profiles(manifest),
         "manifest": manifest.data,
     }
     output.emit(document, _render(manifest, verdict), form)
@@ -276,20 +277,59 @@ def _variants(manifest: Manifest) -> str:
     return output.table(("VARIANT", "BACKEND", "SIZE", "FORMAT"), rows)
 
 
+def _profiles(manifest: Manifest) -> list[dict[str, Any]]:
+    """The most memory of calls, by variant, entry and code."""
+    return [
+        {
+            "variant": variant.id,
+            "entry": entry.name,
+            "code": str(code),
+            "sizes": plan.get("sizes", {}),
+            "resident_bytes": plan.get("resident_bytes"),
+            "peak_bytes": plan.get("peak_bytes"),
+            # bundles of earlier versions have plans of the greatest sizes alone
+            "bound": plan.get("bound", "tried" if plan.get("sizes") else "exact"),
+        }
+        if (plan := variant.memory.get(code.export))
+        else {
+            "variant": variant.id,
+            "entry": entry.name,
+            "code": str(code),
+            "peak_bytes": None,
+            **variant.memory_unknown.get(code.export, {"why": "not recorded"}),
+        }
+        for variant in manifest.variants.values()
+        for entry in manifest.entry_points.values()
+        for code in entry.codes
+    ]
+
+
 def _memory(manifest: Manifest) -> str:
     rows = [
         (
-            variant.id,
-            entry,
-            _sizes(plan["sizes"]),
-            output.size(plan["resident_bytes"]),
-            output.size(plan["peak_bytes"]),
+            each["variant"],
+            each["entry"],
+            each["code"],
+            _sizes(each.get("sizes", {})),
+            *_bytes_of(each),
         )
-        for variant in manifest.variants.values()
-        for entry, plan in variant.memory.items()
+        for each in _profiles(manifest)
     ]
-    head = ("MEMORY", "ENTRY", "AT SIZES", "BETWEEN CALLS", "PEAK")
-    return output.table(head, rows) if rows else ""
+    head = ("MEMORY", "ENTRY", "CODE FOR", "MOST AT", "BETWEEN CALLS", "PEAK")
+    return output.table(head, rows)
+
+
+_BOUNDS = {"exact": "", "upper": "at most ", "tried": "of sizes tried, "}
+
+
+def _bytes_of(profile: dict[str, Any]) -> tuple[str, str]:
+    """Between calls and at the peak of one, as text."""
+    if profile["peak_bytes"] is None:
+        names = ", ".join(profile.get("unlimited", ()))
+        return "", f"no limit: {names}" if names else f"unknown: {profile['why']}"
+    peak = output.size(profile["peak_bytes"])
+    resident = output.size(profile["resident_bytes"])
+    return resident, f"{_BOUNDS[profile['bound']]}{peak}"
 
 
 def _files(manifest: Manifest) -> str:
