@@ -53,7 +53,8 @@ class Symbol:
     `policy` says what becomes of sizes without code of their own: `dynamic`, they have
     the code for any; `error`; `pad` and `bucket`, to sizes that have code; `route:f`,
     another entry computes them, and `callback:f`, a function of the caller's. `where`
-    is the line of the model that declares it, if it has one of its own.
+    is the line of the model that declares it, if it has one of its own, and `optimum`
+    the size that most calls have, as far as the model says so.
     """
 
     min: int
@@ -61,6 +62,7 @@ class Symbol:
     multiple_of: int
     policy: str = "dynamic"
     where: str = ""
+    optimum: int | None = None
 
 
 @dataclass(frozen=True)
@@ -161,16 +163,16 @@ class EntryPoint:
 
         Only if each size that has no code says so; the first one decides.
         """
-        missed = [
-            name
-            for name in sizes
-            if not any(self._is_taken(code, name, sizes[name]) for code in self.codes)
-        ]
+        missed = [name for name in sizes if not self.has_code_of(name, sizes[name])]
         policies = [symbols[name].policy for name in missed]
         elsewhere = all(
             policy.startswith(("route:", "callback:")) for policy in policies
         )
         return policies[0] if policies and elsewhere else None
+
+    def has_code_of(self, symbol: str, size: int) -> bool:
+        """Whether some code computes calls of one size, whatever the others are."""
+        return any(self._is_taken(code, symbol, size) for code in self.codes)
 
     @staticmethod
     def _is_taken(code: Code, name: str, size: int) -> bool:
@@ -213,8 +215,8 @@ class Variant:
     """One compiled module; `selection` finds the best one for a device.
 
     `memory` is by the function that computes calls; of those that are not in it,
-    `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do not
-    tell of them.
+    `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do
+    not tell of them.
     """
 
     id: str
@@ -315,6 +317,7 @@ class Manifest:
                 s.get("multiple_of", 1),
                 s.get("policy", "dynamic"),
                 s.get("where", ""),
+                s.get("optimum"),
             )
             for name, s in self.data["symbols"].items()
         }

@@ -230,6 +230,7 @@ _symbol = record(
     {
         "max": nullable(integer(0)),
         "multiple_of": integer(1),
+        "optimum": integer(0),
         "policy": text(
             r"dynamic|error|pad|bucket|(route|callback):[A-Za-z_][A-Za-z0-9_]*",
             "a policy such as bucket or route:other",

@@ -228,7 +228,8 @@ def _symbols(manifest: Manifest) -> list[str]:
         limit = "no limit" if symbol.max is None else str(symbol.max)
         step = f", multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
         policy = f", {symbol.policy}" if symbol.policy != "dynamic" else ""
-        lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}")
+        usual = "" if symbol.optimum is None else f", mostly {symbol.optimum}"
+        lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}{usual}")
     for entry in manifest.entry_points.values():
         lines += [
             f"{entry.name}: {'padded' if each.padded else 'specialized'} for {each}"

@@ -75,6 +75,8 @@ class Dim(DimTerm):
             they are padded to the next size of `specialize`, of which `max` is the
             last one (padding changes no result); `route:f`, the entry f computes
             them; `callback:f`, a function does that `aotc.load` was given as f.
+        optimum: the size that most calls have: code for any size is scheduled for it.
+            It changes no result.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Dim(DimTerm):
     multiple_of: int = 1
     specialize: Iterable[int] = ()
     policy: str = DYNAMIC
+    optimum: int | None = None
     place: Place | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,8 +114,20 @@ class Dim(DimTerm):
                 f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
                 f"multiple_of {self.multiple_of}",
             )
+        if self.optimum is not None:
+            self._require_optimum()
         self._require_policy()
         object.__setattr__(self, "specialize", self._specialized_sizes())
+
+    def _require_optimum(self) -> None:
+        """Refuse an optimum that no call has."""
+        bounds = Contract(self.name, self.min, self.max, self.multiple_of)
+        if not _is_size(self.optimum) or not bounds.allows(self.optimum or 0):
+            fail(
+                "bad-contract",
+                f"expected an optimum that {bounds} allows; got {self.optimum!r}",
+                f"it is the size that most calls have of Dim '{self.name}'",
+            )
 
     def _require_policy(self) -> None:
         """Refuse a policy that there is not, or that the sizes contradict."""
@@ -163,6 +178,7 @@ class Dim(DimTerm):
             self.max,
             self.multiple_of,
             self.policy,
+            self.optimum,
             where=line_of(self.place),
         )
 
