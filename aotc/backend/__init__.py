@@ -34,7 +34,7 @@ from aotc.cache import Cache
 from aotc.counting import counters
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.symbols import Contract, known_contracts
 from aotc.dialects.types import bounds, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
@@ -303,24 +303,25 @@ def _unlimited(entry: Entry) -> list[str]:
 
 
 def _corners(entry: Entry) -> list[tuple[int, ...]]:
-    """The symbols of calls of least and greatest sizes; first that of the greatest.
+    """The symbols of calls of least and greatest sizes; first those of the greatest.
 
     Of many symbols, those where one alone is least, or all are.
     """
-    ends = []
-    for each in entry.symbols:
-        step = each.multiple_of
-        least, most = -(-each.min // step), (each.max or 0) // step
-        ends.append((most, least) if least < most else (most,))
-    if len(ends) <= _MOST_COMBINED:
-        corners = list(product(*ends))
+    ranges = [_range_of(each) for each in entry.symbols]
+    if len(ranges) <= _MOST_COMBINED:
+        corners = list(product(*(dict.fromkeys(ends) for ends in ranges)))
     else:
-        greatest, least = (tuple(x[end] for x in ends) for end in (0, -1))
-        single = [
-            (*greatest[:n], least[n], *greatest[n + 1 :]) for n in range(len(greatest))
-        ]
-        corners = list(dict.fromkeys([greatest, *single, least]))
+        most = tuple(ends[0] for ends in ranges)
+        least = tuple(ends[1] for ends in ranges)
+        one_least = ((*most[:n], least[n], *most[n + 1 :]) for n in range(len(ranges)))
+        corners = list(dict.fromkeys([most, *one_least, least]))
     return [each for each in corners if _is_call(entry, each)] or corners[:1]
+
+
+def _range_of(contract: Contract) -> tuple[int, int]:
+    """The greatest and the least value of a symbol that has both."""
+    step = contract.multiple_of
+    return (contract.max or 0) // step, -(-contract.min // step)
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
