@@ -19,6 +19,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Types of devices of DLPack (dlpack.h, DLDeviceType).
 _IN_HOST_MEMORY = frozenset({1, 3, 11})  # of the CPU, or pinned for CUDA or ROCm
+# Their `__array__` refuses memory elsewhere, and to ask first takes some microseconds.
+_REFUSING = frozenset({"numpy", "torch", "cupy"})
 _DEVICES = {
     2: "cuda",
     4: "opencl",
@@ -57,16 +59,8 @@ def host_array(value: Any, describe: Callable[[], Described]) -> Array:
     Raises:
         InputError: `input-device`: it lies elsewhere; `input-type`: it is no array.
     """
-    if (device := _foreign_device(value)) is not None:
-        spec = describe()
-        raise InputError(
-            "input-device",
-            f"{spec.title}: expected {spec.expected} in the memory of the host, got an "
-            f"array on {device}",
-            where=spec.where or None,
-            hint=f"copy it to the host before the call: {_copy_of(spec.name, value)}",
-            guard=device_guard(spec.name),
-        )
+    if type(value).__module__ not in _REFUSING and (device := _foreign_device(value)):
+        raise _device_error(describe(), value, device)
     if not hasattr(value, "__array__"):
         raise _type_error(describe(), value, type(value).__name__)
     if isinstance(value, np.ma.MaskedArray) and value.mask.any():
@@ -77,9 +71,23 @@ def host_array(value: Any, describe: Callable[[], Described]) -> Array:
     except MemoryError:
         raise
     except Exception as error:  # whatever another framework raises
+        if device := _foreign_device(value):
+            raise _device_error(describe(), value, device) from error
         reason = str(error).partition("\n")[0]
         got = f"{_library(value)}.{type(value).__name__}: {reason}"
         raise _type_error(describe(), value, got) from error
+
+
+def _device_error(spec: Described, value: Any, device: str) -> InputError:
+    """The error that a value lies in the memory of a device."""
+    return InputError(
+        "input-device",
+        f"{spec.title}: expected {spec.expected} in the memory of the host, got an "
+        f"array on {device}",
+        where=spec.where or None,
+        hint=f"copy it to the host before the call: {_copy_of(spec.name, value)}",
+        guard=device_guard(spec.name),
+    )
 
 
 def _type_error(spec: Described, value: Any, got: str) -> InputError:
@@ -95,8 +103,6 @@ def _type_error(spec: Described, value: Any, got: str) -> InputError:
 
 def _foreign_device(value: Any) -> str | None:
     """The device whose memory an array lies in; None for the host, or if none says."""
-    if isinstance(value, np.ndarray | np.generic):
-        return None
     ask = getattr(value, "__dlpack_device__", None)
     try:
         kind, number = ask() if ask is not None else (1, 0)
