@@ -17,6 +17,7 @@ class AotcError(Exception):
         message: one sentence: what is wrong, expected and got.
         where: source line, file or op that the message is about.
         hint: what to do next.
+        guard: the name of the guard that refused a call, such as ``dtype of x``.
     """
 
     exit_code = 70
@@ -28,12 +29,14 @@ class AotcError(Exception):
         *,
         where: str | None = None,
         hint: str | None = None,
+        guard: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.where = where
         self.hint = hint
+        self.guard = guard
         self.call: str | None = None  # of a public function: who raises knows less
         self.callers: tuple[
             str, ...
@@ -43,6 +46,8 @@ class AotcError(Exception):
         lines = [f"{self.message} [{self.code}]"]
         if self.call:
             lines.append(f"  in {self.call}")
+        if self.guard:
+            lines.append(f"  guard: {self.guard}")
         if self.where:
             lines.append(f"  at {self.where}")
         lines += [f"  called at {line}" for line in self.callers]
@@ -60,6 +65,7 @@ class AotcError(Exception):
             "where": self.where,
             "callers": list(self.callers),
             "hint": self.hint,
+            "guard": self.guard,
             "exit_code": self.exit_code,
         }
 

@@ -198,6 +198,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
         {
             **_leaf(port.name, port.type),
             **({"layout": port.layout} if port.layout else {}),
+            **({"where": port.where} if port.where else {}),
         }
         for port in ports
     ]
@@ -260,6 +261,7 @@ def _module_file(variant: Compiled) -> str:
 def _variant(variant: Compiled) -> dict[str, Any]:
     abi = vmfb.runtime_abi(variant.vmfb)
     release = variant.compiler["version"].partition("rc")[0]
+    unknown = variant.memory_unknown
     return {
         "id": variant.target.id,
         "file": _module_file(variant),
@@ -270,6 +272,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
         "runtime_abi": {**abi, "runtime_tested": [release]},
         "statistics": variant.statistics,
         "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
+        **({"memory_unknown": unknown} if unknown else {}),
         "kernels": variant.kernels,
     }
 

@@ -208,4 +208,6 @@ def _of_states(program: Program, parameters: Parameters) -> Iterator[str]:
 def _is_contract(contract: Contract) -> bool:
     least, most, step = contract.min, contract.max, contract.multiple_of
     is_range = most is None or least <= most
-    return bool(contract.name) and least >= 0 and step >= 1 and is_range
+    is_possible = bool(contract.name) and least >= 0 and step >= 1 and is_range
+    usual = contract.optimum
+    return is_possible and (usual is None or contract.allows(usual))

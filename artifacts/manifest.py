@@ -31,13 +31,15 @@ _LISTED = 20  # names in a message
 class Leaf:
     """One array: an input, an output or a part of a state.
 
-    Of images that a build has given a layout, `layout` has it: `nhwc`.
+    Of images that a build has given a layout, `layout` has it: `nhwc`. `where` is the
+    line of the model that declares it, as far as the bundle says so.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
     layout: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
         kind = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -50,13 +52,17 @@ class Symbol:
 
     `policy` says what becomes of sizes without code of their own: `dynamic`, they have
     the code for any; `error`; `pad` and `bucket`, to sizes that have code; `route:f`,
-    another entry computes them, and `callback:f`, a function of the caller's.
+    another entry computes them, and `callback:f`, a function of the caller's. `where`
+    is the line of the model that declares it, if it has one of its own, and `optimum`
+    the size that most calls have, as far as the model says so.
     """
 
     min: int
     max: int | None
     multiple_of: int
     policy: str = "dynamic"
+    where: str = ""
+    optimum: int | None = None
 
 
 @dataclass(frozen=True)
@@ -157,16 +163,16 @@ class EntryPoint:
 
         Only if each size that has no code says so; the first one decides.
         """
-        missed = [
-            name
-            for name in sizes
-            if not any(self._is_taken(code, name, sizes[name]) for code in self.codes)
-        ]
+        missed = [name for name in sizes if not self.has_code_of(name, sizes[name])]
         policies = [symbols[name].policy for name in missed]
         elsewhere = all(
             policy.startswith(("route:", "callback:")) for policy in policies
         )
         return policies[0] if policies and elsewhere else None
+
+    def has_code_of(self, symbol: str, size: int) -> bool:
+        """Whether some code computes calls of one size, whatever the others are."""
+        return any(self._is_taken(code, symbol, size) for code in self.codes)
 
     @staticmethod
     def _is_taken(code: Code, name: str, size: int) -> bool:
@@ -208,7 +214,9 @@ class Weights:
 class Variant:
     """One compiled module; `selection` finds the best one for a device.
 
-    `kernels` and `dispatches` are None in bundles that do not tell of them.
+    `memory` is by the function that computes calls; of those that are not in it,
+    `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do
+    not tell of them.
     """
 
     id: str
@@ -220,6 +228,7 @@ class Variant:
     memory: Mapping[str, Any]
     kernels: Mapping[str, Any] | None = None
     dispatches: int | None = None
+    memory_unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -307,6 +316,8 @@ class Manifest:
                 s.get("max"),
                 s.get("multiple_of", 1),
                 s.get("policy", "dynamic"),
+                s.get("where", ""),
+                s.get("optimum"),
             )
             for name, s in self.data["symbols"].items()
         }
@@ -348,7 +359,13 @@ class Manifest:
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
     return tuple(
-        Leaf(i["name"], i["dtype"], tuple(i["shape"]), i.get("layout", ""))
+        Leaf(
+            i["name"],
+            i["dtype"],
+            tuple(i["shape"]),
+            i.get("layout", ""),
+            i.get("where", ""),
+        )
         for i in items
     )
 
@@ -392,6 +409,7 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
         memory=variant.get("memory", {}),
         kernels=variant.get("kernels"),
         dispatches=variant.get("statistics", {}).get("dispatches"),
+        memory_unknown=variant.get("memory_unknown", {}),
     )
 
 

@@ -81,7 +81,10 @@ def _condition(value: Any) -> None:
 _guard = record({"condition": _condition, "message": _string}, {"where": _string})
 _leaf = record(
     {"name": _string, "dtype": one_of(*DTYPES), "shape": listing(_dim)},
-    {"layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc")},
+    {
+        "layout": text("n[dhw]{1,3}c|nc[dhw]{1,3}", "a layout such as nhwc"),
+        "where": _string,
+    },
 )
 _specialization = record(
     {"export": _identifier, "sizes": mapping(_identifier, integer(0))},
@@ -150,8 +153,10 @@ _memory = record(
         "sizes": mapping(_identifier, integer(0)),
         "resident_bytes": integer(0),
         "peak_bytes": integer(0),
-    }
+    },
+    {"bound": one_of("exact", "upper", "tried")},
 )
+_memory_unknown = record({"why": _string, "unlimited": listing(_identifier)})
 _calls = record({"calls": integer(0), "places": listing(_string), "more": integer(0)})
 _region = record(
     {
@@ -206,6 +211,7 @@ _variant = record(
         "priority": integer(-(2**31)),  # written by earlier versions, not read
         "flags": listing(_string),
         "memory": mapping(_identifier, _memory),
+        "memory_unknown": mapping(_identifier, _memory_unknown),
         "kernels": _kernels,
         "statistics": mapping(_string, anything),
     },
@@ -224,10 +230,12 @@ _symbol = record(
     {
         "max": nullable(integer(0)),
         "multiple_of": integer(1),
+        "optimum": integer(0),
         "policy": text(
             r"dynamic|error|pad|bucket|(route|callback):[A-Za-z_][A-Za-z0-9_]*",
             "a policy such as bucket or route:other",
         ),
+        "where": _string,
     },
 )
 _coverage = record(

@@ -40,7 +40,11 @@ _SECONDS = 5.0
 )
 @click.argument("bundle", metavar="BUNDLE|SOURCE", type=FilePath())
 @click.argument("entry", required=False)
-@click.option("--sizes", metavar="NAME=N,…", help="Symbolic sizes. [default: least]")
+@click.option(
+    "--sizes",
+    metavar="NAME=N,…",
+    help="Symbolic sizes. [default: the optimum of the model, or the least]",
+)
 @click.option(
     "-i",
     "--input",

@@ -166,6 +166,12 @@ class _Level(click.Choice[str]):
     "--specialize). May be given again.",
 )
 @click.option(
+    "--optimum",
+    metavar="SIZES",
+    help="The sizes that most calls have, such as batch=8,length=128, for which code "
+    "for any size is scheduled.",
+)
+@click.option(
     "--buckets-from",
     type=FilePath(path_type=Path, dir_okay=False),
     metavar="TRAFFIC",
@@ -252,6 +258,7 @@ def build(
     parity: bool,
     specialize: tuple[str, ...],
     policies: tuple[str, ...],
+    optimum: str | None,
     report: Path | None,
     verbose: bool,
     quiet: bool,
@@ -282,6 +289,7 @@ def build(
         parity=Plan() if parity else None,
         specialize=[read_sizes(each, "--specialize") for each in specialize],
         policies=read_pairs(policies, "--policy length=bucket"),
+        optimum=read_sizes(optimum, "--optimum"),
         reporter=reporter(verbose=verbose, quiet=quiet),
         **choices,
     )

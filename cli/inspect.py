@@ -14,8 +14,11 @@ from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
 from aotc.errors import AotcError, VerificationError
 
 if TYPE_CHECKING:
+    from aotc.artifacts.guards import CallGuard
     from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
     from aotc.artifacts.trust import Trust
+
+_MOST_GUARDS = 40  # of an entry, in a table
 
 
 @verb(
@@ -41,6 +44,9 @@ def inspect(
 ) -> None:
     """Show the entries, variants, weights and signer of BUNDLE.
 
+    GUARDS are what each call is held to before anything runs, under the names that
+    errors and counters give them, with the lines of the model that declare them.
+
     This also works for a bundle that is damaged or from a stranger, and says so. It
     checks the signature and not the content of large files; `verify` checks all.
 
@@ -57,6 +63,11 @@ def inspect(
     document = {
         "schema": "aotc.inspect/1",
         "verification": verdict,
+        "guards": {
+            name: [guard.to_json() for guard in guards]
+            for name, guards in _guards(manifest).items()
+        },
+        "profiles": _profiles(manifest),
         "manifest": manifest.data,
     }
     output.emit(document, _render(manifest, verdict), form)
@@ -129,6 +140,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         "\n".join(lines),
         _section("ENTRIES", [_entry(e) for e in manifest.entry_points.values()]),
         _section("SIZES", _symbols(manifest)),
+        _guard_table(manifest),
         _section("STATES", _states(manifest)),
         _section("BOUNDARIES", _boundaries(manifest)),
         _variants(manifest),
@@ -216,14 +228,34 @@ def _symbols(manifest: Manifest) -> list[str]:
         limit = "no limit" if symbol.max is None else str(symbol.max)
         step = f", multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
         policy = f", {symbol.policy}" if symbol.policy != "dynamic" else ""
-        lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}")
+        usual = "" if symbol.optimum is None else f", mostly {symbol.optimum}"
+        lines.append(f"{name}: {symbol.min} to {limit}{step}{policy}{usual}")
     for entry in manifest.entry_points.values():
-        lines += [f"{entry.name}: {guard.condition}" for guard in entry.guards]
         lines += [
             f"{entry.name}: {'padded' if each.padded else 'specialized'} for {each}"
             for each in entry.specializations
         ]
     return lines
+
+
+def _guards(manifest: Manifest) -> dict[str, list[CallGuard]]:
+    """The guards of each entry."""
+    from aotc.artifacts.guards import call_guards
+
+    return {
+        name: call_guards(entry, manifest.symbols)
+        for name, entry in manifest.entry_points.items()
+    }
+
+
+def _guard_table(manifest: Manifest) -> str:
+    """The guards of all entries, so many of each that a table can be read."""
+    rows = []
+    for entry, guards in _guards(manifest).items():
+        rows += [(entry, x.name, x.rule, x.where) for x in guards[:_MOST_GUARDS]]
+        if rest := guards[_MOST_GUARDS:]:
+            rows.append((entry, f"and {len(rest)} more", "see --format json", ""))
+    return output.table(("GUARDS", "NAME", "RULE", "DECLARED AT"), rows)
 
 
 def _states(manifest: Manifest) -> list[str]:
@@ -246,20 +278,59 @@ def _variants(manifest: Manifest) -> str:
     return output.table(("VARIANT", "BACKEND", "SIZE", "FORMAT"), rows)
 
 
+def _profiles(manifest: Manifest) -> list[dict[str, Any]]:
+    """The most memory of calls, by variant, entry and code."""
+    return [
+        {
+            "variant": variant.id,
+            "entry": entry.name,
+            "code": str(code),
+            "sizes": plan.get("sizes", {}),
+            "resident_bytes": plan.get("resident_bytes"),
+            "peak_bytes": plan.get("peak_bytes"),
+            # bundles of earlier versions have plans of the greatest sizes alone
+            "bound": plan.get("bound", "tried" if plan.get("sizes") else "exact"),
+        }
+        if (plan := variant.memory.get(code.export))
+        else {
+            "variant": variant.id,
+            "entry": entry.name,
+            "code": str(code),
+            "peak_bytes": None,
+            **variant.memory_unknown.get(code.export, {"why": "not recorded"}),
+        }
+        for variant in manifest.variants.values()
+        for entry in manifest.entry_points.values()
+        for code in entry.codes
+    ]
+
+
 def _memory(manifest: Manifest) -> str:
     rows = [
         (
-            variant.id,
-            entry,
-            _sizes(plan["sizes"]),
-            output.size(plan["resident_bytes"]),
-            output.size(plan["peak_bytes"]),
+            each["variant"],
+            each["entry"],
+            each["code"],
+            _sizes(each.get("sizes", {})),
+            *_bytes_of(each),
         )
-        for variant in manifest.variants.values()
-        for entry, plan in variant.memory.items()
+        for each in _profiles(manifest)
     ]
-    head = ("MEMORY", "ENTRY", "AT SIZES", "BETWEEN CALLS", "PEAK")
-    return output.table(head, rows) if rows else ""
+    head = ("MEMORY", "ENTRY", "CODE FOR", "MOST AT", "BETWEEN CALLS", "PEAK")
+    return output.table(head, rows)
+
+
+_BOUNDS = {"exact": "", "upper": "at most ", "tried": "of sizes tried, "}
+
+
+def _bytes_of(profile: dict[str, Any]) -> tuple[str, str]:
+    """Between calls and at the peak of one, as text."""
+    if profile["peak_bytes"] is None:
+        names = ", ".join(profile.get("unlimited", ()))
+        return "", f"no limit: {names}" if names else f"unknown: {profile['why']}"
+    peak = output.size(profile["peak_bytes"])
+    resident = output.size(profile["resident_bytes"])
+    return resident, f"{_BOUNDS[profile['bound']]}{peak}"
 
 
 def _files(manifest: Manifest) -> str:

@@ -26,7 +26,12 @@ from aotc.pytree import Structure
 _INTERMEDIATES = "graph.intermediates"
 SPECIALIZATIONS, SPECIALIZES = "graph.specializations", "graph.specializes"
 _SIDES = ("arg_attrs", "res_attrs")
-_LAYOUT_FACTS = {"layout": "graph.layout", "source_layout": "graph.source_layout"}
+# Facts of a port that it may have, and the attributes that state them.
+_FACTS = {
+    "layout": "graph.layout",
+    "source_layout": "graph.source_layout",
+    "where": "graph.where",
+}
 _NEARBY = 5  # sizes that are tried for each symbol
 
 Sizes = tuple[tuple[str, int], ...]  # of some symbols, sorted by their names
@@ -43,6 +48,7 @@ class Port:
             result.
         layout: of an image, if that was asked for: a letter for each axis, `nhwc`.
         source_layout: that it has in the source.
+        where: the line of the model that declares it, where one does.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Port:
     kind: str
     layout: str = ""
     source_layout: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -360,12 +367,10 @@ def _ports(function: Function, side: str, types: Sequence[Type]) -> Iterator[Por
     for row, kind in zip(map(ir.DictAttr, rows), types, strict=True):
         stated = ir.TypeAttr(row["graph.type"]).value if "graph.type" in row else kind
         name, role = plain_of(row["graph.name"]), plain_of(row["graph.kind"])
-        layouts = {
-            field: plain_of(row[key])
-            for field, key in _LAYOUT_FACTS.items()
-            if key in row
+        facts = {
+            field: plain_of(row[key]) for field, key in _FACTS.items() if key in row
         }
-        yield Port(name, Tensor.of(stated), role, **layouts)
+        yield Port(name, Tensor.of(stated), role, **facts)
 
 
 def _ports_attribute(ports: Sequence[Port]) -> Any:
@@ -374,8 +379,8 @@ def _ports_attribute(ports: Sequence[Port]) -> Any:
 
 def _port_facts(port: Port) -> dict[str, str]:
     facts = {"graph.name": port.name, "graph.kind": port.kind}
-    layouts = {key: getattr(port, field) for field, key in _LAYOUT_FACTS.items()}
-    return facts | {key: layout for key, layout in layouts.items() if layout}
+    more = {key: getattr(port, field) for field, key in _FACTS.items()}
+    return facts | {key: fact for key, fact in more.items() if fact}
 
 
 def _with_fact(row: Any, name: str, attribute: Any) -> Any:

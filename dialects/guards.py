@@ -88,4 +88,5 @@ def guard_error(guard: Guard, sizes: Mapping[str, int]) -> InputError:
         "shape-guard",
         f"expected {guard.condition}, got {got}: {guard.message}",
         where=guard.where or None,
+        guard=guard.condition,
     )

@@ -96,7 +96,10 @@ def padded_types(
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
     """How to pad an entry to sizes of some of its symbols."""
     symbols = (
-        replace(each, max=sizes.get(each.name, each.max)) for each in entry.symbols
+        replace(each, max=sizes[each.name], optimum=None)
+        if each.name in sizes
+        else each
+        for each in entry.symbols
     )
     return Padding(tuple(symbols), sizes)
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.mlir import Function, ir
@@ -34,6 +34,8 @@ class Contract:
     """The promise of a symbol: every call binds its size within these bounds.
 
     `policy` is one of `POLICIES`: what becomes of sizes without code of their own.
+    `optimum` is the size that most calls bind, if that is known, and `where` the line
+    of the model that declares it, if it has one of its own.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Contract:
     max: int | None = None
     multiple_of: int = 1
     policy: str = DYNAMIC
+    optimum: int | None = None
+    where: str = field(default="", compare=False)
 
     @property
     def largest(self) -> int | None:
@@ -67,15 +71,22 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
         facts = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
-        return facts if self.policy == DYNAMIC else {**facts, "policy": self.policy}
+        more = {
+            "policy": None if self.policy == DYNAMIC else self.policy,
+            "optimum": self.optimum,
+            "where": self.where or None,
+        }
+        known = {name: fact for name, fact in more.items() if fact is not None}
+        return {**facts, **known}
 
     def __str__(self) -> str:
-        """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8`."""
+        """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8, mostly 64`."""
         bounds = f"{self.name} >= {self.min}"
         if self.max is not None:
             bounds = f"{self.name} in [{self.min}, {self.max}]"
-        steps = f" in steps of {self.multiple_of}"
-        return bounds if self.multiple_of == 1 else bounds + steps
+        steps = f" in steps of {self.multiple_of}" if self.multiple_of > 1 else ""
+        usual = "" if self.optimum is None else f", mostly {self.optimum}"
+        return bounds + steps + usual
 
 
 # the contracts of the function being traced or printed, innermost last
@@ -111,6 +122,14 @@ def symbol_bounds(position: int) -> tuple[float, float]:
     step = contract.multiple_of
     most = math.inf if contract.max is None else contract.max // step
     return -(-contract.min // step), most
+
+
+def symbol_optimum(position: int) -> int | None:
+    """The value that a symbol has in most calls, if that is known."""
+    contract = contract_of(position)
+    if contract is None or contract.optimum is None:
+        return None
+    return contract.optimum // contract.multiple_of
 
 
 def contracts_attribute(contracts: Sequence[Contract]) -> ir.ArrayAttr:

@@ -19,6 +19,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import affine, intervals
+from aotc.dialects.symbols import symbol_optimum
 from aotc.errors import InputError
 from aotc.mlir import AffineExpr, AffineMap, ElementType, Type, Value, ir
 
@@ -187,6 +188,17 @@ def size_of(expr: AffineExpr) -> Size:
 def bounds(size: Size) -> intervals.Bounds:
     """The least and greatest value of `size`, by the contracts that are known."""
     return (size, size) if isinstance(size, int) else intervals.bounds(size.expr)
+
+
+def optimum(size: Size) -> int | None:
+    """What `size` is in most calls; None if that is not known of each symbol in it."""
+    if isinstance(size, int):
+        return size
+    known = {symbol: symbol_optimum(symbol) for symbol in symbols_of(size)}
+    if None in known.values():
+        return None
+    values = [known.get(symbol) or 0 for symbol in range(max(known, default=-1) + 1)]
+    return affine.evaluate(size.expr, values)
 
 
 def maximum(a: Size, b: Size) -> Size:

@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ from aotc.cache import Cache
 from aotc.counting import counters
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
-from aotc.dialects.symbols import Contract
-from aotc.dialects.types import evaluate_size
+from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.types import bounds, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.installation import install_command
@@ -70,6 +71,8 @@ SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
 # of f64 matrices do for AVX-512. It compiles them masked.
 _TOO_LARGE = "operations with large vector sizes"
 
+_MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined
+
 
 class Running:
     """The compilers at work; once they are stopped, what they say is of no use."""
@@ -90,16 +93,21 @@ class Memory:
     """The memory of a device that an entry needs, as IREE lays it out.
 
     Args:
-        sizes: of the symbolic dimensions, the largest allowed ones.
+        sizes: of the symbolic dimensions where it needs most: the largest ones, unless
+            something shrinks with them.
         resident_bytes: between calls: weights (where they are copied to the device, not
             mapped from their file), states, constants, and memory that the module keeps
             for calls.
         peak_bytes: at most, in a call: these, inputs, outputs and what is in between.
+        bound: what that is over all sizes: `exact`, what a call of `sizes` takes;
+            `upper`, what no call exceeds; `tried`, the most of calls of the least and
+            the greatest sizes, where the code branches on them.
     """
 
     sizes: dict[str, int]
     resident_bytes: int
     peak_bytes: int
+    bound: str = "exact"
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest holds it."""
@@ -118,6 +126,7 @@ class Compiled:
         compiler: version and revision of IREE's compiler.
         statistics: dispatches, transient bytes and the like, as IREE counts them.
         memory: of each entry that has a plan.
+        memory_unknown: of each that has none, `why`, and its `unlimited` sizes.
         seconds: wall time of the worker.
         peak_bytes: largest resident set of the worker.
         kernels: of aotc's own, see `aotc.kernels.listing`.
@@ -131,6 +140,7 @@ class Compiled:
     compiler: dict[str, str]
     statistics: dict[str, int]
     memory: dict[str, Memory]
+    memory_unknown: dict[str, Any]
     seconds: float
     peak_bytes: int
     kernels: dict[str, Any]
@@ -268,35 +278,101 @@ class _Job:
         return cls(target, entries, crossed, settings, passes, kernels, kept)
 
 
-def _plans(entries: Sequence[Entry]) -> dict[str, list[list[int]]]:
-    """The largest shapes of the inputs of each entry that has such."""
-    shapes = {entry.name: _largest_shapes(entry) for entry in entries}
-    return {name: found for name, found in shapes.items() if found is not None}
+def _plans(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
+    """Shapes of calls that may need most, and bounds of all, by entry that has such."""
+    return {
+        entry.name: {
+            "shapes": [_input_sizes(entry, symbols) for symbols in _corners(entry)],
+            "bounds": _input_bounds(entry),
+        }
+        for entry in entries
+        if _is_bounded(entry)
+    }
 
 
-def _largest_shapes(entry: Entry) -> list[list[int]] | None:
-    """None where a size has no limit, or no contract, as in certificates."""
-    inputs, largest = entry.ports("input"), [each.max for each in entry.symbols]
-    sizes = [size for port in inputs for size in port.type.shape]
-    has_contracts = bool(largest) or all(isinstance(size, int) for size in sizes)
-    if not has_contracts or None in largest:
-        return None
-    parts = [(each.max or 0) // each.multiple_of for each in entry.symbols]
-    return [[evaluate_size(size, parts) for size in p.type.shape] for p in inputs]
+def _is_bounded(entry: Entry) -> bool:
+    """Whether sizes have limits; in certificates they have no contracts at all."""
+    sizes = [size for port in entry.ports("input") for size in port.type.shape]
+    has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
+    return has_contracts and not _unlimited(entry)
+
+
+def _unlimited(entry: Entry) -> list[str]:
+    """The names of sizes without a limit."""
+    return [each.name for each in entry.symbols if each.max is None]
+
+
+def _corners(entry: Entry) -> list[tuple[int, ...]]:
+    """The symbols of calls of least and greatest sizes; first those of the greatest.
+
+    Of many symbols, those where one alone is least, or all are.
+    """
+    ranges = [_range_of(each) for each in entry.symbols]
+    if len(ranges) <= _MOST_COMBINED:
+        corners = list(product(*(dict.fromkeys(ends) for ends in ranges)))
+    else:
+        most = tuple(ends[0] for ends in ranges)
+        least = tuple(ends[1] for ends in ranges)
+        one_least = ((*most[:n], least[n], *most[n + 1 :]) for n in range(len(ranges)))
+        corners = list(dict.fromkeys([most, *one_least, least]))
+    return [each for each in corners if _is_call(entry, each)] or corners[:1]
+
+
+def _range_of(contract: Contract) -> tuple[int, int]:
+    """The greatest and the least value of a symbol that has both."""
+    step = contract.multiple_of
+    return (contract.max or 0) // step, -(-contract.min // step)
+
+
+def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
+    """Whether inputs can have the sizes that these symbols give them."""
+    return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
+
+
+def _input_sizes(entry: Entry, symbols: Sequence[int]) -> list[list[int]]:
+    shapes = (port.type.shape for port in entry.ports("input"))
+    return [[evaluate_size(size, symbols) for size in shape] for shape in shapes]
+
+
+def _input_bounds(entry: Entry) -> list[list[list[int]]]:
+    with known_contracts(entry.symbols):
+        shapes = (port.type.shape for port in entry.ports("input"))
+        return [
+            [[max(0, int(end)) for end in bounds(size)] for size in shape]
+            for shape in shapes
+        ]
 
 
 def _memory(entries: Sequence[Entry], report: dict[str, Any]) -> dict[str, Memory]:
     return {
-        entry.name: Memory({c.name: _largest_size(c) for c in entry.symbols}, **found)
+        entry.name: _memory_of(entry, **found)
         for entry in entries
         if (found := report["memory"].get(entry.name))
     }
 
 
-def _largest_size(contract: Contract) -> int:
-    """The largest size that is allowed; 0 where there is no limit."""
-    most = contract.max or 0
-    return most - most % contract.multiple_of
+def _unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str, Any]:
+    """Of each entry that has no plan: why, and the sizes that have no limit."""
+    return {
+        entry.name: {
+            "why": "sizes without a limit"
+            if _unlimited(entry)
+            else "it depends on what the entry computes",
+            "unlimited": _unlimited(entry),
+        }
+        for entry in entries
+        if entry.name not in known
+    }
+
+
+def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
+    """What the worker has found of an entry, `call` of those that it was told."""
+    symbols = _corners(entry)[call]
+    if bound == "exact" and not entry.allows(symbols):  # by its guards
+        bound = "upper"
+    pairs = zip(entry.symbols, symbols, strict=True)
+    sizes = {each.name: part * each.multiple_of for each, part in pairs}
+    return Memory(sizes, **found, bound=bound)
 
 
 def _compile(job: _Job, running: Running) -> Compiled:
@@ -314,6 +390,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
     labels = {"layer": "backend", "kind": "warm" if found else "cold"}
     counters.counter("compiles", labels).add()
     counters.histogram("compile_duration_seconds", labels).observe(report["seconds"])
+    plans = _memory(job.entries, report)
     return Compiled(
         target=job.target,
         vmfb=vmfb,
@@ -321,7 +398,8 @@ def _compile(job: _Job, running: Running) -> Compiled:
         flags=tuple(report["flags"]),
         compiler=report["compiler"],
         statistics=report["statistics"],
-        memory=_memory(job.entries, report),
+        memory=plans,
+        memory_unknown=_unknown_memory(job.entries, plans),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
         kernels=job.kernels,

@@ -2,9 +2,10 @@
 
 Symbols take their least sizes, then 1, then small primes that differ from one another,
 then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
-Then they take the sizes that have code of their own, and each symbol that something is
-added up over takes a size beyond the blocks that long sums are cut into. Where no
-example shows integers, one more call takes any.
+Then they take the sizes that most calls have, as far as the model says so, and those
+that have code of their own, and each symbol that something is added up over takes a
+size beyond the blocks that long sums are cut into. Where no example shows integers, one
+more call takes any.
 """
 
 from __future__ import annotations
@@ -100,7 +101,10 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
     ]
     wanted = _size_per_symbol(_SMALL, entry)
     few = next(_nearest_allowed(entry, wanted), tuple(wanted))
-    own = list(dict.fromkeys(_sizes_for_each_code(entry, codes, few)))
+    optimal = filter(has_code, _optimal_sizes(entry, few))
+    own = list(
+        dict.fromkeys([*optimal, *_sizes_for_each_code(entry, codes, few)]),
+    )
     few = next(filter(has_code, [few, *usual[-1:], *own]), few)
     for parts in own:
         if parts not in usual:
@@ -180,6 +184,17 @@ Parts = tuple[int, ...]
 def _usual_sizes(entry: Entry) -> Iterator[Parts]:
     for each in ((0,), (1,), _SMALL, _LARGE):
         yield from _nearest_allowed(entry, _size_per_symbol(each, entry))
+
+
+def _optimal_sizes(entry: Entry, few: Parts) -> Iterator[Parts]:
+    """The sizes of most calls, if any are known; others are those of `few`."""
+    optima = [each.optimum for each in entry.symbols]
+    if any(size is not None for size in optima):
+        wanted = [
+            part if size is None else size // each.multiple_of
+            for each, size, part in zip(entry.symbols, optima, few, strict=True)
+        ]
+        yield from _nearest_allowed(entry, wanted)
 
 
 def _size_per_symbol(sizes: Parts, entry: Entry) -> list[int]:

@@ -67,7 +67,8 @@ _TABLE = (
         "guard_failures",
         "counter",
         (*_ENTRY, "guard"),
-        "Calls that were refused before anything ran, by the guard that refused them.",
+        "Calls that were refused before anything ran, by the name of the guard that "
+        "refused them.",
     ),
     Family(
         "transferred_bytes",

@@ -28,6 +28,10 @@ class Bounds(Protocol):
     def multiple_of(self) -> int:
         """What sizes are multiples of."""
 
+    @property
+    def optimum(self) -> int | None:
+        """The size of most calls, if it is known."""
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -65,7 +69,7 @@ class Signature:
     def fixed_sizes(
         self, traffic: Traffic, wanted: Mapping[str, int]
     ) -> dict[str, int]:
-        """Values of the symbols that traffic does not name: as wanted, else the least.
+        """Values of the symbols that traffic does not name: as wanted, or else usual.
 
         Raises:
             InputError: `unknown-size`: one that is wanted is no symbol of the entry, or
@@ -79,7 +83,7 @@ class Signature:
                     f"{self.entry}: expected sizes that the traffic does not have "
                     f"({', '.join(free) or 'none'}); got {name!r}",
                 )
-        return {name: wanted.get(name, _least(self.symbols[name])) for name in free}
+        return {name: wanted.get(name, _usual(self.symbols[name])) for name in free}
 
 
 def choose_signature(
@@ -169,6 +173,8 @@ def _is_within(size: int, bounds: Bounds) -> bool:
     return size >= bounds.min and not is_above and size % bounds.multiple_of == 0
 
 
-def _least(bounds: Bounds) -> int:
-    """The least size above zero."""
+def _usual(bounds: Bounds) -> int:
+    """The size of most calls, or else the least above zero."""
+    if bounds.optimum is not None:
+        return bounds.optimum
     return -(-max(bounds.min, 1) // bounds.multiple_of) * bounds.multiple_of

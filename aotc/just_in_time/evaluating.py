@@ -13,6 +13,7 @@ import numpy as np
 from aotc import reference
 from aotc.counting import counters
 from aotc.just_in_time.tracing import Traced
+from aotc.just_in_time.variants import entry_labels
 from aotc.passes import run_passes
 
 
@@ -23,8 +24,11 @@ def reference_labels(function: str, target: str) -> dict[str, str]:
         function: its name.
         target: that its code is for.
     """
-    entry = {"model": function, "version": "1.0.0", "target": target}
-    return {**entry, "entry": function, "variant": "general", "path": "reference"}
+    return {
+        **entry_labels(function, target),
+        "variant": "general",
+        "path": "reference",
+    }
 
 
 def count_reference_call(labels: Mapping[str, str], seconds: float) -> None:

@@ -169,7 +169,7 @@ class JitFunction:
         )
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
-        self._variants = Variants(self._trace.name, *limits)
+        self._variants = Variants(self._trace.name, self._target.id, *limits)
         self._quick: dict[CallSignature, Known] = {}
         self._of_arrays: dict[Any, Known] = {}
         self._lock = threading.RLock()

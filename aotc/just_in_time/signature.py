@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc.artifacts.guards import (
+    dtype_guard,
+    kind_guard,
+    rank_guard,
+    structure_guard,
+    value_guard,
+)
 from aotc.errors import InputError
 from aotc.pytree import Structure, flatten, leaf_names
+from aotc.runtime.host_arrays import Array, Described, host_array
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Rows = tuple[tuple[str, Any], ...]  # by name, in order
 _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
 _WIDE = {int: np.int64, float: np.float64}  # beside arrays of such numbers
 
@@ -42,6 +50,52 @@ def _static_key(value: Hashable) -> Hashable:
     return type(value), value
 
 
+class CallForm(NamedTuple):
+    """All of a call but its sizes: calls that differ in these alone may share symbols.
+
+    Args:
+        structures: of the arguments that are arrays, by name.
+        dtypes: of their leaves, in order.
+        are_numbers: which of these are Python numbers.
+        ranks: of the leaves.
+        static: the values of arguments that are none, by name.
+    """
+
+    structures: tuple[tuple[str, Structure], ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    are_numbers: tuple[bool, ...]
+    ranks: tuple[int, ...]
+    static: tuple[tuple[str, StaticArgument], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the leaves."""
+        return [n for name, tree in self.structures for n in leaf_names(tree, name)]
+
+    def differences(self, other: CallForm) -> list[str]:
+        """The guards that keep calls of one form from code for the other."""
+        found = [
+            *map(structure_guard, _unequal(self.structures, other.structures)),
+            *map(value_guard, _unequal(self.static, other.static)),
+        ]
+        if self.structures == other.structures:
+            for guard, mine, others in (
+                (dtype_guard, self.dtypes, other.dtypes),
+                (kind_guard, self.are_numbers, other.are_numbers),
+                (rank_guard, self.ranks, other.ranks),
+            ):
+                rows = zip(self.names, mine, others, strict=True)
+                found += [guard(name) for name, one, two in rows if one != two]
+        return found
+
+
+def _unequal(one: Rows, two: Rows) -> list[str]:
+    """The names that have another value in one of two lists, or none."""
+    mine, others = dict(one), dict(two)
+    names = {**mine, **others}
+    return [name for name in names if mine.get(name) != others.get(name)]
+
+
 @dataclass(frozen=True)
 class CallSignature:
     """What makes calls alike: each has the same code, if guards hold.
@@ -61,15 +115,17 @@ class CallSignature:
     static: tuple[tuple[str, StaticArgument], ...]
 
     @property
-    def form(self) -> Hashable:
-        """All but the sizes: calls that differ in these alone may share symbols."""
+    def form(self) -> CallForm:
+        """All but the sizes."""
         ranks = tuple(map(len, self.shapes))
-        return self.structures, self.dtypes, self.are_numbers, ranks, self.static
+        return CallForm(
+            self.structures, self.dtypes, self.are_numbers, ranks, self.static
+        )
 
     @property
     def names(self) -> list[str]:
         """Of the leaves."""
-        return [n for name, tree in self.structures for n in leaf_names(tree, name)]
+        return self.form.names
 
     def __str__(self) -> str:
         rows = zip(self.names, self.dtypes, self.shapes, self.are_numbers, strict=True)
@@ -144,20 +200,23 @@ class Binder:
                 "bad-call", f"{self._owner}: {error}", hint=self._stored_hint
             ) from None
         bound.apply_defaults()
-        structures, given, static = [], list[tuple[str, Any]](), []
+        structures, static = [], list[tuple[str, StaticArgument]]()
+        given = list[tuple[str, Structure, int, Any]]()
         for name, value in bound.arguments.items():
             if name in self._static:
                 static.append((name, StaticArgument(self._hashable(name, value))))
             else:
                 found, structure = flatten(value)
                 structures.append((name, structure))
-                given += ((name, leaf) for leaf in found)
-        kinds = _number_dtypes(leaf for _, leaf in given)
-        leaves = [self._array(name, leaf, kinds) for name, leaf in given]
+                given += (
+                    (name, structure, number, leaf) for number, leaf in enumerate(found)
+                )
+        kinds = _number_dtypes(leaf for *_, leaf in given)
+        leaves = [self._array(kinds, *each) for each in given]
         made = CallSignature(
             tuple(structures),
             tuple([leaf.dtype for leaf in leaves]),
-            tuple([type(leaf) in _NUMBERS for _, leaf in given]),
+            tuple([type(leaf) in _NUMBERS for *_, leaf in given]),
             tuple([leaf.shape for leaf in leaves]),
             tuple(static),
         )
@@ -184,24 +243,35 @@ class Binder:
             )
         return value
 
-    def _array(self, name: str, leaf: Any, kinds: Mapping[type, Any]) -> Array:
+    def _array(
+        self,
+        kinds: Mapping[type, Any],
+        name: str,
+        structure: Structure,
+        number: int,
+        leaf: Any,
+    ) -> Array:
+        """The leaf with this number of an argument.
+
+        Args:
+            kinds: dtypes of Python numbers.
+            name: of the argument.
+            structure: of it.
+            number: of the leaf.
+            leaf: what it is.
+        """
+        if type(leaf) is np.ndarray:
+            return leaf
         if type(leaf) in kinds:
             return self._number(name, leaf, kinds[type(leaf)])
-        if not hasattr(leaf, "__array__"):
-            raise InputError(
-                "input-type",
-                f"{self._owner}: expected arrays or numbers in '{name}'; got "
-                f"{type(leaf).__name__}",
-                hint=f"static_argnames=['{name}'], if it is no array",
-            )
-        if isinstance(leaf, np.ma.MaskedArray) and leaf.mask.any():
-            raise InputError(
-                "input-type",
-                f"{self._owner}: expected arrays in '{name}'; got a masked array, "
-                "whose masked elements have no values",
-                hint=f"give them values: {name}.filled(0)",
-            )
-        return np.asarray(leaf)
+
+        def describe() -> Described:
+            title = f"{self._owner}: argument '{name}'"
+            place = leaf_names(structure, name)[number]
+            static = f" (in static_argnames=['{name}'] it may be anything)"
+            return Described(title, place, f"arrays or numbers{static}")
+
+        return host_array(leaf, describe)
 
 
 def _number_dtypes(leaves: Iterable[Any]) -> Mapping[type, Any]:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -17,7 +17,7 @@ from aotc import dtypes
 from aotc.errors import InputError
 from aotc.just_in_time.guards import CallValues, GuardCheck
 from aotc.just_in_time.shapes import Sizes, fits
-from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.signature import CallForm, CallSignature
 from aotc.program import Program, Title
 from aotc.pytree import flatten
 from aotc.tracing.array import as_number
@@ -42,7 +42,7 @@ class Traced:
 
     program: Program
     entry: str
-    form: Hashable
+    form: CallForm
     sizes: Sizes
     check: GuardCheck | None
 

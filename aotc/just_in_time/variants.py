@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.artifacts import trees
+from aotc.artifacts.guards import equality_guard, range_guard, size_guard
 from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.guards import Coverage
-from aotc.just_in_time.shapes import Shapes, fits
+from aotc.just_in_time.shapes import Shapes, Sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import Traced
 from aotc.runtime.model import Entry
@@ -71,6 +72,12 @@ class Variant:
         }
 
 
+def entry_labels(function: str, target: str) -> dict[str, str]:
+    """How counters call a function of `aotc.jit`."""
+    model = {"model": function, "version": "1.0.0", "target": target}
+    return {**model, "entry": function}
+
+
 def _size(size: int | Dim) -> int | str:
     return size if isinstance(size, int) else size.name
 
@@ -80,12 +87,14 @@ class Variants:
     """Those of a function.
 
     Args:
-        owner: how messages call the function.
+        owner: how messages and counters call the function.
+        target: that it is compiled for.
         most: how many there may be; the one that was not called for longest goes.
         most_compiles: how many may be compiled before it is an error.
     """
 
     owner: str
+    target: str
     most: int
     most_compiles: int
     items: list[Variant] = field(default_factory=list)
@@ -146,7 +155,10 @@ class Variants:
             InputError: `recompile-storm`: there have been too many.
         """
         if self.compiles + self.cached:
-            self.failures[self._difference(call)] += 1
+            guard = self._difference(call)
+            self.failures[guard] += 1
+            labels = {**entry_labels(self.owner, self.target), "guard": guard}
+            counters.counter("guard_failures", labels).add()
         if self.compiles + self.cached + pending < self.most_compiles:
             return
         self.failures = self.failures or Counter([self._difference(call)])
@@ -159,17 +171,23 @@ class Variants:
             hint="make what varies an array or a size that calls decide "
             "(dynamic='always'), not a value that code is made for; or raise "
             "max_compiles",
+            guard=guard,
         )
 
     def _difference(self, call: CallSignature) -> str:
-        """The name of the first guard that keeps a call from code that there is."""
-        alike = [each for each in self.items if each.traced.form == call.form]
+        """The name of the first guard that keeps a call from the code nearest to it."""
+        if not self.items:
+            return "code that is still being made"
+        latest = [each.traced for each in self.by_use[::-1]]
+        alike = [each for each in latest if each.form == call.form]
         if not alike:
-            return "the form of the arguments (structure, dtypes, ranks, static values)"
-        fitting = [each for each in alike if fits(each.traced.sizes, call.shapes)]
+            forms = (call.form.differences(each.form) for each in latest)
+            return min(forms, key=len)[0]
+        fitting = [each for each in alike if fits(each.sizes, call.shapes)]
         if not fitting:
-            return "the sizes of the arguments"
-        checks = [each.traced.check for each in fitting if each.traced.check]
+            sizes = (size_differences(each.sizes, call) for each in alike)
+            return min(sizes, key=len)[0]
+        checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"
 
@@ -179,3 +197,26 @@ class Variants:
         if call.shapes not in seen:
             seen.append(call.shapes)
         return seen
+
+
+def size_differences(sizes: Sizes, call: CallSignature) -> list[str]:
+    """The guards that keep a call from code of its form.
+
+    Args:
+        sizes: of the Specs that the code is for.
+        call: whose shapes they do not take.
+    """
+    found = []
+    first: dict[str, tuple[str, int]] = {}  # where a symbol stands, and its size
+    for name, spec, shape in zip(call.names, sizes, call.shapes, strict=True):
+        for axis, (size, given) in enumerate(zip(spec, shape, strict=True)):
+            place = size_guard(name, axis)
+            if isinstance(size, int):
+                found += [place] if size != given else []
+                continue
+            if given < size.min:
+                found.append(range_guard(size.name))
+            other, bound = first.setdefault(size.name, (place, given))
+            if bound != given:
+                found.append(equality_guard(place, other))
+    return found

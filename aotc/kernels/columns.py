@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, bounds, ceil_divide, element_count
+from aotc.dialects.types import (
+    Size,
+    Tensor,
+    bounds,
+    ceil_divide,
+    element_count,
+    optimum,
+)
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
@@ -92,7 +99,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
     each = sizes.length * sizes.width
-    count = max(1, int(bounds(sizes.count)[0]))
+    count = _typical(sizes.count)
     if count * each < _LEAST or 2 * sizes.width < machine.lanes:
         return None
     if not is_in_memory(op.x, _columns(op)):
@@ -107,7 +114,7 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
     under_way = machine.latency * machine.multiply_adds
     work = sizes.length * count * machine.lanes
     tiles, wanted = -(-needed // count), -(-_WORK // work)
-    typical = max(1, int(bounds(sizes.count)[0]))
+    typical = _typical(sizes.count)
     return ColumnTile(
         lanes=machine.lanes,
         vectors=count,
@@ -115,6 +122,12 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
         tiles=max(split_evenly(tiles, min(tiles, wanted))),
         block=max(split_evenly(typical, max(1, min(typical, wanted // tiles)))),
     )
+
+
+def _typical(count: Size) -> int:
+    """How many matrices most calls have, or else the fewest that one may have."""
+    usual = optimum(count)
+    return max(1, int(bounds(count)[0]) if usual is None else usual)
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:

@@ -19,7 +19,12 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast, Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.ops.windows import Windows
-from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
+from aotc.dialects.symbols import (
+    contracts_of,
+    known_contracts,
+    symbol_bounds,
+    symbol_optimum,
+)
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
@@ -51,7 +56,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
 
     Returns:
         `family`, `tile` (as the family reads it), `schedule` (the same in words), `ops`
-        (names), `sizes` (of the symbols: the least that they may have, but not 0),
+        (names), `sizes` (of the symbols: those of most calls, or the least, but not 0),
         and for these sizes: `workgroups` along two axes, `shares` of them that threads
         claim (at most, where there are as many as threads), `flops` (float operations
         of its product or window, for all algorithms those of the direct one; one for
@@ -61,7 +66,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     """
     contracts = contracts_of(function)
     with known_contracts(contracts):
-        values = [max(1, int(symbol_bounds(n)[0])) for n in range(len(contracts))]
+        values = [_usual_symbol(n) for n in range(len(contracts))]
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
     groups = [
@@ -93,6 +98,12 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         static = _static_geometry(ops[0], values)
         found["cycles"] = round(estimate(static, tile, machine))
     return found
+
+
+def _usual_symbol(position: int) -> int:
+    """The value of a symbol in most calls, or else the least; but not 0."""
+    usual = symbol_optimum(position)
+    return max(1, int(symbol_bounds(position)[0]) if usual is None else usual)
 
 
 def work_of(function: Function) -> Size:

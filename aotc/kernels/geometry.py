@@ -19,7 +19,15 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
-from aotc.dialects.types import Dim, Shape, Size, Tensor, bounds, element_count
+from aotc.dialects.types import (
+    Dim,
+    Shape,
+    Size,
+    Tensor,
+    bounds,
+    element_count,
+    optimum,
+)
 from aotc.dtypes import to_numpy
 from aotc.kernels.layout import Layout, layout_of
 
@@ -168,10 +176,10 @@ class Geometry:
     def typical(self) -> Geometry:
         """One of static sizes, by which this one is cut up.
 
-        Where calls decide how many images there are, it has as few as they may have: a
-        schedule that leaves nothing over for one is as good for many. Where that is few
-        rows of a product, it has more: smaller tiles, which a call of few rows needs,
-        are there besides.
+        Where calls decide how many images there are, it has as many as most calls, and
+        where that is not known, as few as they may have: a schedule that leaves nothing
+        over for one is as good for many. Where that is few rows of a product, it has
+        more: smaller tiles, which a call of few rows needs, are there besides.
         """
         images = _typical(self.images, 1)
         if self.is_product and bounds(self.images)[0] < _FEW_ROWS:
@@ -181,7 +189,9 @@ class Geometry:
 
 
 def _typical(size: Size, wanted: int) -> int:
-    """The number wanted, or the nearest that a size may be."""
+    """What a size is in most calls, or else the nearest to `wanted` that it may be."""
+    if (usual := optimum(size)) is not None:
+        return max(1, usual)
     least, most = bounds(size)
     return int(min(max(least, wanted), most))
 

@@ -21,7 +21,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import BLOCK, key
 from aotc.dialects.ops.ordering import Argsort, is_few
-from aotc.dialects.types import Dim, Size, Tensor, bounds, element_count
+from aotc.dialects.types import Dim, Size, Tensor, bounds, element_count, optimum
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
@@ -51,7 +51,8 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if isinstance(count, Dim) and count != size:
         return None
-    row = size if isinstance(size, int) else max(_TYPICAL, int(bounds(size)[0]))
+    usual = optimum(size)
+    row = max(_TYPICAL, int(bounds(size)[0])) if usual is None else max(1, usual)
     wanted = count if isinstance(count, int) else row
     if wanted > _LARGEST_HEAP:
         return None

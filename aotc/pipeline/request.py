@@ -39,6 +39,7 @@ _SPANS = {
     "--io-layout": Span("graph", "graph"),
     "--specialize": Span("graph", "graph"),
     "--policy": Span("graph", "graph"),
+    "--optimum": Span("graph", "graph"),
     "--buckets-from": Span("graph", "graph"),
     "--numerics": Span("optimized", "graph"),
     "--passes": Span("graph", "optimized"),
@@ -84,6 +85,8 @@ class Request:
         policies: by the names of sizes, what becomes of calls of sizes without code of
             their own, out of `aotc.dialects.symbols.POLICIES`; by default what the
             model says.
+        optimum: by the names of sizes, what most calls have; by default what the model
+            says.
         buckets_from: file of recorded traffic, see `aotc.traffic`, to choose sizes for
             that calls are padded to.
         max_variants: how many of these there may be; 8 by default.
@@ -132,6 +135,7 @@ class Request:
     specialize: Sequence[Mapping[str, int]] = ()
     own_sizes: bool = True
     policies: Mapping[str, str] = field(default_factory=dict)
+    optimum: Mapping[str, int] = field(default_factory=dict)
     buckets_from: Path | None = None
     max_variants: int | None = None
     numerics: str | None = None
@@ -171,6 +175,7 @@ class Request:
             "--io-layout": self.io_layout is not None,
             "--specialize": bool(self.specialize),
             "--policy": bool(self.policies),
+            "--optimum": bool(self.optimum),
             "--buckets-from": self.buckets_from is not None,
             "--numerics": self.numerics is not None,
             "--passes": self.passes is not None,

@@ -33,6 +33,7 @@ from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
 from aotc.pipeline.specializations import (
     ask_for_buckets,
+    ask_for_optimum,
     ask_for_policies,
     ask_for_specializations,
     complete_specializations,
@@ -128,6 +129,9 @@ class Build:
         asked = self.request
         if not asked.own_sizes:
             leave_out_specializations(program)
+        if asked.optimum:
+            asked.require_open(program.stage)
+            ask_for_optimum(program, asked.optimum)
         if asked.policies or asked.specialize or asked.buckets_from:
             asked.require_open(program.stage)
             ask_for_policies(program, asked.policies)

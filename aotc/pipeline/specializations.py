@@ -5,7 +5,7 @@ All of it is stated at the entries of the program, before the first pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -86,11 +86,40 @@ def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
                 f"expected one of {', '.join(POLICIES)} as the policy of size "
                 f"'{name}'; got {policy!r}",
             )
+    _change_contracts(
+        program, lambda each: replace(each, policy=wanted.get(each.name, each.policy))
+    )
+
+
+def ask_for_optimum(program: Program, wanted: Mapping[str, int]) -> None:
+    """State at the entries of a program which sizes most calls have.
+
+    Args:
+        program: at the stage `graph`.
+        wanted: sizes by the names of symbols.
+
+    Raises:
+        InputError: `unknown-size`: no entry has a symbol; `bad-contract`: a contract
+            refuses a size.
+    """
+    for name, size in wanted.items():
+        _require_known(program.entries, name)
+        for contract in (x for entry in program.entries for x in entry.symbols):
+            if contract.name == name and not contract.allows(size):
+                bounds = replace(contract, optimum=None)
+                raise InputError(
+                    "bad-contract",
+                    f"expected an optimum that {bounds} allows; got {size}",
+                )
+    _change_contracts(
+        program, lambda each: replace(each, optimum=wanted.get(each.name, each.optimum))
+    )
+
+
+def _change_contracts(program: Program, change: Callable[[Contract], Contract]) -> None:
+    """State other contracts at the entries of a program and all that these reach."""
     for entry in program.entries:
-        symbols = tuple(
-            replace(each, policy=wanted.get(each.name, each.policy))
-            for each in entry.symbols
-        )
+        symbols = tuple(map(change, entry.symbols))
         if symbols != entry.symbols:
             write_entry(program.module, replace(entry, symbols=symbols))
             _state_at_callees(program.module, entry.name)

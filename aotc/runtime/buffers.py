@@ -15,7 +15,7 @@ import numpy as np
 from aotc.artifacts.manifest import Leaf
 from aotc.dtypes import to_numpy
 from aotc.errors import VerificationError
-from aotc.runtime.contract import Array
+from aotc.runtime.host_arrays import Array
 
 _ELEMENTS = {
     "bool": iree.HalElementType.BOOL_8,

@@ -17,7 +17,8 @@ from aotc.artifacts.manifest import Code, EntryPoint, Manifest, Variant
 from aotc.counting import Distribution, Sample, counters
 from aotc.counting.families import SECONDS
 from aotc.errors import AotcError
-from aotc.runtime.contract import Array, Shapes
+from aotc.runtime.contract import Shapes
+from aotc.runtime.host_arrays import Array
 
 GENERAL = "general"  # the code for calls of any sizes
 _NANOSECONDS = tuple(round(bound * 1e9) for bound in SECONDS)
@@ -163,8 +164,8 @@ class CallCounts:
         return ShapeCounts(tally, input_bytes, sum(given), computed, self._fetched)
 
     def refuse(self, error: AotcError) -> None:
-        """Count a call that a guard has refused: by its code, which names the guard."""
-        self._count("guard_failures", guard=error.code)
+        """Count a call that a guard has refused: by the name of the guard."""
+        self._count("guard_failures", guard=error.guard or error.code)
 
     def fail(self, error: AotcError) -> None:
         """Count a call that has failed although its inputs were right."""

@@ -14,25 +14,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aotc.artifacts.conditions import Condition
+from aotc.artifacts.guards import (
+    bytes_guard,
+    dtype_guard,
+    equality_guard,
+    layout_guard,
+    range_guard,
+    rank_guard,
+    size_guard,
+    step_guard,
+)
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
 from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding_sizes
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
+from aotc.runtime.host_arrays import Array, Described, host_array
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]  # of all inputs of a call
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _REMEMBERED = 256
 _ndarray = np.ndarray
 
 
 class Input:
-    """One input array: its place in messages, and its exact dtype."""
+    """One input array: its title in messages, and its exact dtype."""
 
     def __init__(self, owner: str, leaf: Leaf) -> None:
         self.leaf = leaf
-        self.where = f"{owner}: input {leaf.name!r}"
+        self.title = f"{owner}: input {leaf.name!r}"
         self.dtype = to_numpy(leaf.dtype)
         self.dims = [Dim.parse(d) if isinstance(d, str) else d for d in leaf.shape]
 
@@ -44,26 +54,19 @@ class Input:
         """
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._from_number(value)
-        if not hasattr(value, "__array__"):
-            raise self.error(
-                "input-type",
-                type(value).__name__,
-                hint="pass a NumPy array: numpy.asarray(value, dtype)",
-            )
-        if isinstance(value, np.ma.MaskedArray) and value.mask.any():
-            raise self.error(
-                "input-type",
-                "a masked array, whose masked elements have no values",
-                hint=f"give them values: {self.leaf.name}.filled(0)",
-            )
-        array = np.asarray(value)
+        array = host_array(value, self._describe)
         if array.dtype != self.dtype:
             raise self.error(
                 "dtype-mismatch",
                 f"an array of {array.dtype}",
+                dtype_guard(self.leaf.name),
                 hint=f"cast it: {self.leaf.name}.astype({self.dtype.name!r})",
             )
         return array
+
+    def _describe(self) -> Described:
+        leaf = self.leaf
+        return Described(self.title, leaf.name, str(leaf), leaf.where)
 
     def _from_number(self, value: bool | int | float) -> Array:
         kind = self.dtype.kind
@@ -82,22 +85,35 @@ class Input:
                 fits = array.item() == value if exact else bool(np.isfinite(array))
                 fits = fits or value != value
         if not fits:
-            raise self.error("dtype-mismatch", f"the Python number {value!r}")
+            guard = dtype_guard(self.leaf.name)
+            raise self.error("dtype-mismatch", f"the Python number {value!r}", guard)
         return array
 
-    def error(self, code: str, got: str, hint: str | None = None) -> InputError:
-        """An error about this input."""
+    def error(
+        self, code: str, got: str, guard: str, hint: str | None = None
+    ) -> InputError:
+        """The error that a guard of this input is broken."""
         return InputError(
-            code, f"{self.where}: expected {self.leaf}, got {got}", hint=hint
+            code,
+            f"{self.title}: expected {self.leaf}, got {got}",
+            where=self.leaf.where or None,
+            hint=hint,
+            guard=guard,
         )
 
 
 class _Place(NamedTuple):
-    """Where a symbolic size stands: input number, axis, and what it has to be."""
+    """Where a symbolic size stands: input, its number, axis, and what it has to be."""
 
+    spec: Input
     number: int
     axis: int
     dim: Dim
+
+    @property
+    def guard(self) -> str:
+        """The name of the guard of this size."""
+        return size_guard(self.spec.leaf.name, self.axis)
 
 
 class Contract:
@@ -117,7 +133,7 @@ class Contract:
         self._dtypes = [spec.dtype for spec in self.inputs]
         self._symbols = symbols
         self._places = [
-            _Place(number, axis, dim)
+            _Place(spec, number, axis, dim)
             for number, spec in enumerate(self.inputs)
             for axis, dim in enumerate(spec.dims)
             if isinstance(dim, Dim)
@@ -155,21 +171,72 @@ class Contract:
         return arrays, shapes
 
     def _check(self, shapes: Shapes) -> None:
+        """Hold the shapes of a call to the contract."""
+        try:
+            values = self._check_shapes(shapes)
+        except InputError as error:
+            raise self._layout_error(shapes) or error from None
+        self._check_guards(values)
+        self._check_bytes(values)
+
+    def _check_shapes(self, shapes: Shapes) -> dict[str, int]:
+        """What each symbol is in a call whose shapes agree with what is declared."""
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
-                raise spec.error("rank-mismatch", f"shape {_text(shape)}")
+                guard = rank_guard(spec.leaf.name)
+                raise spec.error("rank-mismatch", f"shape {_text(shape)}", guard)
         values = self.sizes(shapes)
         for spec, shape in zip(self.inputs, shapes, strict=True):
-            for dim, size in zip(spec.dims, shape, strict=True):
+            for axis, (dim, size) in enumerate(zip(spec.dims, shape, strict=True)):
                 if isinstance(dim, int):
                     wanted, means = dim, ""
                 else:
-                    wanted = self._size(spec, dim, values)
+                    wanted = self._size(spec, axis, dim, values)
                     means = f" (where {dim.text} is {wanted})"
                 if size != wanted:
-                    raise spec.error("shape-mismatch", f"shape {_text(shape)}{means}")
-        self._check_guards(values)
-        self._check_bytes(values)
+                    guard = size_guard(spec.leaf.name, axis)
+                    got = f"shape {_text(shape)}{means}"
+                    raise spec.error("shape-mismatch", got, guard)
+        return values
+
+    def _layout_error(self, shapes: Shapes) -> InputError | None:
+        """The error of images in the other layout, if their sizes would fit in it."""
+        images = [
+            number
+            for number, spec in enumerate(self.inputs)
+            if spec.leaf.layout and len(shapes[number]) == len(spec.dims)
+        ]
+        for numbers in (*([number] for number in images), images):
+            if numbers and self._fits_swapped(shapes, numbers):
+                return self._swapped_error(numbers[0], shapes[numbers[0]])
+        return None
+
+    def _fits_swapped(self, shapes: Shapes, numbers: Sequence[int]) -> bool:
+        """Whether shapes are right with some of the images in the other layout."""
+        moved = list(shapes)
+        for number in numbers:
+            layout = self.inputs[number].leaf.layout
+            moved[number] = tuple(
+                shapes[number][_other_layout(layout).index(axis)] for axis in layout
+            )
+        try:
+            self._check_shapes(tuple(moved))
+        except InputError:
+            return False
+        return True
+
+    def _swapped_error(self, number: int, shape: Shape) -> InputError:
+        spec = self.inputs[number]
+        layout = spec.leaf.layout
+        other = _other_layout(layout)
+        order = ", ".join(str(other.index(axis)) for axis in layout)
+        return spec.error(
+            "shape-mismatch",
+            f"shape {_text(shape)}, which looks like {other}: the bundle was built for "
+            f"images in the layout {layout}",
+            layout_guard(spec.leaf.name),
+            hint=f"transpose it: {spec.leaf.name}.transpose({order})",
+        )
 
     def _check_bytes(self, values: Mapping[str, int]) -> None:
         """Refuse sizes that the runtime's 64-bit arithmetic gets wrong, or nearly."""
@@ -183,6 +250,7 @@ class Contract:
                     f"{self._owner}: expected {what}, {leaf}, to take at most 2**47 "
                     f"bytes, got {needed} (where {got})",
                     hint="call it with smaller inputs",
+                    guard=bytes_guard(leaf.name),
                 )
 
     def _check_guards(self, values: Mapping[str, int]) -> None:
@@ -191,65 +259,70 @@ class Contract:
             if not condition.holds(values):
                 used = sorted(condition.symbols)
                 got = ", ".join(f"{name} = {values[name]}" for name in used)
-                line = f" ({guard.where})" if guard.where else ""
                 raise InputError(
                     "shape-guard",
-                    f"{self._owner}: expected {condition}, got {got}: "
-                    f"{guard.message}{line}",
+                    f"{self._owner}: expected {condition}, got {got}: {guard.message}",
+                    where=guard.where or None,
                     hint="the condition is part of the model; call it with other sizes",
+                    guard=guard.condition,
                 )
 
-    def _size(self, spec: Input, dim: Dim, values: Mapping[str, int]) -> int:
+    def _size(self, spec: Input, axis: int, dim: Dim, values: Mapping[str, int]) -> int:
         try:
             return dim.value(values)
         except Undefined as error:
-            raise spec.error("shape-mismatch", f"sizes for which {error}") from None
+            guard = size_guard(spec.leaf.name, axis)
+            got = f"sizes for which {error}"
+            raise spec.error("shape-mismatch", got, guard) from None
 
     def sizes(self, shapes: Shapes) -> dict[str, int]:
         """What the sizes say that each symbol is: those that are just one, then others.
 
         A size such as `n * 2 + m` decides n once m is known.
         """
-        bound: dict[str, tuple[int, Input]] = {}
+        bound: dict[str, tuple[int, _Place]] = {}
         for place in self._places:
             if place.dim.is_symbol:
                 name = place.dim.text.strip()
-                size = shapes[place.number][place.axis]
-                self._bind(bound, self.inputs[place.number], name, size)
+                self._bind(bound, place, name, shapes[place.number][place.axis])
         for place, name in self._solved:
             self._solve(bound, place, name, shapes[place.number][place.axis])
         return {name: value for name, (value, _) in bound.items()}
 
     def _solve(
-        self, bound: dict[str, tuple[int, Input]], place: _Place, name: str, size: int
+        self, bound: dict[str, tuple[int, _Place]], place: _Place, name: str, size: int
     ) -> None:
         """Bind the symbol that this size decides."""
-        spec, dim = self.inputs[place.number], place.dim
         known = {other: value for other, (value, _) in bound.items()}
-        value = dim.solve(name, size, known)
+        value = place.dim.solve(name, size, known)
         if value is None:
-            raise spec.error(
-                "shape-mismatch", f"the size {size}: '{dim.text}' is that for no {name}"
+            raise place.spec.error(
+                "shape-mismatch",
+                f"the size {size}: '{place.dim.text}' is that for no {name}",
+                place.guard,
             )
-        self._bind(bound, spec, name, value)
+        self._bind(bound, place, name, value)
 
     def _bind(
-        self, bound: dict[str, tuple[int, Input]], spec: Input, name: str, size: int
+        self, bound: dict[str, tuple[int, _Place]], place: _Place, name: str, size: int
     ) -> None:
         if name not in bound:
-            self._check_symbol(spec, name, size)
-            bound[name] = size, spec
+            self._check_symbol(place.spec, name, size)
+            bound[name] = size, place
         first, other = bound[name]
         if size != first:
-            raise spec.error(
+            raise place.spec.error(
                 "shape-mismatch",
-                f"{name} = {size} (input {other.leaf.name!r} has {name} = {first})",
+                f"{name} = {size} (input {other.spec.leaf.name!r} has {name} = "
+                f"{first})",
+                equality_guard(place.guard, other.guard),
             )
 
     def _check_symbol(self, spec: Input, name: str, size: int) -> None:
         symbol = self._symbols[name]
         largest = symbol.max if symbol.max is not None else size
-        if symbol.min <= size <= largest and size % symbol.multiple_of == 0:
+        is_within = symbol.min <= size <= largest
+        if is_within and size % symbol.multiple_of == 0:
             return
         rules = [f"{name} at least {symbol.min}"]
         if symbol.max is not None:
@@ -258,9 +331,17 @@ class Contract:
             rules.append(f"a multiple of {symbol.multiple_of}")
         raise InputError(
             "shape-contract",
-            f"{spec.where}: expected {', '.join(rules)}, got {size}",
+            f"{spec.title}: expected {', '.join(rules)}, got {size}",
+            where=symbol.where or spec.leaf.where or None,
             hint="the range was declared when the model was built",
+            guard=step_guard(name) if is_within else range_guard(name),
         )
+
+
+def _other_layout(layout: str) -> str:
+    """`nchw` for `nhwc`, and the other way round, of any number of spatial axes."""
+    spatial = layout.replace("n", "", 1).replace("c", "", 1)
+    return f"nc{spatial}" if layout.endswith("c") else f"n{spatial}c"
 
 
 def _is_static(leaf: Leaf) -> bool:

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import iree.runtime as iree
 
+from aotc.artifacts.guards import CODE
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
 from aotc.runtime import buffers, engine, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
-from aotc.runtime.contract import Array, Contract, Shapes
+from aotc.runtime.contract import Contract, Shapes
+from aotc.runtime.host_arrays import Array
 from aotc.runtime.padding import SIZES, Padding
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
@@ -64,6 +66,7 @@ class NoCodeForSizes(InputError):
             message,
             hint="the model was built for these sizes alone: see the policy of its "
             "sizes (aotc inspect)",
+            guard=CODE,
         )
         self.sizes = sizes
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.artifacts.shapes import Dim
-from aotc.runtime.contract import Array, Shape
+from aotc.runtime.contract import Shape
+from aotc.runtime.host_arrays import Array
 
 SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
 

@@ -29,7 +29,7 @@ from aotc.artifacts import strict_json
 from aotc.artifacts.manifest import Leaf, Manifest, State
 from aotc.errors import InputError
 from aotc.runtime.arguments import suggestion
-from aotc.runtime.contract import Array
+from aotc.runtime.host_arrays import Array
 from aotc.system_errors import raise_system_error
 from aotc.writing import atomic_write
 

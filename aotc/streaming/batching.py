@@ -20,7 +20,7 @@ from aotc import dtypes
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.artifacts.shapes import Dim
 from aotc.errors import InputError
-from aotc.runtime.contract import Array
+from aotc.runtime.host_arrays import Array
 from aotc.runtime.model import Entry
 
 # How far results may differ by rounding, of the largest one: code for other sizes adds

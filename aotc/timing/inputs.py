@@ -23,8 +23,9 @@ def sizes_for(
 ) -> dict[str, int]:
     """The value of every symbolic size of an entry's inputs.
 
-    It is the one that is wanted, else that of a given array, else the least that the
-    contract allows and that there is code for.
+    It is the one that is wanted, else that of a given array, else the one that most
+    calls have, if the model says so, else the least that the contract allows and that
+    there is code for.
 
     Args:
         manifest: of the bundle.
@@ -57,7 +58,10 @@ def sizes_for(
 
 
 def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
-    """The least size of calls, of those that have code."""
+    """The size of most calls, or else the least, of those that have code."""
+    optimum = manifest.symbols[name].optimum
+    if optimum is not None and point.has_code_of(name, optimum):
+        return optimum
     if manifest.symbols[name].policy not in ("dynamic", "pad", "bucket"):
         return min(code.sizes[name] for code in point.codes)
     return _least(manifest.symbols[name])

@@ -43,7 +43,8 @@ from aotc.tracing.source_locations import (
     at_location,
     at_user_line,
     fail,
-    relative,
+    is_in_model,
+    line_of,
     user_line,
 )
 from aotc.tracing.survey import tolerate_errors
@@ -106,7 +107,7 @@ class _Builder:
                     "bad-contract",
                     f"entry '{declared.name}' gives size '{contract.name}' the "
                     f"contract '{contract}', entry '{first.name}' at "
-                    f"{_line_of(first)} gave it '{known}'",
+                    f"{line_of(first.place)} gave it '{known}'",
                     f"use one Dim in both, {contract.name} = "
                     f"aotc.Dim('{contract.name}', …), or another name in one of them",
                 )
@@ -131,10 +132,6 @@ class _Builder:
         self.stored[id(stored)] = leaves
         if isinstance(stored, State):
             self.program.add_state(name, leaves, stored.structure)
-
-
-def _line_of(declared: EntryFunction) -> str:
-    return f"{relative(declared.place[0])}:{declared.place[1]}"
 
 
 def kind_of(stored: Stored) -> str:
@@ -309,6 +306,8 @@ def input_ports(
         sizes: what each Dim is.
     """
     specs, structure = flatten(source)
+    # a network that no line of a model imports was declared by none
+    owner = declared.place if is_in_model(declared.place[0]) else None
     ports = []
     for name, spec in zip(leaf_names(structure, parameter), specs, strict=True):
         if not isinstance(spec, Spec):
@@ -318,7 +317,8 @@ def input_ports(
                 f"'{declared.name}'; got {type(spec).__name__}",
             )
         shape = tuple(n if isinstance(n, int) else n.value(sizes) for n in spec.shape)
-        ports.append(Port(name, Tensor(shape, spec.dtype), "input"))
+        where = line_of(spec.place or owner)
+        ports.append(Port(name, Tensor(shape, spec.dtype), "input", where=where))
     return structure, ports
 
 
@@ -352,7 +352,8 @@ def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract
                 f"entry '{declared.name}' gives two contracts for size '{dim.name}': "
                 f"{known} and {contract}",
             )
-        symbols[dim.name] = known if contract == nothing else contract
+        if contract != nothing or dim.name not in symbols:
+            symbols[dim.name] = contract
     return tuple(symbols.values())
 
 

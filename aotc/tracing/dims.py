@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
 from aotc.dialects.types import Size
-from aotc.tracing.source_locations import fail
+from aotc.tracing.source_locations import Place, calling_place, fail, line_of
 
 LARGEST = 2**63 - 1  # a size is an i64 on every target
 
@@ -75,6 +75,8 @@ class Dim(DimTerm):
             they are padded to the next size of `specialize`, of which `max` is the
             last one (padding changes no result); `route:f`, the entry f computes
             them; `callback:f`, a function does that `aotc.load` was given as f.
+        optimum: the size that most calls have: code for any size is scheduled for it.
+            It changes no result.
     """
 
     name: str
@@ -83,9 +85,12 @@ class Dim(DimTerm):
     multiple_of: int = 1
     specialize: Iterable[int] = ()
     policy: str = DYNAMIC
+    optimum: int | None = None
+    place: Place | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse names and contracts that no size can have."""
+        object.__setattr__(self, "place", calling_place(__name__))
         if not is_plain_identifier(self.name):
             fail(
                 "bad-contract",
@@ -109,8 +114,20 @@ class Dim(DimTerm):
                 f"Dim '{self.name}' allows no size: min {self.min}, max {self.max}, "
                 f"multiple_of {self.multiple_of}",
             )
+        if self.optimum is not None:
+            self._require_optimum()
         self._require_policy()
         object.__setattr__(self, "specialize", self._specialized_sizes())
+
+    def _require_optimum(self) -> None:
+        """Refuse an optimum that no call has."""
+        bounds = Contract(self.name, self.min, self.max, self.multiple_of)
+        if not _is_size(self.optimum) or not bounds.allows(self.optimum or 0):
+            fail(
+                "bad-contract",
+                f"expected an optimum that {bounds} allows; got {self.optimum!r}",
+                f"it is the size that most calls have of Dim '{self.name}'",
+            )
 
     def _require_policy(self) -> None:
         """Refuse a policy that there is not, or that the sizes contradict."""
@@ -155,7 +172,15 @@ class Dim(DimTerm):
 
     def contract(self) -> Contract:
         """The same facts for the graph."""
-        return Contract(self.name, self.min, self.max, self.multiple_of, self.policy)
+        return Contract(
+            self.name,
+            self.min,
+            self.max,
+            self.multiple_of,
+            self.policy,
+            self.optimum,
+            where=line_of(self.place),
+        )
 
 
 def powers_of_two(least: int, most: int) -> tuple[int, ...]:

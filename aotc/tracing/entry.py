@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from aotc.tracing.archives import load_arrays
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
-from aotc.tracing.source_locations import Place, fail
+from aotc.tracing.source_locations import Place, calling_place, fail
 from aotc.tracing.tracing import current_scope
 
 # ---- inputs of each call ------------------------------------------------------------
@@ -38,11 +38,13 @@ class Spec:
 
     shape: tuple[int | DimTerm, ...]
     dtype: str = "f32"
+    place: Place | None = field(default=None, compare=False, repr=False)
 
     def __init__(self, shape: Any, dtype: Any = "f32") -> None:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         object.__setattr__(self, "shape", tuple(map(_checked_size, sizes)))
         object.__setattr__(self, "dtype", dtypes.canonical(dtype))
+        object.__setattr__(self, "place", calling_place(__name__))
 
 
 def _checked_size(size: Any) -> int | DimTerm:

@@ -225,7 +225,9 @@ def _checked(
     form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
     leaves: list[Any] = [None] * len(expected)
     flattener(declared.name, form.to_json())(given, leaves, "")
-    symbols = {c.name: Symbol(c.min, c.max, c.multiple_of) for c in contracts}
+    symbols = {
+        c.name: Symbol(c.min, c.max, c.multiple_of, where=c.where) for c in contracts
+    }
     return CallContract(declared.name, expected, symbols).arrays(leaves)[0]
 
 
@@ -236,7 +238,7 @@ def _leaves(ports: Ports, contracts: Sequence[Contract]) -> list[Leaf]:
 
 def _leaf(port: Port) -> Leaf:
     shape = [size if isinstance(size, int) else str(size) for size in port.type.shape]
-    return Leaf(port.name, port.type.dtype, tuple(shape))
+    return Leaf(port.name, port.type.dtype, tuple(shape), where=port.where)
 
 
 provide_execution(executed)

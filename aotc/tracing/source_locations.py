@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from aotc.errors import AotcError, InputError
@@ -79,6 +80,26 @@ def user_line() -> str | None:
     path = "/".join(_scopes.get())
     line = f"{relative(place[0])}:{place[1]}"
     return f"{line} ({path})" if path else line
+
+
+def calling_place(module: str) -> Place | None:
+    """The user's line that calls a function of a module of aotc, from within that.
+
+    None where other code of aotc calls it, whose line says nothing about a model.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back and _name(frame) in (module, "dataclasses"):
+        frame = frame.f_back
+    return None if is_own(_name(frame)) else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _name(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def line_of(place: Place | None) -> str:
+    """`file:line`, for messages; nothing for None."""
+    return f"{relative(place[0])}:{place[1]}" if place else ""
 
 
 def relative(filename: str) -> str:

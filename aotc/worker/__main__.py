@@ -119,14 +119,40 @@ def run_phases(invocation: Any, after: str, last: str) -> bool:
 
 
 def entry_memory(
-    host: memory.Host, entry: str, shapes: list[list[int]], is_mapped: bool
-) -> dict[str, int] | None:
-    """The memory of an entry; None where it depends on what that computes."""
+    host: memory.Host, entry: str, sizes: dict[str, Any], is_mapped: bool
+) -> dict[str, Any] | None:
+    """The most memory of an entry; None where it depends on what that computes.
+
+    Args:
+        host: the code of its module.
+        entry: its name.
+        sizes: `shapes`, those of the inputs in some calls, and `bounds`, of each size.
+        is_mapped: see `memory.plan`.
+
+    Returns:
+        `resident_bytes`, `peak_bytes`, `bound`: `exact`, the most that a call takes;
+        `upper`, what no call exceeds; `tried`, the most of the calls that are given;
+        and `call`, which of these takes most.
+    """
+    shapes = sizes["shapes"]
     try:
-        found = memory.plan(host, entry, shapes, is_mapped=is_mapped)
+        plans = [memory.plan(host, entry, x, is_mapped=is_mapped) for x in shapes]
     except memory.UnknownMemory:
         return None
-    return {"resident_bytes": found.resident, "peak_bytes": found.peak}
+    worst = max(plans, key=lambda plan: plan.peak)
+    kind, found = "exact", worst
+    if len(plans) > 1:
+        try:
+            most = memory.bound(host, entry, sizes["bounds"], is_mapped=is_mapped)
+            kind, found = ("exact" if most == worst else "upper"), most
+        except memory.UnknownMemory:
+            kind = "tried"
+    return {
+        "resident_bytes": found.resident,
+        "peak_bytes": found.peak,
+        "bound": kind,
+        "call": plans.index(worst),
+    }
 
 
 def write_module(invocation: Any, file: Path) -> None:

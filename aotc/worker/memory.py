@@ -9,6 +9,9 @@ aotc/runtime/engine.py), so what is kept counts as well.
 
 A branch that depends on what the entry computes, such as the end of a while loop, ends
 the run: no plan can be made.
+
+Where calls decide sizes, runs for some of them tell what calls of these take, and one
+for the whole range of each what no call exceeds (Note [memory of all sizes]).
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 Shapes = Sequence[Sequence[int]]
+Bounds = Sequence[Sequence[tuple[int, int]]]  # the least and greatest of each size
 
 _KEPT_AT_MOST = 64  # buffers, the default of IREE's caching allocator
 
@@ -57,10 +62,44 @@ def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPl
     Raises:
         UnknownMemory: it depends on what the entry computes.
     """
-    run, resident = _Run(host, is_mapped), 0
+    return _planned(_Run(host, is_mapped), entry, inputs)
+
+
+# Note [memory of all sizes]
+#
+# What a call takes at its peak is the sum of some buffers. Their sizes grow with some
+# symbols and shrink with others (`70 - n`), so the peak may be at the least size, at
+# the greatest, or between them (`n * (70 - n)`). A run for ranges carries the least
+# and the greatest that each number may be, counts every buffer with the greatest, and
+# so finds what no call exceeds. If a run for numbers finds as much, it is the most that
+# a call takes; else it is a bound. Buffers are as large as each other only if the same
+# ops compute their sizes, for what the device keeps (`form`).
+
+
+def bound(host: Host, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
+    """What no call exceeds whose sizes are within bounds: see `plan`.
+
+    Raises:
+        UnknownMemory: a branch depends on the sizes, or on what the entry computes.
+    """
+    run = _Run(host, is_mapped)
+    shapes = [
+        [
+            least if least == most else Range(least, most, run.form("input", i, axis))
+            for axis, (least, most) in enumerate(sizes)
+        ]
+        for i, sizes in enumerate(inputs)
+    ]
+    return _planned(run, entry, shapes)
+
+
+def _planned(
+    run: _Run, entry: str, shapes: Sequence[Sequence[int | Range]]
+) -> MemoryPlan:
+    resident = 0
     run.kept.clear()
     for _ in range(2):
-        results = run.call(entry, [_View(tuple(shape)) for shape in inputs])
+        results = run.call(entry, [_View(tuple(shape)) for shape in shapes])
         for buffer in (*results, *run.imported):
             run.free(buffer)
         resident = max(resident, run.alive)
@@ -70,19 +109,38 @@ def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPl
 # ---- a run --------------------------------------------------------------------------
 
 
+class Range(NamedTuple):
+    """A number that the sizes of a call decide.
+
+    Args:
+        least: that it may be.
+        most: that it may be.
+        form: of two that are computed alike, the same.
+    """
+
+    least: int
+    most: int
+    form: int
+
+
 class _View(NamedTuple):
     """An input, by its shape."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | Range, ...]
 
 
 @dataclass(eq=False)
 class _Buffer:
-    size: int
+    size: int | Range
     kind: str
 
 
-Known = int | _View | _Buffer | None  # None: read from a tensor, or not a number
+# None: read from a tensor, or not a number
+Known = int | Range | _View | _Buffer | None
+
+
+def _most(size: int | Range) -> int:
+    return size.most if isinstance(size, Range) else size
 
 
 class _Jump(NamedTuple):
@@ -101,7 +159,8 @@ class _Run:
         self.imported: list[_Buffer] = []  # which the caller holds until the end
         self.alive = self.peak = 0  # bytes
         # size and kind of buffers that wait for another use
-        self.kept: Counter[tuple[int, str]] = Counter()
+        self.kept: Counter[tuple[int | Range, str]] = Counter()
+        self._forms: dict[tuple[Any, ...], int] = {}
         self._holders: Counter[_Buffer] = Counter()
         self._host = host
         for initializer in host.initializers:
@@ -111,21 +170,25 @@ class _Run:
         """What a function returns; nothing holds it yet."""
         return self._interpret(self._host.function(name), given)
 
+    def form(self, *computed: Any) -> int:
+        """A number for what is computed in one way; another one for each way."""
+        return self._forms.setdefault(computed, len(self._forms))
+
     def allocate(self, size: Known, kind: str) -> _Buffer:
         """Count a new buffer from now; `kind` is what it may be used for."""
-        if not isinstance(size, int):
+        if not isinstance(size, int | Range):
             raise UnknownMemory
-        self.alive += size
+        self.alive += _most(size)
         if self.kept[size, kind]:
             self.kept[size, kind] -= 1
-        kept = sum(size * count for (size, _), count in self.kept.items())
+        kept = sum(_most(size) * count for (size, _), count in self.kept.items())
         self.peak = max(self.peak, self.alive + kept)
         return _Buffer(size, kind)
 
     def free(self, buffer: Known) -> None:
         """Give a buffer back, whoever holds it."""
         if isinstance(buffer, _Buffer) and buffer.size:
-            self.alive -= buffer.size
+            self.alive -= _most(buffer.size)
             if self.kept.total() < _KEPT_AT_MOST:
                 self.kept[buffer.size, buffer.kind] += 1
             buffer.size = 0
@@ -308,6 +371,47 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
     return act
 
 
+def _over_ranges(compute: Callable[..., int]) -> Any:
+    """The same, of an op that is greatest and least where its operands are either.
+
+    A division is, by what is above 0.
+    """
+    of_numbers = _arithmetic(compute)
+
+    def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+        if not any(isinstance(value, Range) for value in operands):
+            found: Sequence[Known] = of_numbers(run, step, operands)
+            return found
+        ends = [_ends(value) for value in operands]
+        divides = "div" in step.op.name or step.op.name == "util.align"
+        if () in ends or (divides and min(ends[1]) <= 0):
+            return [None]
+        values = [compute(*each) for each in product(*ends)]
+        form = run.form(step.op.name, *operands)
+        least, most = min(values), max(values)
+        return [least if least == most else Range(least, most, form)]
+
+    return act
+
+
+def _ends(value: Known) -> tuple[int, ...]:
+    """The least and the greatest that a number may be; nothing of what is none."""
+    if isinstance(value, Range):
+        return value.least, value.most
+    return (value,) if isinstance(value, int) else ()
+
+
+def _remainder(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    value, divisor = operands
+    if not isinstance(value, Range):
+        found: Sequence[Known] = _arithmetic(operator.mod)(run, step, operands)
+        return found
+    if not isinstance(divisor, int) or divisor <= 0 or value.least < 0:
+        return [None]
+    most = min(value.most, divisor - 1)
+    return [Range(0, most, run.form(step.op.name, value, divisor)) if most else 0]
+
+
 def _forward_operands(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     """An op that gives on what it gets, one for one."""
     return operands[: len(step.results)]
@@ -330,8 +434,15 @@ _PREDICATES: list[Callable[[int, int], bool]] = [
 
 def _compare(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     compare = _PREDICATES[step.op.attributes["predicate"].value]
-    found = _arithmetic(compare)(run, step, operands)
-    return list(found)
+    if not any(isinstance(value, Range) for value in operands):
+        return list(_arithmetic(compare)(run, step, operands))
+    one, two = map(_ends, operands)
+    if not one or not two:
+        return [None]
+    is_order = compare not in (operator.eq, operator.ne)
+    is_apart = one[-1] < two[0] or two[-1] < one[0]
+    found = {bool(compare(x, y)) for x, y in product(one, two)}
+    return [int(found.pop()) if len(found) == 1 and (is_order or is_apart) else None]
 
 
 def _select(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
@@ -415,20 +526,20 @@ def _buffer_size(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Know
 
 _ACTS: dict[str, Any] = {
     "arith.constant": _constant,
-    "arith.addi": _arithmetic(operator.add),
-    "arith.subi": _arithmetic(operator.sub),
-    "arith.muli": _arithmetic(operator.mul),
-    "arith.divsi": _arithmetic(lambda x, y: x // y),
-    "arith.divui": _arithmetic(lambda x, y: x // y),
-    "arith.floordivsi": _arithmetic(operator.floordiv),
-    "arith.ceildivsi": _arithmetic(lambda x, y: -(-x // y)),
-    "arith.ceildivui": _arithmetic(lambda x, y: -(-x // y)),
-    "arith.remsi": _arithmetic(operator.mod),
-    "arith.remui": _arithmetic(operator.mod),
-    "arith.maxsi": _arithmetic(max),
-    "arith.maxui": _arithmetic(max),
-    "arith.minsi": _arithmetic(min),
-    "arith.minui": _arithmetic(min),
+    "arith.addi": _over_ranges(operator.add),
+    "arith.subi": _over_ranges(operator.sub),
+    "arith.muli": _over_ranges(operator.mul),
+    "arith.divsi": _over_ranges(lambda x, y: x // y),
+    "arith.divui": _over_ranges(lambda x, y: x // y),
+    "arith.floordivsi": _over_ranges(operator.floordiv),
+    "arith.ceildivsi": _over_ranges(lambda x, y: -(-x // y)),
+    "arith.ceildivui": _over_ranges(lambda x, y: -(-x // y)),
+    "arith.remsi": _remainder,
+    "arith.remui": _remainder,
+    "arith.maxsi": _over_ranges(max),
+    "arith.maxui": _over_ranges(max),
+    "arith.minsi": _over_ranges(min),
+    "arith.minui": _over_ranges(min),
     "arith.andi": _arithmetic(operator.and_),
     "arith.ori": _arithmetic(operator.or_),
     "arith.xori": _arithmetic(operator.xor),
@@ -438,7 +549,7 @@ _ACTS: dict[str, Any] = {
     "arith.index_castui": _forward_operands,
     "arith.extsi": _forward_operands,
     "arith.extui": _forward_operands,
-    "util.align": _arithmetic(lambda value, to: -(-value // to) * to),
+    "util.align": _over_ranges(lambda value, to: -(-value // to) * to),
     "util.assume.int": _forward_operands,
     "util.optimization_barrier": _forward_operands,
     "util.global.load": _load_global,

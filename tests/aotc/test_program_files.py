@@ -31,7 +31,7 @@ aotc.bundle(version="2.5")
 table = aotc.Weights({"b": numpy.ones((3, 2), "u1"), "a": numpy.full((4,), 2.0, "f4")})
 state = aotc.State({"w": numpy.ones((4, 3), "f4"), "n": numpy.zeros((), "i8"),
                     "none": numpy.zeros((0, 2), "f2"), "flag": numpy.array(True)})
-n = aotc.Dim("n", min=2, max=64, multiple_of=2)
+n = aotc.Dim("n", min=2, max=64, multiple_of=2, optimum=8)
 
 
 @aotc.entry(x=aotc.Spec((n, 4)), y=aotc.Spec(("m", 3)))

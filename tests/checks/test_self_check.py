@@ -77,6 +77,14 @@ def test_every_entry_is_checked_at_small_sizes_before_it_is_signed(model):
     assert "does not run it" in other["unchecked"][0]["why"]
 
 
+def test_the_size_of_most_calls_is_checked_too(model):
+    report = build(model, optimum={"n": 40}, targets=[Target.parse("cpu")])
+    manifest = json.loads((report.bundle / FILE).read_bytes())
+    (row,) = (row for row in manifest["self_check"] if row["entry"] == "predict")
+    assert [each["n"] for each in row["checked"]] == [1, 3, 67, 40, 4099]
+    assert manifest["symbols"]["n"]["optimum"] == 40
+
+
 def test_a_wrong_lowering_fails_the_build_with_op_and_line(model, monkeypatch):
     monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
     error = refusal(model)

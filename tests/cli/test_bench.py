@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.manifest import Code, Manifest
 from aotc.cli.main import main
 from aotc.errors import CompileError, InputError, SetupError
 from aotc.timing import dispatches, inputs, process
@@ -352,3 +353,15 @@ def test_random_inputs_are_within_the_contract_and_the_same_for_a_seed() -> None
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
     from_given = inputs.sizes_for(manifest, point, {}, {"x": np.ones((16, 4), "f2")})
     assert from_given == {"n": 6, "m": 4}
+
+
+def test_a_size_that_is_not_chosen_is_what_most_calls_have_if_that_has_code() -> None:
+    leaf = {"name": "x", "dtype": "f32", "shape": ["n"]}
+    manifest = manifest_of(leaf, n={"min": 1, "optimum": 48})
+    (point,) = manifest.entry_points.values()
+    assert inputs.sizes_for(manifest, point, {}, {}) == {"n": 48}
+    assert inputs.sizes_for(manifest, point, {"n": 2}, {}) == {"n": 2}
+    only = (Code("f__n_8", {"n": 8}),)
+    point = replace(point, specializations=only, has_general_code=False)
+    manifest = manifest_of(leaf, n={"min": 1, "optimum": 48, "policy": "error"})
+    assert inputs.sizes_for(manifest, point, {}, {}) == {"n": 8}

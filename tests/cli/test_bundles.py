@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,19 @@ def test_inspect_gives_manifest_and_verdict_as_json(
     assert answer["schema"] == "aotc.inspect/1"
     assert answer["manifest"]["schema"] == "aotc.manifest/1"
     assert answer["verification"]["verified"] is True
+
+
+def test_inspect_lists_the_guards_of_each_entry(
+    shelf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = shelf.bundle()
+    assert main(["inspect", bundle]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^GUARDS +NAME +RULE +DECLARED AT$", text, re.MULTILINE)
+    assert re.search(r"^scale +dtype of x +f32$", text, re.MULTILINE)
+    assert re.search(r"^scale +range of batch +1 and more$", text, re.MULTILINE)
+    guards = ask(capsys, "inspect", bundle)["guards"]["scale"]
+    assert {"name": "x.shape[1]", "rule": "2", "where": ""} in guards
 
 
 def test_inspect_shows_a_strangers_bundle_and_says_that_it_is_not_verified(

@@ -259,7 +259,7 @@ def test_a_run_that_fails_leaves_its_counters_too(
 ) -> None:
     arguments = ["--entry", "add", "-i", "a=[1,2]", "-i", "b=[1,1,2]"]
     assert main([*bundle, *arguments, "--metrics", "run.prom"]) == 2
-    assert 'entry="add",guard="shape-mismatch"} ' in Path("run.prom").read_text()
+    assert 'entry="add",guard="a.shape[0]"} ' in Path("run.prom").read_text()
     assert main([*bundle, *arguments, "--metrics", "run.jsonl"]) == 2
     assert "needs --loop" in capsys.readouterr().err
     files = ["--metrics", "a.jsonl", "--metrics", "b.txt", "--metrics", "c.prom"]

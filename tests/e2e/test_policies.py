@@ -73,9 +73,20 @@ def test_traffic_chooses_buckets(make, tmp_path):
     }
 
 
+def test_the_sizes_of_most_calls_are_stated_and_go_on_from_a_file(make, tmp_path):
+    report = make(64, optimum={"n": 48})
+    (tmp_path / "stated.mlir").write_text(report.ir)
+    assert "optimum = 48" in report.ir
+    again = build(tmp_path / "stated.mlir", stop_after="graph", optimum={"n": 16})
+    assert "optimum = 16" in again.ir
+    assert "optimum = 48" not in again.ir
+
+
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
+        ({"optimum": {"n": 65}}, "bad-contract"),
+        ({"optimum": {"k": 5}}, "unknown-size"),
         ({"policies": {"n": "sometimes"}}, "bad-option"),
         ({"policies": {"k": "error"}}, "unknown-size"),
         ({"policies": {"m": "error"}}, "no-buckets"),

@@ -59,7 +59,7 @@ def test_ports_are_named_in_the_ir(model):
         ("state.w", "state", 2), ("state.n", "state", 2), ("weights.b.0", "weight", 1),
         ("x", "input", 1), ("output", "output", 1),
     ):  # fmt: skip
-        assert text.count(f'{{graph.kind = "{kind}", graph.name = "{name}"}}') == times
+        assert text.count(f'{{graph.kind = "{kind}", graph.name = "{name}"') == times
 
 
 def test_a_function_without_inputs_needs_no_arguments_to_entry(model):
@@ -116,6 +116,10 @@ def test_a_parameter_that_is_not_declared_is_refused(model, declaration, message
         ("aotc.Dim('n', min=5, max=4)", "bad-contract", "allows no size"),
         ("aotc.Dim('n', max=7, multiple_of=8)", "bad-contract", "allows no size"),
         ("aotc.Dim('n', multiple_of=0)", "bad-contract", "allows no size"),
+        ("aotc.Dim('n', max=4, optimum=5)", "bad-contract", "n in [1, 4] allows"),
+        ("aotc.Dim('n', multiple_of=4, optimum=6)", "bad-contract", "in steps of 4"),
+        ("aotc.Dim('n', min=0, optimum=-1)", "bad-contract", "allows; got -1"),
+        ("aotc.Dim('n', optimum='8')", "bad-contract", "allows; got '8'"),
     ],
 )
 def test_specs_and_contracts_that_nothing_fits_are_refused(model, spec, code, message):

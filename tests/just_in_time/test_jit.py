@@ -549,3 +549,61 @@ def test_none_is_known_when_it_is_traced_and_one_function_may_call_another():
     with pytest.raises(InputError, match="32 bits") as caught:
         inner(2**40)
     assert caught.value.code == "bad-call"
+
+
+def test_what_differs_from_code_that_there_is_has_the_names_of_the_loaders_guards():
+    @aotc.jit(static_argnames=["mode"], dynamic="never")
+    def f(x, tree, mode="plain"):
+        return x + 1, tree["y"] * (2 if mode == "plain" else 3)
+
+    x, y = draw(3, 2), draw(2)
+    f(x, {"y": y})
+    f(x.astype("f8"), {"y": y})
+    f(x, {"y": draw(3, 2)})
+    f(x, {"y": y}, mode="other")
+    f(x, {"y": y, "z": y})
+    f(draw(4, 2), {"y": y})
+    assert f.report()["guard_failures"] == {
+        "dtype of x": 1,
+        "rank of tree.y": 1,
+        "value of mode": 1,
+        "structure of tree": 1,
+        "x.shape[0]": 1,
+    }
+
+
+def test_sizes_that_were_equal_before_and_are_not_any_more_are_named():
+    @aotc.jit
+    def f(x, y):
+        return x + anp.sum(y)
+
+    for sizes in ((3, 3), (4, 4), (5, 6), (1, 1)):
+        f(*(draw(size) for size in sizes))
+    failures = f.report()["guard_failures"]
+    assert failures["y.shape[0] = x.shape[0]"] == 1
+    assert failures["range of x_0"] == 1
+
+
+def test_a_storm_names_the_argument_whose_dtype_varies():
+    @aotc.jit(max_compiles=2)
+    def f(x):
+        return x + 1
+
+    f(np.ones(2, "f4"))
+    f(np.ones(2, "i4"))
+    with pytest.raises(InputError, match="is dtype of x;") as caught:
+        f(np.ones(2, "i1"))
+    assert caught.value.guard == "dtype of x"
+
+
+def test_an_array_on_another_device_is_refused_by_name():
+    class Elsewhere:
+        def __dlpack_device__(self):
+            return 2, 0
+
+    with pytest.raises(InputError) as caught:
+        aotc.jit(lambda tree: tree["x"] + 1)({"x": Elsewhere()})
+    assert (caught.value.code, caught.value.guard) == (
+        "input-device",
+        "device of tree.x",
+    )

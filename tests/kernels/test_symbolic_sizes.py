@@ -11,7 +11,9 @@ from aotc.dialects import context
 from aotc.dialects.symbols import Contract, known_contracts
 from aotc.dialects.types import Dim
 from aotc.importers import load
+from aotc.kernels.attention.tile import Sizes
 from aotc.kernels.geometry import Geometry
+from aotc.kernels.rows.tile import RowSizes
 from aotc.kernels.tile import Tile, row_counts
 from aotc.pipeline import build
 from aotc.target import Target
@@ -29,9 +31,17 @@ SIZES = [
 ]
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+OPTIMA = {
+    "unknown": {},
+    "few": {"batch": 3, "length": 1, "others": 2, "any": 5, "steps": 8},
+    "many": {"batch": 40, "length": 200, "others": 301, "any": 77, "steps": 512},
+}
+
+
+@pytest.fixture(scope="module", params=[(x, y) for x in LEVELS for y in OPTIMA])
 def bundle(request, tmp_path_factory):
-    target = Target.parse(request.param)
+    level, optimum = request.param
+    target = Target.parse(level)
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
     report = build(
@@ -40,6 +50,7 @@ def bundle(request, tmp_path_factory):
         output=tmp_path_factory.mktemp("kernels"),
         self_check="off",
         sign=False,
+        optimum=OPTIMA[optimum],
     )
     return aotc.load(report.bundle, allow_unsigned=True)
 
@@ -75,6 +86,11 @@ def test_a_kernel_computes_any_number_of_rows_and_images(bundle, program, name):
             np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5 * scale)
 
 
+UNKNOWN = [(level, "unknown") for level in LEVELS]
+MANY = [(level, "many") for level in LEVELS]
+
+
+@pytest.mark.parametrize("bundle", UNKNOWN, indirect=True)
 def test_every_product_and_window_of_any_number_has_a_kernel(bundle):
     (variant,) = bundle.manifest.variants.values()
     assert variant.kernels["without"] == []
@@ -82,6 +98,7 @@ def test_every_product_and_window_of_any_number_has_a_kernel(bundle):
     assert called == set(ENTRIES)
 
 
+@pytest.mark.parametrize("bundle", UNKNOWN, indirect=True)
 def test_the_manifest_tells_of_the_least_sizes(bundle):
     (variant,) = bundle.manifest.variants.values()
     rows = {name: row for row in variant.kernels["regions"] for name in row["entries"]}
@@ -89,6 +106,16 @@ def test_the_manifest_tells_of_the_least_sizes(bundle):
     assert rows["pixels"]["flops"] >= 2 * 9 * 7 * 16 * 40
     assert rows["rows_of_an_expression"]["sizes"] == {"steps": 8}
     assert rows["rows_of_an_expression"]["bytes_written"] == 4 * 9 * 100
+
+
+@pytest.mark.parametrize("bundle", MANY, indirect=True)
+def test_the_manifest_tells_of_the_sizes_of_most_calls_where_they_are_known(bundle):
+    (variant,) = bundle.manifest.variants.values()
+    rows = {name: row for row in variant.kernels["regions"] for name in row["entries"]}
+    assert rows["pixels"]["sizes"] == {"batch": 40}
+    assert rows["rows_of_an_expression"]["sizes"] == {"steps": 512}
+    assert rows["rows_of_an_expression"]["bytes_written"] == 4 * 513 * 100
+    assert bundle.manifest.symbols["steps"].optimum == 512
 
 
 def test_tiles_have_fewer_rows_only_where_a_call_may_have_as_few():
@@ -109,3 +136,17 @@ def test_a_schedule_is_for_the_fewest_images_and_for_some_rows():
         assert pixels.typical.rows == 20
         many = Geometry(batch * 49, (1, 1), 64, (1, 1), 48, (1, 1))
         assert many.typical.rows == 49
+
+
+def test_a_schedule_is_for_the_sizes_of_most_calls_where_they_are_known():
+    contracts = [Contract("batch", max=640, multiple_of=2, optimum=6), Contract("any")]
+    with context(), known_contracts(contracts):
+        batch, unknown = Dim.symbol(0) * 2, Dim.symbol(1)
+        images = Geometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
+        assert images.typical.images == 6
+        pixels = Geometry(batch * 5, (1, 1), 64, (1, 1), 48, (1, 1))
+        assert pixels.typical.rows == 30
+        both = Geometry(batch * unknown, (1, 1), 64, (1, 1), 48, (1, 1))
+        assert both.typical.rows == 128  # that of the other is not known
+        assert RowSizes(batch, 64).typical_count == 6
+        assert Sizes(1, batch, 4, 32, unknown, 4, 32, 1, 1).typical == (6, 128)

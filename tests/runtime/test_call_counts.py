@@ -82,7 +82,7 @@ def test_a_refused_call_counts_for_its_guard_and_not_as_a_call(model):
     for wrong in (x[0], x.astype("f8"), x[:, :3], np.ones((65, 4), np.float32)):
         with pytest.raises(AotcError) as caught:
             model.predict(x=wrong)
-        assert more("guard_failures", entry="predict", guard=caught.value.code) == 1
+        assert more("guard_failures", entry="predict", guard=caught.value.guard) == 1
     assert more("guard_failures") == 4
     assert more("calls") == more("call_failures") == 0
 

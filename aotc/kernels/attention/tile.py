@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor, bounds
+from aotc.dialects.types import Dim, Size, Tensor, bounds, optimum
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import most_rows, split_evenly
 
@@ -63,12 +63,14 @@ class Sizes:
 
     @property
     def typical(self) -> tuple[int, int]:
-        """Queries and positions for which it is cut up: some, where a call decides."""
+        """Queries and positions for which it is cut up: where calls decide, as most."""
         length, positions = map(_typical, (self.length, self.positions))
         return length, positions
 
 
 def _typical(size: Size) -> int:
+    if (usual := optimum(size)) is not None:
+        return max(1, usual)
     least, most = bounds(size)
     return int(min(max(least, _TYPICAL), most))
 

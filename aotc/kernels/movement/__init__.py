@@ -18,7 +18,14 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
-from aotc.dialects.types import Size, Tensor, bounds, ceil_divide, element_count
+from aotc.dialects.types import (
+    Size,
+    Tensor,
+    bounds,
+    ceil_divide,
+    element_count,
+    optimum,
+)
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import (
@@ -74,7 +81,9 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     width = sum(static)
     is_small = isinstance(rows, int) and rows * width < _LEAST
-    is_long = width > _WORK and bounds(rows)[0] < _FEW_ROWS
+    usual = optimum(rows)
+    few = bounds(rows)[0] if usual is None else usual
+    is_long = width > _WORK and few < _FEW_ROWS
     if 2 * min(static) < machine.lanes or is_small or is_long:
         return None
     return asdict(Tile(machine.lanes, max(1, _WORK // width)))

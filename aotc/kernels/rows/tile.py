@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, bounds, element_count
+from aotc.dialects.types import Size, Tensor, bounds, element_count, optimum
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import split_evenly
 
@@ -45,10 +45,13 @@ class RowSizes:
 
     @property
     def typical_count(self) -> int:
-        """The number of rows by which they are cut up: the least that a call has.
+        """The number of rows by which they are cut up: what most calls have.
 
-        A call may well have more than few, so these are taken to be more.
+        Where that is not known, it is the least that a call has. A call may well have
+        more than few, so these are taken to be more.
         """
+        if (usual := optimum(self.count)) is not None:
+            return max(1, usual)
         least, most = bounds(self.count)
         return int(min(max(least, _TYPICAL_ROWS), most))
 

@@ -1,0 +1,136 @@
+"""What a caller gives → an array of NumPy, if its elements lie in the host's memory.
+
+Arrays of other frameworks that do are taken as they are. Those of an accelerator are
+refused and never copied over in passing: a call would wait for another device without
+a word about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotc.artifacts.guards import device_guard, kind_guard
+from aotc.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Types of devices of DLPack (dlpack.h, DLDeviceType).
+_IN_HOST_MEMORY = frozenset({1, 3, 11})  # of the CPU, or pinned for CUDA or ROCm
+# Their `__array__` refuses memory elsewhere, and to ask first takes some microseconds.
+_REFUSING = frozenset({"numpy", "torch", "cupy"})
+_DEVICES = {
+    2: "cuda",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    13: "cuda-managed",
+    14: "oneapi",
+    15: "webgpu",
+}
+
+
+class Described(NamedTuple):
+    """What errors say of an input.
+
+    Args:
+        title: such as `predict: input 'x'`.
+        name: of the input.
+        expected: what it has to be.
+        where: the line of the model that declares it.
+    """
+
+    title: str
+    name: str
+    expected: str
+    where: str = ""
+
+
+def host_array(value: Any, describe: Callable[[], Described]) -> Array:
+    """A value as an array of NumPy; nothing is cast, or copied from a device.
+
+    Args:
+        value: an array of NumPy or of another framework.
+        describe: tells of which input, if it is refused.
+
+    Raises:
+        InputError: `input-device`: it lies elsewhere; `input-type`: it is no array.
+    """
+    if type(value).__module__ not in _REFUSING and (device := _foreign_device(value)):
+        raise _device_error(describe(), value, device)
+    if not hasattr(value, "__array__"):
+        raise _type_error(describe(), value, type(value).__name__)
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        got = "a masked array, whose masked elements have no values"
+        raise _type_error(describe(), value, got)
+    try:
+        return np.asarray(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever another framework raises
+        if device := _foreign_device(value):
+            raise _device_error(describe(), value, device) from error
+        reason = str(error).partition("\n")[0]
+        got = f"{_library(value)}.{type(value).__name__}: {reason}"
+        raise _type_error(describe(), value, got) from error
+
+
+def _device_error(spec: Described, value: Any, device: str) -> InputError:
+    """The error that a value lies in the memory of a device."""
+    return InputError(
+        "input-device",
+        f"{spec.title}: expected {spec.expected} in the memory of the host, got an "
+        f"array on {device}",
+        where=spec.where or None,
+        hint=f"copy it to the host before the call: {_copy_of(spec.name, value)}",
+        guard=device_guard(spec.name),
+    )
+
+
+def _type_error(spec: Described, value: Any, got: str) -> InputError:
+    """The error that a value has no array of NumPy."""
+    return InputError(
+        "input-type",
+        f"{spec.title}: expected {spec.expected}, got {got}",
+        where=spec.where or None,
+        hint=f"pass a NumPy array: {_copy_of(spec.name, value)}",
+        guard=kind_guard(spec.name),
+    )
+
+
+def _foreign_device(value: Any) -> str | None:
+    """The device whose memory an array lies in; None for the host, or if none says."""
+    ask = getattr(value, "__dlpack_device__", None)
+    try:
+        kind, number = ask() if ask is not None else (1, 0)
+        kind = int(kind)
+    except Exception:  # such as of torch's device `meta`, which has no memory
+        return None
+    if kind in _IN_HOST_MEMORY:
+        return None
+    return f"{_DEVICES.get(kind, f'a device of type {kind}')}:{number}"
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+# What gives an array of NumPy, by the framework that a value is of.
+_COPIES = {
+    "torch": "{x}.detach().cpu().numpy()",
+    "jax": "jax.device_get({x})",
+    "jaxlib": "jax.device_get({x})",
+    "cupy": "{x}.get()",
+}
+
+
+def _copy_of(name: str, value: Any) -> str:
+    """What to write in the place of a value."""
+    if isinstance(value, np.ma.MaskedArray):
+        return f"{name}.filled(0)"
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        return f"numpy.from_dlpack({name})"
+    return _COPIES.get(_library(value), "numpy.asarray(value, dtype)").format(x=name)
