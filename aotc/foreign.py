@@ -11,6 +11,7 @@ from aotc.importers import onnx, stablehlo, torch
 from aotc.target import Target
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import Spec
+from aotc.tracing.source_locations import fail
 
 BREAKS = ("error", "island")
 
@@ -23,6 +24,8 @@ def from_torch(
     *,
     train: bool = False,
     breaks: str = "error",
+    max_variants: int = 8,
+    max_compiles: int = 32,
     target: str | None = None,
     threads: int | None = None,
 ) -> Any:
@@ -46,6 +49,8 @@ def from_torch(
         breaks: what becomes of what torch.export refuses: `error`, or `island`, the
             result is a module of PyTorch, which compiles what it can when it is called:
             see `aotc.hybrid_programs.torch_modules.HybridModule`. It is no entry.
+        max_variants: with islands: as for `aotc.jit`, of each module in it.
+        max_compiles: with islands: likewise.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
 
@@ -60,12 +65,20 @@ def from_torch(
     from aotc.hybrid_programs.torch_modules import hybrid_module
 
     if train or dynamic_shapes is not None:
-        raise InputError(
+        fail(
             "bad-option",
             "expected no train and no dynamic_shapes with breaks='island'; code is "
             "made for each kind of call, for inference",
+            "leave them out, or breaks='island'",
         )
-    return hybrid_module(model, args, kwargs or {}, target, threads)
+    return hybrid_module(
+        model,
+        args,
+        kwargs or {},
+        target=target,
+        threads=threads,
+        limits=(max_variants, max_compiles),
+    )
 
 
 def from_onnx(

@@ -2,221 +2,163 @@
 
 A module that torch.export takes is one region. Of one that it does not take, `forward`
 remains Python, an island, and the modules that it calls are split in their turn.
+
+torch_calls      what a call is like, and its tensors as arrays
+torch_states     what modules keep from call to call, and whether it has changed
+torch_exporting  a module and a call → a traced program
+torch_parts      one module of a hybrid one: by which code, or by PyTorch
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-from collections.abc import Hashable, Mapping
-from typing import Any
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch.utils import _pytree as torch_trees
 
-from aotc.errors import AotcError, InputError
+from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
-from aotc.importers.torch import from_torch
-from aotc.just_in_time.compiling import compile_program
-from aotc.program import Title
-from aotc.runtime.model import Entry
+from aotc.hybrid_programs.torch_exporting import copy_of
+from aotc.hybrid_programs.torch_parts import Part, Settings, refuse_pickling
+from aotc.importers.torch.exporting import is_library
 from aotc.target import Target
+from aotc.tracing.source_locations import is_own, relative
 
-_PLAIN = (bool, int, float, str, type(None))
+_FIXED_HINT = "change the module that it was made of, and call aotc.from_torch again"
 
 
 class HybridModule(torch.nn.Module):  # type: ignore[misc]
     """A module of which what can be compiled is compiled; for inference.
 
+    Its weights and its mode are fixed. A copy of it has nothing compiled at first.
+
     Args:
         module: which is copied.
-        target: to compile for.
-        threads: as `aotc.load` takes them.
+        settings: how it is compiled.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, target: Target, threads: int | None
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, settings: Settings) -> None:
         super().__init__()
-        name = type(module).__name__
-        self._whole = _Part(copy.deepcopy(module).eval(), name, name, target, threads)
+        self.module = copy_of(module, {}).eval()
+        self.training = False
+        self._settings = settings
+        self._parts = _parts_of(self.module, settings)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result, of tensors on the processor that need no gradient.
 
         Raises:
-            InputError: `bad-call`: a gradient is asked for.
+            InputError: `bad-call`: a gradient is asked for; `recompile-storm`.
         """
-        leaves = torch_trees.tree_leaves((args, kwargs))
-        tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
-        if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
-            raise InputError(
-                "bad-call",
-                "expected tensors that need no gradient, which compiled parts of a "
-                "module have not; got one with requires_grad",
-                hint="call it within torch.no_grad()",
-            )
+        if torch.is_grad_enabled():
+            leaves = torch_trees.tree_leaves((args, kwargs))
+            if any(isinstance(x, torch.Tensor) and x.requires_grad for x in leaves):
+                _refuse(
+                    "bad-call",
+                    "expected tensors that need no gradient, which compiled parts of a "
+                    "module have not; got one with requires_grad",
+                    "call it within torch.no_grad()",
+                )
         with torch.no_grad():
-            return self._whole(*args, **kwargs)
+            return self.module(*args, **kwargs)
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
         """The modules whose `forward` is Python, of those that calls have reached."""
-        parts = [each for each in self.modules() if isinstance(each, _Part)]
-        return tuple(each.boundary for each in parts if each.boundary is not None)
+        found = [each.boundary for each in self._parts]
+        return tuple(each for each in found if each is not None)
 
     def report(self) -> dict[str, Any]:
         """Boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
-        parts = [each for each in self.modules() if isinstance(each, _Part)]
+        regions = [each.report() for each in self._parts]
         return {
             "schema": "aotc.hybrid-module/1",
             "graph_breaks": len(self.boundaries),
             "boundaries": [each.to_json() for each in self.boundaries],
-            "regions": [
-                {"module": each.path, "variants": len(each.entries)}
-                for each in parts
-                if each.entries
-            ],
+            "regions": [each for each in regions if each is not None],
         }
 
+    # ---- as a module of PyTorch
 
-class _Part(torch.nn.Module):  # type: ignore[misc]
-    """One module of a hybrid one: compiled for each kind of call, or an island.
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """That of the module, under its names."""
+        return self.module.state_dict(*args, **kwargs)
 
-    Args:
-        module: to compute, which may get parts in place of its modules.
-        owner: the name of the whole.
-        path: of the module in it.
-        target: to compile for.
-        threads: as `aotc.load` takes them.
-    """
+    def train(self, mode: bool = True) -> HybridModule:
+        """Raise an InputError, `inference-only`, if `mode` says so."""
+        if mode:
+            _refuse(
+                "inference-only",
+                "expected inference of a hybrid module; it cannot be in training mode",
+                "train the module that it was made of; aotc.from_torch(module, args, "
+                "train=True) compiles one that torch.export takes",
+            )
+        return self
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        owner: str,
-        path: str,
-        target: Target,
-        threads: int | None,
-    ) -> None:
-        super().__init__()
-        self.module, self.path = module, path
-        self.entries: dict[Hashable, tuple[Entry, list[str]]] = {}
-        self.boundary: Boundary | None = None
-        self._owner, self._target, self._threads = owner, target, threads
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(
+            "fixed-weights",
+            "expected a hybrid module to keep its weights, which code is made for; got "
+            "others to load",
+            _FIXED_HINT,
+        )
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of the module."""
-        if self.boundary is None:
-            key = _kind_of(args, kwargs)
-            try:
-                if key not in self.entries:
-                    self.entries[key] = self._compiled(args, kwargs)
-            except InputError as error:
-                self._split(error)
-            else:
-                return self._computed(*self.entries[key], args, kwargs)
-        assert self.boundary is not None
-        tensors = torch_trees.tree_leaves((args, kwargs))
-        with self.boundary.crossing(tensors) as returned:
-            found = self.module(*args, **kwargs)
-            returned += torch_trees.tree_leaves(found)
-        return found
+    def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
+        """Refuse what `to`, `half`, `cuda` and their like would change."""
+        _refuse(
+            "fixed-weights",
+            "expected a hybrid module to keep its dtypes and devices, which code is "
+            "made for; got a conversion (to, half, float, cuda, …)",
+            _FIXED_HINT,
+        )
 
-    def _compiled(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Entry, list[str]]:
-        """Code for calls like this one, and the names of the inputs.
+    def __deepcopy__(self, memo: dict[int, Any]) -> HybridModule:
+        return HybridModule(self.module, self._settings)
 
-        Raises:
-            InputError: the module cannot be compiled.
-        """
-        network = from_torch(self.module, args, kwargs)
-        if len(network.inputs) != len(_arrays_of(args, kwargs)):
-            raise InputError("bad-model", "its arguments are not tensors alone")
-        program = network.program()
-        program.title = Title(self._owner, "1.0.0")
-        digest = hashlib.sha256(repr(self.module).encode()).hexdigest()
-        program.source = {"kind": "torch", "file": self.path, "sha256": digest}
-        made = compile_program(program, self._target, self._threads)
-        return made.model.entry("main"), [*network.inputs]
-
-    def _computed(
-        self, entry: Entry, names: list[str], args: Any, kwargs: Mapping[str, Any]
-    ) -> Any:
-        given = dict(zip(names, _arrays_of(args, kwargs), strict=True))
-        return torch_trees.tree_map_only(np.ndarray, _as_tensor, entry(**given))
-
-    def _split(self, error: AotcError) -> None:
-        """Leave the module to torch, and split what it calls."""
-        self.entries.clear()
-        reason = error.message.partition("\n")[0]
-        kind = type(self.module).__name__
-        self.boundary = Boundary(self._owner, self.path, kind, reason)
-        for name, child in self.module.named_children():
-            path = f"{self.path}.{name}"
-            if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
-                self._split_container(child, path)
-            else:
-                setattr(self.module, name, self._part(child, path))
-
-    def _split_container(self, container: Any, path: str) -> None:
-        """Parts in place of the modules of a list or dict, which is not called."""
-        is_list = isinstance(container, torch.nn.ModuleList)
-        for key in [*range(len(container))] if is_list else [*container]:
-            container[key] = self._part(container[key], f"{path}.{key}")
-
-    def _part(self, module: torch.nn.Module, path: str) -> _Part:
-        return _Part(module, self._owner, path, self._target, self._threads)
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling()
 
 
-def _kind_of(args: Any, kwargs: Any) -> Hashable:
-    """What calls share that one code computes.
-
-    Raises:
-        InputError: `bad-call`: an argument is no tensor, number or text.
-    """
-    leaves, structure = torch_trees.tree_flatten((args, kwargs))
-    return str(structure), tuple(map(_kind_of_leaf, leaves))
-
-
-def _kind_of_leaf(leaf: Any) -> Hashable:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.dtype, tuple(leaf.shape)
-    return type(leaf), repr(leaf) if isinstance(leaf, _PLAIN) else id(leaf)
+def _refuse(code: str, message: str, hint: str) -> NoReturn:
+    """Raise an InputError at the line of the user, whose call is PyTorch's by now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        is_ours = is_own(frame.f_globals.get("__name__", ""))
+        if not is_ours and not is_library(frame.f_code.co_filename):
+            where = f"{relative(frame.f_code.co_filename)}:{frame.f_lineno}"
+            raise InputError(code, message, where=where, hint=hint)
+        frame = frame.f_back
+    raise InputError(code, message, hint=hint)
 
 
-def _arrays_of(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments that have tensors, as trees of arrays."""
-    found = []
-    for each in (*args, *kwargs.values()):
-        leaves = torch_trees.tree_leaves(each)
-        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            found.append(torch_trees.tree_map_only(torch.Tensor, _as_array, each))
-    return found
+def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
+    """Parts for all modules in one that have a `forward` in Python."""
+    return [
+        Part(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
+        for path, each in module.named_modules()
+        if _has_forward(each)
+    ]
 
 
-def _as_array(tensor: torch.Tensor) -> Any:
-    if tensor.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.detach().cpu().numpy()
-
-
-def _as_tensor(array: Any) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())  # of results that cannot be written to
+def _has_forward(module: torch.nn.Module) -> bool:
+    """Whether it can be called, as a list of modules cannot, and not by TorchScript."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return False
+    kind = getattr(type(module), "forward", None)
+    return "forward" in vars(module) or kind is not torch.nn.Module.forward
 
 
 def hybrid_module(
     module: Any,
     args: Any,
     kwargs: Mapping[str, Any],
+    *,
     target: str | None,
     threads: int | None,
+    limits: tuple[int, int],
 ) -> HybridModule:
     """A module that compiles what it can, called once with example arguments.
 
@@ -226,15 +168,27 @@ def hybrid_module(
         kwargs: example keyword arguments.
         target: by its name; by default this machine.
         threads: as `aotc.load` takes them.
+        limits: how many variants there may be of each part, and how many compilations.
 
     Raises:
-        InputError: `bad-model`: it is no module.
+        InputError: `bad-model`: it is no module, or cannot be copied; `bad-option`.
     """
     if not isinstance(module, torch.nn.Module):
-        raise InputError(
-            "bad-model", f"expected a torch.nn.Module; got {type(module).__name__}"
+        _refuse(
+            "bad-model",
+            f"expected a torch.nn.Module; got {type(module).__name__}",
+            "breaks='error' takes what torch.export has made",
         )
-    made = HybridModule(module, Target.named(target or "native")[0], threads)
+    if min(limits) < 1:
+        _refuse(
+            "bad-option",
+            f"expected max_variants and max_compiles of 1 or more; got {limits[0]} and "
+            f"{limits[1]}",
+            "leave them out for 8 and 32",
+        )
+    chosen = Target.named(target or "native")[0]
+    settings = Settings(type(module).__name__, chosen, threads, *limits)
+    made = HybridModule(module, settings)
     if args or kwargs:
         made(*args, **kwargs)
     return made

@@ -55,7 +55,7 @@ def numpy_of(tensor: Any) -> Any:
     Raises:
         InputError: aotc has no such arrays.
     """
-    plain = tensor.detach()
+    plain = tensor.detach().resolve_neg()
     if plain.layout is not torch.strided or not is_known(plain.dtype):
         fail("bad-dtype", f"a tensor of {plain.dtype}, {plain.layout} is no array")
     if plain.is_complex():
@@ -69,7 +69,7 @@ def numpy_of(tensor: Any) -> Any:
 
 def tensor_of(array: Any) -> Any:
     """A tensor with the elements of a NumPy array, or of a pair of them."""
-    if isinstance(array, Complex):
+    if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
     name = dtypes.canonical(array.dtype)
     for dtype, (bits, own) in _BITS.items():

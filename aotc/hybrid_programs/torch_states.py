@@ -1,0 +1,206 @@
+"""What modules of PyTorch keep from call to call, and whether it has changed.
+
+Compiled code has the attributes, parameters and buffers of a module as they were when
+it was exported. Python may change all of them, in the module itself or from another.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import random
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class Unobserved:
+    """Base of what aotc puts into modules, which is no state of theirs."""
+
+
+# of the registration of parameters, modules and hooks, which `_tables` looks into
+_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})  # of parameters, by RNNs
+_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | _DERIVED | {"forward"}
+_LAZY = torch.nn.parameter.UninitializedTensorMixin
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_FIXED = (
+    bool, int, float, complex, str, bytes, type(None), type, torch.dtype, torch.device,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.nn.Module,
+    Unobserved,
+)  # fmt: skip
+
+
+class StateSnapshot:
+    """The attributes, parameters and buffers of a module, and of those in it, of now.
+
+    Args:
+        module: that is looked at.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        tables = [*_tables(module)]
+        self._empty = [table for _, table in tables if not table]
+        self._tables = [
+            (path, table, dict(table), [*table.values()])
+            for path, table in tables
+            if table
+        ]
+        held = [
+            (f"{path}.{key}".lstrip("."), value)
+            for path, _, before, _ in self._tables
+            for key, value in before.items()
+            if key not in _MACHINERY
+        ]
+        self._tensors = [x for x in held if isinstance(x[1], torch.Tensor)]
+        self._mutable = [
+            (path, value)
+            for path, value in held
+            if not isinstance(value, (torch.Tensor, *_FIXED))
+        ]
+        self._counted = [x for _, x in self._tensors if _counts_writes(x)]
+        self._placed = [x for _, x in self._tensors if _has_memory(x)]
+        self._quick = self._quick_now()
+        self._versions = [_version(tensor) for _, tensor in self._tensors]
+        self._contents = self._contents_now()
+
+    def difference(self) -> str | None:
+        """The path of something that is another now, or has been written to, if any."""
+        for path, table, before, values in self._tables:
+            is_same = len(table) == len(values)
+            if is_same and all(map(operator.is_, table.values(), values)):
+                continue
+            if (found := _changed_key(table, before)) is not None:
+                return f"{path}.{found}".lstrip(".")
+        if any(self._empty):
+            return "an attribute that it had not"
+        if self._quick_now() != self._quick:
+            return self._written_tensor()
+        if not self._mutable:
+            return None
+        pairs = zip(self._mutable, self._contents_now(), self._contents, strict=True)
+        return next((path for (path, _), now, then in pairs if now != then), None)
+
+    def _quick_now(self) -> tuple[list[int], list[int]]:
+        """What changes if any tensor is written to, or has other memory."""
+        return (
+            [tensor._version for tensor in self._counted],
+            [tensor.data_ptr() for tensor in self._placed],
+        )
+
+    def _written_tensor(self) -> str | None:
+        pairs = zip(self._tensors, self._versions, strict=True)
+        return next((path for (path, x), then in pairs if _version(x) != then), None)
+
+    def _contents_now(self) -> list[Any]:
+        seen: set[int] = set()
+        return [_content(value, seen) for _, value in self._mutable]
+
+
+def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where the parts of a module keep what they have; not the hooks of itself."""
+    for path, part in module.named_modules():
+        yield path, vars(part)
+        for name in ("_parameters", "_buffers", "_modules"):
+            yield path, vars(part)[name]
+        if part is not module:
+            for name in _HOOKS:
+                yield path, vars(part)[name]
+
+
+def _changed_key(table: dict[str, Any], before: dict[str, Any]) -> str | None:
+    for key in (*before, *table):
+        if key in _DERIVED:
+            continue
+        if key not in before or key not in table:
+            return str(key)
+        old, new = before[key], table[key]
+        is_number = type(old) is type(new) and isinstance(old, (int, float, str))
+        if new is not old and not (is_number and new == old):
+            return str(key)
+    return None
+
+
+def _version(tensor: Any) -> tuple[int, int]:
+    """How often a tensor was written to, and where its memory is."""
+    count = tensor._version if _counts_writes(tensor) else 0
+    return count, tensor.data_ptr() if _has_memory(tensor) else 0
+
+
+def _counts_writes(tensor: Any) -> bool:
+    """Whether it does: not one of torch.inference_mode, or of no shape yet."""
+    return not isinstance(tensor, _LAZY) and not tensor.is_inference()
+
+
+def _has_memory(tensor: Any) -> bool:
+    """Whether it is one piece of memory: not in a trace, nor where it is sparse."""
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return is_plain and tensor.layout is torch.strided
+
+
+def _content(value: Any, seen: set[int]) -> Any:
+    """What can be compared later of an object, with the objects that it refers to.
+
+    Args:
+        value: the object.
+        seen: the identities of those that something else has.
+    """
+    if isinstance(value, torch.Tensor):
+        return id(value), *_version(value)
+    if isinstance(value, _FIXED) and not isinstance(value, torch.nn.Module):
+        return type(value), value
+    if id(value) in seen:
+        return id(value)
+    seen.add(id(value))
+    return id(value), *(_content(part, seen) for part in _parts(value))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What an object consists of, as far as this can be looked at."""
+    for kinds, parts in _PARTS:
+        if isinstance(value, kinds):
+            yield from parts(value)
+            break
+    for key, part in getattr(value, "__dict__", {}).items():
+        if key not in _DERIVED and key != "forward":
+            yield part
+
+
+_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    ((list, tuple, deque), iter),
+    ((set, frozenset), functools.partial(sorted, key=repr)),
+    (dict, lambda value: (*value, *value.values())),
+    (np.ndarray, lambda value: (value.tobytes(),)),
+    (random.Random, lambda value: (repr(value.getstate()),)),
+    (np.random.Generator, lambda value: (repr(value.bit_generator.state),)),
+    (torch.Generator, lambda value: (value.get_state().numpy().tobytes(),)),
+    (types.MethodType, lambda value: (value.__self__,)),
+)
+
+
+def obstacle_inside(module: torch.nn.Module) -> str | None:
+    """Why a trace would miss what modules in this one do, if it would."""
+    for part in module.modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            return "modules in it are TorchScript's"
+        if part is not module and any(vars(part)[name] for name in _HOOKS):
+            return "modules in it have hooks, which Python calls"
+    return None
+
+
+class RandomNumbers:
+    """Where Python's and NumPy's generators of random numbers are now."""
+
+    def __init__(self) -> None:
+        self._python = random.getstate()
+        self._numpy = np.random.get_state(legacy=False)
+
+    def restore(self) -> bool:
+        """Put the generators back; returns whether they had moved."""
+        now = RandomNumbers()
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        return repr(vars(now)) != repr(vars(self))
