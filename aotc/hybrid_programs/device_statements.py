@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from aotc.hybrid_programs.function import HybridFunction
 
 # of aotc, what is there without a compiler
-_AVAILABLE = (
-    "aotc.artifacts", "aotc.counting", "aotc.errors", "aotc.runtime", "aotc.streaming",
-)  # fmt: skip
+_AVAILABLE = ("artifacts", "counting", "errors", "runtime", "streaming")
 
 
 def prepared(
@@ -202,7 +200,7 @@ def _is_of_aotc(module: str) -> bool:
 def _is_available_module(name: str) -> bool:
     if not _is_of_aotc(name) or name == "aotc":
         return True
-    return any(name == each or name.startswith(f"{each}.") for each in _AVAILABLE)
+    return name.split(".")[1] in _AVAILABLE
 
 
 def _is_available(value: Any) -> bool:
