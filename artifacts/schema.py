@@ -279,7 +279,8 @@ _hybrid = record(
         "graph_breaks": integer(0),
         "boundaries": listing(_boundary),
         "regions": listing(record({"region": _identifier, "entry": _identifier})),
-    }
+    },
+    {"module_sha256": _digest},  # of the package's __init__.py
 )
 _manifest: Check = record(
     {

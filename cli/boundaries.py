@@ -1,20 +1,60 @@
-"""Where Python stands between the compiled regions of a hybrid program, as text."""
+"""The package of a hybrid program: its bundle, and the Python between its regions."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from aotc.errors import VerificationError
+from aotc.system_errors import cannot_read
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import Manifest
+
+MODULE = "__init__.py"
 
 
 def bundle_in(path: Path) -> Path | None:
     """The bundle that a path is or, of a hybrid program's package, has; else None."""
     if (path / "manifest.json").is_file():
         return path
-    if not (path / "__init__.py").is_file():
+    if not (path / MODULE).is_file():
         return None
     found = sorted(path.glob("*.aotc"))
     return found[0] if len(found) == 1 else None
+
+
+def check_module(package: Path, manifest: Manifest) -> None:
+    """Compare the Python of a package with what the manifest of its bundle says.
+
+    Raises:
+        VerificationError: `digest-mismatch`, or `module-unlisted`: the manifest has
+            no digest of it.
+    """
+    file = package / MODULE
+    expected = manifest.data.get("hybrid", {}).get("module_sha256")
+    if expected is None:
+        raise VerificationError(
+            "module-unlisted",
+            f"the signed manifest of the bundle has no digest of {MODULE}",
+            where=str(file),
+            hint="export the package again, or name the bundle inside to verify it "
+            "alone",
+        )
+    try:
+        got = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise cannot_read(file, error) from error
+    if got != expected:
+        raise VerificationError(
+            "digest-mismatch",
+            f"{MODULE} was changed after signing: expected sha256 {expected}, got "
+            f"{got}",
+            where=str(file),
+            hint="do not import it: it is not the Python that belongs to this bundle",
+        )
 
 
 def boundary_lines(hybrid: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,10 @@ regions      statements that `aotc.jit` compiles
 runs         a run of statements: regions and islands, as tracing finds them
 boundaries   where Python stands between regions, and what that costs
 function     `hybrid`
+effects      which objects of a module its statements may change
+slicing      the part of a module that some of its names need
+device_statements  a module's statements as a package can have them
+values       digests of values, here and in a fresh process
 packages     a hybrid function → a Python package with a bundle
 
 Of models of other frameworks:

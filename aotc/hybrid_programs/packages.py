@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import ast
-import builtins
+import hashlib
 import inspect
 import linecache
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from aotc import __version__
 from aotc.artifacts import Signer, development_key
 from aotc.errors import InputError
-from aotc.hybrid_programs.breaks import is_data, is_own, island
+from aotc.hybrid_programs.device_statements import needs_compiler, prepared
 from aotc.hybrid_programs.names import reads, stores
 from aotc.hybrid_programs.regions import STATIC, Region
 from aotc.hybrid_programs.runs import Run
-from aotc.hybrid_programs.slicing import statements_for
+from aotc.hybrid_programs.slicing import Slice
+from aotc.hybrid_programs.statements import AUGMENTED
+from aotc.hybrid_programs.values import digests, fresh_values
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.signature import CallSignature
 from aotc.program import Title, source_of
+from aotc.pytree import Structure
 from aotc.runtime.regions import array_token, value_token
 from aotc.target import Target
 from aotc.tracing.assembly import trace
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
     from aotc.hybrid_programs.function import HybridFunction
 
 _PLAIN = (int, float, complex, bool, str, bytes)
-_HEAD = '''"""{name}: {regions} compiled regions, and the Python between them.
+_HEAD = """{name}: {regions} compiled regions, and the Python between them.
 
 Written by aotc {version} from {file}. `load(trust=…)` says whose signature of the
 bundle to accept; without it, the first call loads the bundle as `aotc.load` does.
+
+Loading checks the signature of the bundle, not this file, which Python executes before.
+`aotc verify` of the folder compares this file with its digest in the signed manifest.
 """
-'''
 
 
 def export_package(
@@ -66,35 +70,48 @@ def export_package(
         InputError: `no-call`: some of it was not reached by a call; `bad-hybrid`: its
             Python needs what a device does not have.
     """
-    if not path.name.isidentifier():
-        raise InputError(
-            "bad-option",
-            f"expected the name of a module, such as retrieval; got {path.name!r}",
-        )
+    _require_name(path.name)
     if path.exists():
         raise InputError("file-exists", f"'{path}' exists", hint="remove it first")
-    text = _module_text(function, f"{path.name}-1.0.0.aotc")
+    package = _package_of(function, f"{path.name}-1.0.0.aotc")
     codes = _codes(function)
-    program = trace([entry for entry, _ in codes], {})
-    program.title = Title(path.name, "1.0.0")
-    program.source = source_of(Path(_file_of(function)), "hybrid")
     signer = Signer.from_file(key) if key else development_key()
+    chosen = tuple(targets) or Target.default()
+    with TemporaryDirectory(dir=make_folder(path.parent), prefix=".") as work:
+        folder = make_folder(Path(work) / path.name)
+        write_text(folder / "__init__.py", package.text)
+        _require_same_values(function, package, folder)
+        program = trace([entry for entry, _ in codes], {})
+        program.title = Title(path.name, "1.0.0")
+        program.source = source_of(Path(_file_of(function)), "hybrid")
+        found = _findings(function, codes, package.text)
+        write_bundle(program, chosen, folder, signer, found)
+        os.rename(folder, path)
+    return path
+
+
+def _require_name(name: str) -> None:
+    if not name.isidentifier() or not name.isascii() or iskeyword(name):
+        raise InputError(
+            "bad-option",
+            f"expected the name of a module, such as retrieval; got {name!r}",
+        )
+
+
+def _findings(
+    function: HybridFunction, codes: list[tuple[Any, dict[str, Any]]], text: str
+) -> dict[str, Any]:
+    """What the manifest says of the function."""
     boundaries = [each.to_json() for each in function.boundaries]
-    found = {
+    return {
         "hybrid": {
             "function": function.name,
             "graph_breaks": len(boundaries),
             "boundaries": boundaries,
             "regions": [row for _, row in codes],
+            "module_sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
     }
-    chosen = tuple(targets) or Target.default()
-    with TemporaryDirectory(dir=make_folder(path.parent), prefix=".") as work:
-        folder = make_folder(Path(work) / path.name)
-        write_bundle(program, chosen, folder, signer, found)
-        write_text(folder / "__init__.py", text)
-        os.rename(folder, path)
-    return path
 
 
 def _file_of(function: HybridFunction) -> str:
@@ -134,6 +151,7 @@ def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
     leaves, found = iter(form.leaves), dict[str, Any]()
     arrays = zip(call.dtypes, call.shapes, strict=True)
     for name, structure in form.structures:
+        _require_text_keys(region, name, structure)
         tokens = []
         for _ in range(structure.leaf_count):
             leaf = next(leaves)
@@ -144,6 +162,18 @@ def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
                 tokens.append(_token(region, name, leaf.value))
         found[name] = {"tree": structure.to_json(), "leaves": tokens}
     return found
+
+
+def _require_text_keys(region: Region, name: str, structure: Structure) -> None:
+    """Refuse dicts that manifests cannot spell."""
+    if structure.kind == "dict" and not all(isinstance(x, str) for x in structure.keys):
+        raise InputError(
+            "bad-hybrid",
+            f"{region.name}: expected texts as the keys of dicts; '{name}' has others",
+            hint="read what is needed of the dict before, in Python",
+        )
+    for each in structure.children:
+        _require_text_keys(region, name, each)
 
 
 def _token(region: Region, name: str, value: Any) -> str:
@@ -160,89 +190,98 @@ def _token(region: Region, name: str, value: Any) -> str:
 # ---- the module
 
 
-def _module_text(function: HybridFunction, bundle: str) -> str:
-    """The source of the package."""
+@dataclass
+class _Package:
+    """The Python of a package.
+
+    Args:
+        text: its source.
+        compared: names whose values it must have in common with the user's module.
+        lines: of the user's module that give names their values.
+    """
+
+    text: str
+    compared: list[str]
+    lines: dict[str, int]
+
+
+def _package_of(function: HybridFunction, bundle: str) -> _Package:
     body = _Expanding(function.workshop.runs).expanded(function.rewritten_body)
-    definition = _definition(function, body)
-    file = _file_of(function)
-    module = ast.parse("".join(linecache.getlines(file)))
-    scope = function.function.__globals__
     _require_edge(function, body)
-    arguments = definition.args
-    defaults = [*arguments.defaults, *(x for x in arguments.kw_defaults if x)]
-    outside = {name for each in function.workshop.regions for name in each.outside}
-    free = reads(*body, *defaults) - stores(*body)
-    names = (free | outside) - {*dir(builtins), "_aotc"}
-    needed = statements_for(
-        names,
-        module,
-        lambda name: _can_change(scope.get(name)),
-        lambda node: _stays(node, scope),
+    file = _file_of(function)
+    scope = function.function.__globals__
+    definition = _definition(function, body)
+    module = ast.parse("".join(linecache.getlines(file)))
+    statements = prepared(module, function, definition)
+    found = Slice(
+        statements, scope, [definition], lambda node: needs_compiler(node, scope)
     )
-    future = [each for each in needed if getattr(each, "module", "") == "__future__"]
-    rest = [_without_island(each, scope) for each in needed if each not in future]
+    _require_free_names(function, found)
+    future = [x for x in found.statements if getattr(x, "module", "") == "__future__"]
+    rest = [each for each in found.statements if each not in future]
     head = _HEAD.format(
         name=function.name,
         regions=len(function.workshop.regions),
         version=__version__,
-        file=Path(file).name,
+        file=Path(file).name.encode("utf-8", "backslashreplace").decode(),
     )
     tools = ast.parse(
+        f"from aotc.runtime.in_place import augmented as {AUGMENTED}\n"
         "from aotc.runtime.regions import Regions\n"
         f"_aotc = Regions(__file__, {bundle!r})\nload = _aotc.load\n"
         f"__all__ = [{function.name!r}, 'load']"
     )
-    whole = ast.Module([*future, *tools.body, *rest, definition], [])
-    return head + "\n" + ast.unparse(ast.fix_missing_locations(whole)) + "\n"
+    described = ast.Expr(ast.Constant(head))
+    whole = ast.Module([described, *future, *tools.body, *rest], [])
+    text = ast.unparse(ast.fix_missing_locations(whole)) + "\n"
+    lines = {name: x.lineno for x in found.statements for name in stores(x)}
+    return _Package(text, found.compared(function.name), lines)
 
 
 def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionDef:
     """The function with another body, of the parameters that calls give."""
-    if function.function.__code__.co_freevars:
+    if "." in function.function.__qualname__:
         raise InputError(
             "bad-hybrid",
             f"{function.name}: expected a function at the top of a module to export; "
-            "it is defined in another one",
+            "it is defined in another one, or in a class",
         )
-    arguments = deepcopy(function.definition.args)
-    stored = {*function.workshop.options["sources"]}
-    plain = [*arguments.posonlyargs, *arguments.args]
-    first = len(plain) - len(arguments.defaults)
-    kept = [each for each in plain if each.arg not in stored]
-    arguments.defaults = [
-        default
-        for each, default in zip(plain[first:], arguments.defaults, strict=True)
-        if each.arg not in stored
-    ]
-    arguments.posonlyargs = [x for x in arguments.posonlyargs if x in kept]
-    arguments.args = [x for x in arguments.args if x in kept]
-    for each in ast.walk(arguments):
-        if isinstance(each, ast.arg):
-            each.annotation = None
+    if not function.name.isascii():
+        raise InputError(
+            "bad-hybrid",
+            f"{function.name}: expected a name of ASCII letters, as entries have",
+        )
     text = inspect.getdoc(function.function)
     first_lines = [ast.Expr(ast.Constant(text))] if text else []
-    return ast.FunctionDef(function.name, arguments, [*first_lines, *body], [])
+    arguments = _without_stored(
+        function.definition.args, {*function.workshop.options["sources"]}
+    )
+    made = ast.FunctionDef(function.name, arguments, [*first_lines, *body], [])
+    return ast.copy_location(made, function.definition)
 
 
-def _can_change(value: Any) -> bool:
-    """Whether code that reads a value may change it. Arrays are taken as they are."""
-    plain = (*_PLAIN, tuple, type(None), np.ndarray, np.generic)
-    return is_data(value) and not isinstance(value, plain)
-
-
-def _stays(node: ast.stmt, scope: Mapping[str, Any]) -> bool:
-    """Whether a statement needs the compiler's side of aotc."""
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        names = stores(node)
-        return any(
-            is_own(scope[name])
-            and scope[name] is not sys.modules["aotc"]
-            and scope[name] is not island
-            for name in names & scope.keys()
-        )
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return False
-    return any(is_own(scope[name]) for name in reads(node) & scope.keys())
+def _without_stored(all_of: ast.arguments, stored: set[str]) -> ast.arguments:
+    """Parameters without those that are Weights, and without annotations."""
+    found = deepcopy(all_of)
+    plain = [*found.posonlyargs, *found.args]
+    first = len(plain) - len(found.defaults)
+    found.defaults = [
+        default
+        for each, default in zip(plain[first:], found.defaults, strict=True)
+        if each.arg not in stored
+    ]
+    found.kw_defaults = [
+        default
+        for each, default in zip(found.kwonlyargs, found.kw_defaults, strict=True)
+        if each.arg not in stored
+    ]
+    for kind in ("posonlyargs", "args", "kwonlyargs"):
+        kept = [each for each in getattr(found, kind) if each.arg not in stored]
+        setattr(found, kind, kept)
+    for each in ast.walk(found):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    return found
 
 
 def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
@@ -257,22 +296,57 @@ def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
         )
 
 
-def _without_island(node: ast.stmt, scope: dict[str, Any]) -> ast.stmt:
-    """A statement without the mark of islands, which devices do not need."""
-    if not isinstance(node, ast.FunctionDef):
-        return node
-    made = deepcopy(node)
-    made.decorator_list = [
-        each for each in node.decorator_list if not _is_island(each, scope)
-    ]
-    return made
+def _require_free_names(function: HybridFunction, found: Slice) -> None:
+    """Refuse names that stand for something else in a package."""
+    for each in found.statements:
+        if used := stores(each) & {"load", "_aotc"}:
+            raise InputError(
+                "bad-hybrid",
+                f"{function.name}: line {each.lineno} gives '{min(used)}' a value, "
+                "which is the package's own name for what loads its bundle",
+                hint="give it another name",
+            )
 
 
-def _is_island(node: ast.expr, scope: dict[str, Any]) -> bool:
-    if isinstance(node, ast.Name):
-        return scope.get(node.id) is island
-    is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    return is_attribute and getattr(scope.get(node.value.id), node.attr, 0) is island  # type: ignore[attr-defined]
+# ---- the values of the module
+
+
+def _require_same_values(
+    function: HybridFunction, package: _Package, path: Path
+) -> None:
+    """Refuse a package whose module has other values than the user's has now.
+
+    A new process imports it: this one executes nothing twice.
+    """
+    found = fresh_values(path.parent, path.name, package.compared)
+    if "error" in found:
+        raise InputError(
+            "bad-hybrid",
+            f"{function.name}: the package cannot be imported: {found['error']}",
+            hint="it has those statements of the module that Python needs, and is "
+            "imported from another folder; put what they do into a module of its own",
+        )
+    if found["compiler"]:
+        raise InputError(
+            "bad-hybrid",
+            f"{function.name}: what Python imports on a device imports the compiler "
+            f"of aotc ({found['compiler'][0]}), which devices do not have",
+            hint="put what Python needs into a module of its own, in a package that "
+            "does not import the model",
+        )
+    now = digests(function.function.__globals__, package.compared)
+    for name, ours in now.items():
+        theirs = found["digests"][name]
+        if ours != theirs and None not in (ours, theirs):
+            line = package.lines.get(name.partition(".")[0], 0)
+            raise InputError(
+                "bad-hybrid",
+                f"{function.name}: the package would compute with another value of "
+                f"'{name}' than the module has now: it was changed since line {line} "
+                "of the module, or is another one at each import",
+                hint="export before it is changed; give the function what varies as "
+                "an argument",
+            )
 
 
 class _Expanding(ast.NodeTransformer):

@@ -296,7 +296,10 @@ def _sizes_of(spec: Any) -> tuple[Any, ...] | None:
     """The sizes of a tensor; a trace of several holds for 2 and more."""
     if spec is None:
         return None
-    shape = (spec[0] if isinstance(spec, tuple) else spec).shape  # of both parts
+    part: Any = spec
+    if isinstance(part, tuple):  # of both parts
+        part = part.real  # type: ignore[attr-defined]
+    shape = part.shape
     return tuple(Dim(n.name, min=2) if _is_any(n) else n for n in shape)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aotc.errors import InputError
-from aotc.pytree import flatten
+from aotc.pytree import flatten_in_order
 from aotc.runtime.loader import load
 from aotc.runtime.model import Model
+
+# region → its entries, and what each was compiled for
+Codes = dict[str, list[tuple[str, Mapping[str, Any]]]]
 
 
 def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
@@ -21,7 +24,7 @@ def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
     Args:
         value: a tree of arrays, numbers, texts and None.
     """
-    leaves, structure = flatten(value)
+    leaves, structure = flatten_in_order(value)
     arrays = [np.asarray(leaf) for leaf in leaves if _is_array(leaf)]
     tokens = [
         array_token(leaf.dtype, np.ndim(leaf)) if _is_array(leaf) else value_token(leaf)
@@ -57,8 +60,7 @@ class Regions:
     def __init__(self, module: str, bundle: str) -> None:
         self._path = Path(module).parent / bundle
         self._lock = threading.Lock()
-        self._model: Model | None = None
-        self._codes: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        self._loaded: tuple[Model, Codes] | None = None
 
     def load(self, **options: Any) -> Model:
         """Load the bundle, as `aotc.load` does; without this the first call does it.
@@ -67,16 +69,25 @@ class Regions:
             options: of `aotc.load`, such as `trust` and `threads`.
         """
         with self._lock:
-            return self._loaded(options)
+            self._loaded = self._read(options)
+            return self._loaded[0]
 
-    def _loaded(self, options: Mapping[str, Any]) -> Model:
+    def _read(self, options: Mapping[str, Any]) -> tuple[Model, Codes]:
+        """The model, and the code of each region."""
         model = load(self._path, **options)
-        regions = model.manifest.data["hybrid"]["regions"]
-        codes: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-        for each in regions:
+        codes: Codes = {}
+        for each in model.manifest.data["hybrid"]["regions"]:
             codes.setdefault(each["region"], []).append((each["entry"], each["inputs"]))
-        self._codes, self._model = codes, model
-        return model
+        return model, codes
+
+    def _current(self) -> tuple[Model, Codes]:
+        """What is loaded; the first call loads it, and others wait for that."""
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    self._loaded = self._read({})
+                return self._loaded
+        return self._loaded
 
     def __call__(self, region: str, /, **values: Any) -> tuple[Any, ...]:
         """The values that a region computes, in the order of their names.
@@ -85,19 +96,20 @@ class Regions:
             InputError: `region-guard`: a value that is no array, or the form of one,
                 is not what the region was compiled for; or as a call of a model.
         """
-        model = self._model or self.load()
+        model, codes = self._current()
         parts = {name: form_of(value) for name, value in values.items()}
         form = {name: each for name, (each, _) in parts.items()}
-        for entry, expected in self._codes[region]:
+        for entry, expected in codes[region]:
             if expected == form:
                 given = {name: arrays for name, (_, arrays) in parts.items() if arrays}
                 found = model.entry(entry)(**given)
                 return tuple(found[name] for name in sorted(found))
-        raise self._refusal(region, form)
+        raise self._refusal(region, form, [each for _, each in codes[region]])
 
-    def _refusal(self, region: str, form: Mapping[str, Any]) -> InputError:
+    def _refusal(
+        self, region: str, form: Mapping[str, Any], forms: Sequence[Mapping[str, Any]]
+    ) -> InputError:
         """What to say of values that no code was made for."""
-        forms = [expected for _, expected in self._codes[region]]
         name = next(
             (n for n in form if all(each[n] != form[n] for each in forms)), min(form)
         )

@@ -1,12 +1,19 @@
 """Hybrid functions leave as packages, whose Python is that of the function."""
 
+import ast
+import importlib
 import json
+import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
 
+import aotc
+from aotc.artifacts.manifest import Manifest
 from aotc.cli.main import main
 from aotc.errors import InputError
 from aotc.importers.python import run_file
@@ -44,7 +51,9 @@ def answer(weights, x, k=2, *, scale=1.0):
     for step in range(3):
         if mixed.max() > -9:
             mixed = mixed / 2 + step
-    return {"mixed": mixed, "count": len(docs)}
+    show = lambda: mixed
+    mixed -= 1
+    return {"mixed": show(), "count": len(docs)}
 
 
 @aotc.hybrid
@@ -167,7 +176,7 @@ def test_values_of_other_types_are_other_forms():
     ("name", "calls", "code", "told"),
     [
         ("branching", [], "no-call", "a call"),
-        ("branching", [(1.0,)], "no-call", "none has reached model.py:41"),
+        ("branching", [(1.0,)], "no-call", "none has reached model.py:43"),
         ("with_weights", [(1.0,)], "bad-hybrid", "weights"),
         ("with_functions", [(1.0,)], "bad-hybrid", "aotc"),
         ("with_source", [(1.0,)], "bad-hybrid", "source"),
@@ -184,6 +193,256 @@ def test_what_a_package_cannot_have_is_refused(
     assert caught.value.code == code
     assert told in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+CHANGED = '''
+"""A module that changes what it has."""
+from __future__ import annotations
+
+import functools
+
+import aotc
+import aotc.numpy as np
+import numpy
+from aotc import nn, errors
+
+from .tables import *
+from . import tables
+
+try:
+    import no_such_library as fast
+except ImportError:
+    fast = None
+
+TABLE = numpy.zeros((4, 3), "f")
+weights = aotc.Weights({"w": TABLE + 1})
+TABLE[1] = 5.0
+tables.SCALE = 3.0
+KNOWN = {}
+DEFAULT = 2
+
+
+def known(function):
+    KNOWN[function.__name__] = function
+    return function
+
+
+@known
+def doubled(x: nn.Linear) -> np.ndarray:
+    return x * 2
+
+
+def plain(x):
+    return functools.reduce(lambda a, b: a + b, x)
+
+
+class Config:
+    scale = 1.0
+
+
+Config.scale = 9.0
+plain.k = 4.0
+later = aotc.island(plain)
+
+
+@aotc.island
+def looked(y, k):
+    z = KNOWN["doubled"](y) + TABLE[1, 0] + Config.scale + plain.k + k
+    total = later([1, 2, tables.SCALE, OFFSET, errors.InputError.exit_code])
+    return z.astype("f"), total
+
+
+@aotc.hybrid
+def answer(x, k=DEFAULT, *, weights, m=1):
+    y = np.tanh(x) @ weights["w"].T + m
+    z, total = looked(numpy.asarray(y), k)
+    return {"z": nn.relu(z) + 1, "total": total, "fast": fast}
+
+
+DEFAULT = 7
+
+if __name__ == "__main__":
+    TABLE[1] = 100
+'''
+
+_BOTH = """
+import json, sys, numpy
+sys.path[:0] = sys.argv[1:3]
+from {module} import answer
+found = answer(numpy.ones((2, 3), "f"), m=2)
+compiler = [name for name in sys.modules if "mlir" in name or "aotc.tracing" in name]
+print(json.dumps([found["z"].tolist(), found["total"], found["fast"], compiler]))
+"""
+
+
+def _fresh(module, *folders):
+    code = [sys.executable, "-c", _BOTH.format(module=module), *map(str, folders)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A package of the user's, whose module `model` has a hybrid function."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "__init__.py").write_text("")
+    (folder / "mine" / "tables.py").write_text("SCALE = 1.0\nOFFSET = 10\n")
+    (folder / "mine" / "model.py").write_text(CHANGED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def imported(library):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(library)
+        yield importlib.import_module("mine.model")
+    for name in ("mine", "mine.model", "mine.tables"):
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def changed(imported, tmp_path_factory):
+    imported.answer(numpy.ones((2, 3), "f"))
+    imported.answer(numpy.ones((2, 3), "f"), m=2)
+    return imported.answer.export(tmp_path_factory.mktemp("changed") / "package")
+
+
+def test_a_package_has_what_the_module_has_changed(library, changed):
+    *ours, compiler = _fresh("package", changed.parent, library)
+    *original, _ = _fresh("mine.model", library, library)
+    numpy.testing.assert_allclose(ours[0], original[0], rtol=1e-6)
+    assert (ours[1:], compiler) == (original[1:], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("TABLE", lambda m: m.TABLE.fill(8)),
+        ("Config", lambda m: setattr(m.Config, "scale", 8.0)),
+        ("plain", lambda m: setattr(m.plain, "k", 8.0)),
+        ("tables.SCALE", lambda m: setattr(m.tables, "SCALE", 8.0)),
+        ("KNOWN", lambda m: m.KNOWN.update(other=1)),
+        ("OFFSET", lambda m: setattr(m, "OFFSET", 8.0)),
+    ],
+)
+def test_a_module_that_was_changed_since_is_not_exported(
+    imported, changed, tmp_path, name, change
+):
+    table = imported.TABLE.copy()
+    change(imported)
+    try:
+        with pytest.raises(InputError) as caught:
+            imported.answer.export(tmp_path / "package")
+    finally:
+        imported.TABLE[:], imported.OFFSET = table, 10
+        imported.tables.SCALE, imported.Config.scale, imported.plain.k = 3.0, 9.0, 4.0
+        imported.KNOWN.pop("other", None)
+    assert caught.value.code == "bad-hybrid"
+    assert f"another value of '{name}' than the module has now" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_verify_compares_the_python_of_a_package(changed, tmp_path, capsys):
+    copied = shutil.copytree(changed, tmp_path / "package")
+    assert main(["verify", str(copied)]) == 0
+    assert "__init__.py" in capsys.readouterr().out
+    with (copied / "__init__.py").open("a") as file:
+        file.write("print(1)\n")
+    assert main(["verify", str(copied)]) == 4
+    told = capsys.readouterr().err
+    assert "__init__.py was changed after signing" in told
+    assert "[digest-mismatch]" in told
+    assert main(["verify", str(next(copied.glob("*.aotc")))]) == 0
+
+
+def test_verify_tells_of_a_package_whose_manifest_has_no_digest(
+    changed, tmp_path, monkeypatch, capsys
+):
+    read = Manifest.read
+
+    def without(raw):
+        found = read(raw)
+        found.data["hybrid"].pop("module_sha256")
+        return found
+
+    monkeypatch.setattr(Manifest, "read", without)
+    assert main(["verify", str(changed)]) == 4
+    assert "[module-unlisted]" in capsys.readouterr().err
+
+
+def test_the_first_calls_of_threads_load_once(package, monkeypatch):
+    loads = []
+
+    def load(*args, **kwargs):
+        loads.append(args)
+        time.sleep(0.2)
+        return aotc.load(*args, **kwargs)
+
+    monkeypatch.setattr("aotc.runtime.regions.load", load)
+    regions = Regions(str(package / "__init__.py"), "lookup-1.0.0.aotc")
+    manifest = json.loads(next(package.glob("*/manifest.json")).read_text())
+    rows = manifest["hybrid"]["regions"]
+    name = next(each["region"] for each in rows if "step" in each["inputs"])
+    values = {"mixed": numpy.ones((3, 4), "f"), "step": 2}
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(regions, name, **values) for _ in range(4)]
+        assert len({str(each.result()) for each in calls}) == 1
+    assert len(loads) == 1
+
+
+def test_a_file_cannot_write_python_into_a_package(tmp_path):
+    name = 'mo"""\nprint("INJECTED")\n"""\\x.py'
+    (tmp_path / name).write_text(
+        "import aotc\nimport aotc.numpy as np\n\n\n"
+        "@aotc.hybrid\ndef answer(x):\n    y = np.tanh(x)\n    return y, str(1)\n"
+    )
+    module = run_file(tmp_path / name)
+    module.answer(numpy.ones((2, 3), "f"))
+    package = module.answer.export(tmp_path / "package")
+    tree = ast.parse((package / "__init__.py").read_text())
+    assert name in ast.get_docstring(tree, clean=False)
+    calls = (x for x in ast.walk(tree) if isinstance(x, ast.Call))
+    assert all(ast.unparse(each.func) != "print" for each in calls)
+
+
+REFUSED = {
+    "load": ("def load():\n    return 3", "load()", "line 5 gives 'load' a value"),
+    "file": ("", "__file__", "reads '__file__'"),
+    "start": ("import time\nSTART = time.time()", "START", "another value of 'START'"),
+    "compiler": ("", "aotc.numpy.sin(1.0)", "functions of aotc"),
+    "compiler elsewhere": ("import using_aotc", "using_aotc.K", "imports the compiler"),
+    "jit": ("@aotc.jit\ndef f(x):\n    return x", "f(x)", "line 6 belongs to 'f'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_python_that_would_be_another_in_a_package_is_refused(
+    tmp_path, monkeypatch, name
+):
+    before, result, told = REFUSED[name]
+    (tmp_path / "model.py").write_text(
+        f"import aotc\nimport aotc.numpy as np\n\n\n{before}\n\n\n"
+        f"@aotc.island\ndef look(x):\n    return {result}\n\n\n"
+        "@aotc.hybrid\ndef answer(x):\n    y = np.tanh(x)\n"
+        "    return y, str(look(numpy.asarray(y)))\n\n\nimport numpy\n"
+    )
+    (tmp_path / "using_aotc.py").write_text("import aotc.nn\nK = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = run_file(tmp_path / "model.py")
+    module.answer(numpy.ones((2, 3), "f"))
+    with pytest.raises(InputError) as caught:
+        module.answer.export(tmp_path / "package")
+    assert caught.value.code == "bad-hybrid"
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["class", "größe", "a-b"])
+def test_the_name_of_a_package_is_one_to_import(module, tmp_path, name):
+    with pytest.raises(InputError) as caught:
+        module.answer.export(tmp_path / name)
+    assert caught.value.code == "bad-option"
 
 
 def test_a_package_is_not_written_over_another(module, package):
