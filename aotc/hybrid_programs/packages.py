@@ -23,7 +23,10 @@ from aotc.hybrid_programs.names import reads, stores
 from aotc.hybrid_programs.regions import STATIC, Region
 from aotc.hybrid_programs.runs import Run
 from aotc.hybrid_programs.slicing import Slice
-from aotc.hybrid_programs.statements import AUGMENTED
+from aotc.hybrid_programs.statements import (
+    AUGMENTED,
+    without_changes_of_constants,
+)
 from aotc.hybrid_programs.values import digests, fresh_values
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.signature import CallSignature
@@ -390,6 +393,8 @@ class _Expanding(ast.NodeTransformer):
     def _piece(self, piece: Any) -> list[ast.stmt]:
         if not isinstance(piece, Region):
             return self.expanded(piece.inside)
+        if piece.is_python:
+            return self.expanded([*map(without_changes_of_constants, piece.body)])
         given = "".join(f", {name}={name}" for name in piece.given)
         targets = "".join(f"{name}, " for name in sorted(piece.outputs))
         return ast.parse(f"({targets}) = _aotc({piece.name!r}{given})").body

@@ -254,6 +254,11 @@ class Region:
                 raise Broken(None, _reason_of(error)) from error
             raise
 
+    @property
+    def is_python(self) -> bool:
+        """Whether no call has given it an array, so that Python computed all."""
+        return bool(self._scalar_forms) and not self.jit.entries()
+
     def _compute_in_python(self, env: dict[str, Any]) -> None:
         values = [env[name] for name in self.inputs]
         env.update(zip(self.outputs, self._python(*values), strict=True))

@@ -260,7 +260,8 @@ class Workshop:
     def regions(self) -> list[Region]:
         """All that is compiled."""
         pieces = (piece for run in self.runs for piece in run.pieces)
-        return [each for each in pieces if isinstance(each, Region)]
+        regions = [each for each in pieces if isinstance(each, Region)]
+        return [each for each in regions if not each.is_python]
 
     @property
     def compiled(self) -> list[JitFunction]:

@@ -51,8 +51,9 @@ def answer(weights, x, k=2, *, scale=1.0):
     for step in range(3):
         if mixed.max() > -9:
             mixed = mixed / 2 + step
-    show = lambda: mixed
-    mixed -= 1
+    shown = mixed
+    show = lambda: shown
+    shown -= 1
     return {"mixed": show(), "count": len(docs)}
 
 
@@ -176,7 +177,7 @@ def test_values_of_other_types_are_other_forms():
     ("name", "calls", "code", "told"),
     [
         ("branching", [], "no-call", "a call"),
-        ("branching", [(1.0,)], "no-call", "none has reached model.py:43"),
+        ("branching", [(1.0,)], "no-call", "none has reached model.py:44"),
         ("with_weights", [(1.0,)], "bad-hybrid", "weights"),
         ("with_functions", [(1.0,)], "bad-hybrid", "aotc"),
         ("with_source", [(1.0,)], "bad-hybrid", "source"),
