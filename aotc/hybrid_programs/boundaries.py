@@ -25,7 +25,8 @@ class Boundary:
         place: `file:line`, or the path of a module or node.
         operation: what is computed there: its source, or the name of an op.
         reason: why it is not compiled.
-        calls: how many there have been.
+        calls: how many there have been, those that have failed included.
+        failures: how many have failed.
         bytes_in: of the arrays that these were given.
         bytes_out: of those that they have returned.
         synchronizations: how often one waited for the result of compiled code.
@@ -37,6 +38,7 @@ class Boundary:
     operation: str
     reason: str
     calls: int = 0
+    failures: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     synchronizations: int = 0
@@ -45,7 +47,7 @@ class Boundary:
 
     @contextmanager
     def crossing(self, given: Iterable[Any]) -> Iterator[list[Any]]:
-        """Within this block it is computed once.
+        """Within this block it is computed once, or fails.
 
         Args:
             given: trees that it is given.
@@ -56,7 +58,11 @@ class Boundary:
         returned: list[Any] = []
         arriving = byte_count(given)
         begun = time.perf_counter()
-        yield returned
+        try:
+            yield returned
+        except Exception as error:
+            self._add_failure(error, arriving, time.perf_counter() - begun)
+            raise
         self._add(arriving, byte_count(returned), time.perf_counter() - begun)
 
     def count(self) -> None:
@@ -70,8 +76,7 @@ class Boundary:
             self.bytes_out += leaving
             self.synchronizations += bool(arriving)
             self.seconds += seconds
-        entry = {"model": self.owner, "version": "", "target": "python"}
-        labels = {**entry, "entry": self.owner}
+        labels = self._labels
         called = {**labels, "variant": self.place, "path": "island"}
         counters.counter("calls", called).add()
         counters.histogram("call_duration_seconds", called).observe(seconds)
@@ -81,6 +86,21 @@ class Boundary:
         if arriving:
             counters.counter("synchronizations", labels).add()
 
+    def _add_failure(self, error: Exception, arriving: int, seconds: float) -> None:
+        with self._lock:
+            self.calls += 1
+            self.failures += 1
+            self.bytes_in += arriving
+            self.synchronizations += bool(arriving)
+            self.seconds += seconds
+        code = getattr(error, "code", type(error).__name__)
+        counters.counter("call_failures", {**self._labels, "code": str(code)}).add()
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        entry = {"model": self.owner, "version": "", "target": "python"}
+        return {**entry, "entry": self.owner}
+
     def to_json(self) -> dict[str, Any]:
         """The facts, for people, scripts and the manifest."""
         return {
@@ -88,6 +108,7 @@ class Boundary:
             "operation": self.operation,
             "reason": self.reason,
             "calls": self.calls,
+            "failures": self.failures,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "synchronizations": self.synchronizations,

@@ -234,7 +234,9 @@ class HybridFunction:
             "schema": "aotc.hybrid/1",
             "function": self.name,
             "graph_breaks": len(self.boundaries),
-            "boundaries": [each.to_json() for each in self.boundaries],
+            "boundaries": [
+                {**each.to_json(), "seconds": each.seconds} for each in self.boundaries
+            ],
             "regions": [each.report() for each in self.workshop.compiled],
         }
 

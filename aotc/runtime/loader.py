@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
+from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
 from aotc.runtime.function import Module
 from aotc.runtime.huge_pages import header_size, huge_pages_for
@@ -36,7 +37,7 @@ def load(
     threads: int | None = None,
     target: str | None = None,
     fallback: bool = True,
-    callbacks: Mapping[str, Callable[..., Any]] | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Model:
     """Load a bundle.
 
@@ -72,6 +73,7 @@ def load(
         model = retry_if_replaced(
             path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
         )
+        require_callbacks(callbacks or {}, model.manifest.symbols.values())
         for entry in model.entries.values():
             entry.connect(model.entries, callbacks or {})
         return model

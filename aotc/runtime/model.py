@@ -13,6 +13,7 @@ from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
 from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
+from aotc.runtime.callbacks import Callbacks, checked_result
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, Module, NoCodeForSizes
 from aotc.runtime.states import States
@@ -118,13 +119,10 @@ class Entry:
                 hint=f"aotc.load(…, callbacks={{{name!r}: function}})",
             )
         inputs = trees.builder(self.spec.arguments)(leaves)
-        found = [None] * len(self.spec.outputs)
-        flattener(name, self.spec.result)(self._callbacks[name](**inputs), found, "")
-        return found
+        result = self._callbacks[name](**inputs)
+        return checked_result(name, self.spec, miss.sizes, result)
 
-    def connect(
-        self, entries: Mapping[str, Entry], callbacks: Mapping[str, Any]
-    ) -> None:
+    def connect(self, entries: Mapping[str, Entry], callbacks: Callbacks) -> None:
         """Tell what may compute calls of sizes that there is no code for.
 
         Args:

@@ -204,6 +204,23 @@ def test_calls_without_code_go_to_another_entry_or_to_the_caller(tmp_path):
     with pytest.raises(InputError) as caught:  # a size that nothing is said of decides
         model.outside(x=np.ones((5, 3), "f4"))
     assert caught.value.code == "no-code-for-sizes"
+    x = np.ones((5, 2), "f4")
+    for wrong in (
+        lambda x: {"y": x[:1], "z": x.sum()},
+        lambda x: {"y": x.astype("f8"), "z": x.sum()},
+        lambda x: {"y": x},
+        lambda x: None,
+    ):
+        loaded = compiler.load(
+            bundle, allow_unsigned=True, callbacks={"by_hand": wrong}
+        )
+        with pytest.raises(InputError, match="outside: by_hand") as caught:
+            loaded.outside(x=x)
+        assert caught.value.code == "callback-result"
+    for asked in ({"by_hnd": print}, {"by_hand": 3}):
+        with pytest.raises(InputError) as caught:
+            compiler.load(bundle, allow_unsigned=True, callbacks=asked)
+        assert caught.value.code == "bad-option"
     alone = compiler.load(bundle, allow_unsigned=True)
     with pytest.raises(InputError, match="'by_hand'") as caught:
         alone.outside(x=np.ones((5, 2), "f4"))

@@ -235,6 +235,20 @@ def test_what_an_object_or_the_module_holds_is_read_at_each_call():
     SCALES["now"] = 2.0
 
 
+def test_an_island_that_fails_is_counted():
+    def fails(x):
+        y = np.sin(x)
+        return numpy.linalg.inv(numpy.asarray(y))
+
+    function = aotc.hybrid(fails)
+    with pytest.raises(numpy.linalg.LinAlgError):
+        function(X)
+    failed = [each for each in function.boundaries if each.failures]
+    assert [(each.calls, each.failures) for each in failed] == [(1, 1)]
+    code = {"entry": "fails", "code": "LinAlgError"}
+    assert aotc.counters.value("call_failures", **code) == 1
+
+
 def test_equal_numbers_of_different_types_are_different_code():
     function = aotc.hybrid(lambda_free)
     for value in (1, True, 1.0, -0.0, 0.0):
