@@ -111,9 +111,8 @@ def from_onnx(
             "expected no dims with breaks='island'; calls decide what code is made for",
         )
     from aotc.hybrid_programs.onnx_graphs import HybridGraph
-    from aotc.just_in_time.variants import require_limits
 
-    limits = require_limits(max_variants, max_compiles)
+    limits = max_variants, max_compiles
     own = Target.named(target or "native")[0]
     return HybridGraph(Path(path), own, threads, limits)
 
@@ -156,9 +155,8 @@ def from_stablehlo(
     if not _takes_islands(breaks):
         return stablehlo.from_stablehlo(source, specs)
     from aotc.hybrid_programs.stablehlo_modules import hybrid_stablehlo
-    from aotc.just_in_time.variants import require_limits
 
-    limits = require_limits(max_variants, max_compiles)
+    limits = max_variants, max_compiles
     return hybrid_stablehlo(source, specs, target, threads, limits)
 
 
@@ -203,9 +201,8 @@ def from_jax(
     if not _takes_islands(breaks):
         return stablehlo.from_jax(function, specs)
     from aotc.hybrid_programs.stablehlo_modules import hybrid_jax
-    from aotc.just_in_time.variants import require_limits
 
-    limits = require_limits(max_variants, max_compiles)
+    limits = max_variants, max_compiles
     return hybrid_jax(function, specs, target, threads, limits)
 
 

@@ -21,6 +21,7 @@ from aotc.hybrid_programs.piece_codes import (
 )
 from aotc.hybrid_programs.pieces import Node, Piece, connect, split
 from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.variants import require_limits
 
 _CALLERS = ("shape-mismatch", "dtype-mismatch")  # errors of a call, not of the graph
 _GUARDS = ("shape-contract", "shape-guard", "shape-mismatch")  # of code with symbols
@@ -58,7 +59,7 @@ class SplitGraph(ABC):
         limits: how many codes of each piece are kept and made; see `PieceCodes`.
 
     Raises:
-        InputError: `bad-graph`: a node reads what nothing gives.
+        InputError: `bad-graph`: a node reads what nothing gives; `bad-option`.
     """
 
     has_symbols = False  # whether code can be made for sizes that vary
@@ -76,7 +77,7 @@ class SplitGraph(ABC):
         self.name, self.nodes = name, [*nodes]
         self._outputs, self._stored = {*outputs}, ({*stored} - {*inputs}) | {*tokens}
         self._known = {*inputs, *stored}
-        self._limits = limits
+        self._limits = require_limits(*limits)
         self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes] = {}
         self._boundaries: dict[tuple[int, ...], Boundary] = {}
         self._lock = threading.RLock()
