@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy
 import pytest
 
@@ -377,6 +378,23 @@ def test_other_dtypes_pass_boundaries(dtype, tmp_path):
         dtype,
         (~x if dtype == "bool" else -x).tolist(),
     )
+
+
+@pytest.mark.parametrize("rows", [2, 0])
+def test_bfloat16_passes_boundaries(rows, tmp_path):
+    kind = onnx.TensorProto.BFLOAT16
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("Reshape", ["a", "to"], ["b"], allowzero=1),
+        helper.make_node("Neg", ["b"], ["y"]),
+    ]
+    inputs = [("x", kind, ["n", 4]), ("to", I64, [2])]
+    graph = _hybrid(tmp_path, nodes, inputs, [("y", kind)])
+    x = numpy.arange(4 * rows).reshape(rows, 4).astype(ml_dtypes.bfloat16)
+    found = graph(x=x, to=numpy.array([4, rows]))
+    assert found.dtype == x.dtype
+    assert found.tolist() == x.reshape(4, rows).tolist()
+    assert [each.operation for each in graph.boundaries] == ["Reshape"]
 
 
 def test_calls_of_several_threads_are_those_of_one(tmp_path):
