@@ -88,6 +88,8 @@ def from_onnx(
     breaks: str = "error",
     target: str | None = None,
     threads: int | None = None,
+    max_variants: int = 8,
+    max_compiles: int = 32,
 ) -> Any:
     """The network in an .onnx file.
 
@@ -101,6 +103,9 @@ def from_onnx(
             `aotc.hybrid_programs.onnx_graphs.HybridGraph`. It is no entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
+        max_variants: of islands: how many codes of each region and island are kept; the
+            one that was not called for longest goes.
+        max_compiles: of islands: how many of each there may be in all.
 
     Returns:
         An entry of weights and inputs. Names of the file become Python names.
@@ -116,11 +121,13 @@ def from_onnx(
     if dims is not None:
         raise InputError(
             "bad-option",
-            "expected no dims with breaks='island'; code is made for each shape",
+            "expected no dims with breaks='island'; calls decide what code is made for",
         )
     from aotc.hybrid_programs.onnx_graphs import HybridGraph
 
-    return HybridGraph(Path(path), Target.named(target or "native")[0], threads)
+    limits = max_variants, max_compiles
+    own = Target.named(target or "native")[0]
+    return HybridGraph(Path(path), own, threads, limits)
 
 
 def from_stablehlo(
@@ -130,6 +137,8 @@ def from_stablehlo(
     breaks: str = "error",
     target: str | None = None,
     threads: int | None = None,
+    max_variants: int = 8,
+    max_compiles: int = 32,
 ) -> Any:
     """A StableHLO module as a network.
 
@@ -148,6 +157,9 @@ def from_stablehlo(
             `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
+        max_variants: of islands: how many codes of each region and island are kept; the
+            one that was not called for longest goes.
+        max_compiles: of islands: how many of each there may be in all.
 
     Raises:
         InputError: it cannot be read, or has ops that aotc does not take. `bad-option`.
@@ -157,7 +169,8 @@ def from_stablehlo(
         return stablehlo.from_stablehlo(source, specs)
     from aotc.hybrid_programs.stablehlo_modules import hybrid_stablehlo
 
-    return hybrid_stablehlo(source, specs, target, threads)
+    limits = max_variants, max_compiles
+    return hybrid_stablehlo(source, specs, target, threads, limits)
 
 
 def from_jax(
@@ -167,6 +180,8 @@ def from_jax(
     breaks: str = "error",
     target: str | None = None,
     threads: int | None = None,
+    max_variants: int = 8,
+    max_compiles: int = 32,
 ) -> Any:
     """A function of JAX as a network.
 
@@ -187,6 +202,9 @@ def from_jax(
             `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
+        max_variants: of islands: how many codes of each region and island are kept; the
+            one that was not called for longest goes.
+        max_compiles: of islands: how many of each there may be in all.
 
     Raises:
         InputError: JAX cannot trace the function, or aotc does not take its ops.
@@ -197,7 +215,8 @@ def from_jax(
         return stablehlo.from_jax(function, specs)
     from aotc.hybrid_programs.stablehlo_modules import hybrid_jax
 
-    return hybrid_jax(function, specs, target, threads)
+    limits = max_variants, max_compiles
+    return hybrid_jax(function, specs, target, threads, limits)
 
 
 def _takes_islands(breaks: str) -> bool:

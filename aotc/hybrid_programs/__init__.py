@@ -18,7 +18,12 @@ Of models of other frameworks:
 
 torch_modules       modules of PyTorch, split by their modules
 pieces              the nodes of a graph → regions and islands
+piece_codes         the codes of a piece: for which calls, and how many
 split_graphs        a graph in pieces, executed
+onnx_nodes          the nodes of an ONNX graph as nodes to split
+onnx_inputs         what calls give it, held to what its file declares
+onnx_watching       which nodes keep a region from being imported
+onnx_runtime        an island of ONNX as code
 onnx_graphs         ONNX, with islands by ONNX Runtime
 stablehlo_nodes     the ops of a StableHLO module as nodes
 stablehlo_modules   StableHLO and JAX, with islands by XLA

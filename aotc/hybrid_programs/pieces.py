@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 
 
@@ -56,12 +57,15 @@ def split(
 
     Args:
         owner: the name of the graph.
-        nodes: all of them; a node comes after those that it reads from.
+        nodes: all of them.
         numbers: which ones to split, in order.
         known: values that are there before.
+
+    Raises:
+        InputError: `bad-graph`: a node reads what nobody makes, or needs itself.
     """
     ready, left, found = {*known}, [*numbers], list[Piece]()
-    is_island = False
+    is_island, rounds_without = False, 0
     while left:
         taken = list[int]()
         for number in left:
@@ -73,9 +77,27 @@ def split(
             found.append(Piece(taken))
             if is_island:
                 found[-1].boundary = _boundary(owner, [nodes[n] for n in taken])
+        rounds_without = 0 if taken else rounds_without + 1
+        if rounds_without == 2:
+            raise _never_ready(nodes, left, ready)
         left = [number for number in left if number not in {*taken}]
         is_island = not is_island
     return found
+
+
+def _never_ready(
+    nodes: Sequence[Node], left: Sequence[int], ready: set[Any]
+) -> InputError:
+    """The error of nodes that cannot be computed; it names one that causes it."""
+    made = {value for number in left for value in nodes[number].makes}
+    waiting = [nodes[number] for number in left]
+    first = next((x for x in waiting if x.reads - ready - made), waiting[0])
+    missing = min(first.reads - ready - made or first.reads - ready)
+    why = "which no node computes"
+    if missing in made:
+        why = "and nodes that compute it wait for each other"
+    message = f"{first.operation} reads '{missing}', {why}"
+    return InputError("bad-graph", message, where=first.place)
 
 
 def _boundary(owner: str, nodes: Sequence[Node]) -> Boundary:

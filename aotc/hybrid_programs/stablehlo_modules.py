@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from aotc.complexes import Complex
 from aotc.errors import AotcError, InputError
 from aotc.hybrid_programs import xla
 from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.piece_codes import Code, Kind, Values
 from aotc.hybrid_programs.pieces import Piece
-from aotc.hybrid_programs.split_graphs import Code, SplitGraph, Values
+from aotc.hybrid_programs.split_graphs import LIMITS, Limits, SplitGraph
 from aotc.hybrid_programs.stablehlo_nodes import MainFunction
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo import from_stablehlo
@@ -33,6 +34,7 @@ from aotc.importers.stablehlo.reading import main_function, parse
 from aotc.importers.stablehlo.symbolic import SymbolicSizes, require_jax
 from aotc.importers.stablehlo.values import Known, Token, Value
 from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.shapes import Sizes
 from aotc.mlir import ir
 from aotc.program import Title
 from aotc.pytree import flatten
@@ -49,6 +51,7 @@ class HybridNetwork:
         module: to split.
         target: to compile for.
         threads: as `aotc.load` takes them.
+        limits: how many codes of each piece are kept and made.
     """
 
     def __init__(
@@ -57,9 +60,10 @@ class HybridNetwork:
         module: SplitModule,
         target: Target,
         threads: int | None,
+        limits: Limits = LIMITS,
     ) -> None:
         self._network = network
-        self._graph = _ModuleGraph(module, target, threads)
+        self._graph = _ModuleGraph(module, target, threads, limits)
         module.graph = self._graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +71,8 @@ class HybridNetwork:
 
         Raises:
             InputError: an argument does not fit its Spec; an op that JAX does not
-                compute either: `framework-cannot-load`.
+                compute either: `framework-cannot-load`, `framework-refused`;
+                `recompile-storm`.
         """
         entry = self._network.entry(self._graph.name)
         given = [*map(_with_pairs, args)]
@@ -77,7 +82,7 @@ class HybridNetwork:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands, in the order in which they are computed."""
+        """The islands of all calls so far, in the order of the module."""
         return self._graph.boundaries
 
     def report(self) -> dict[str, Any]:
@@ -108,7 +113,7 @@ class _ModuleGraph(SplitGraph):
     """The main function of a module in pieces, each of which becomes a module."""
 
     def __init__(
-        self, module: SplitModule, target: Target, threads: int | None
+        self, module: SplitModule, target: Target, threads: int | None, limits: Limits
     ) -> None:
         self.main = main = MainFunction(module.mlir, module.main)
         self._module, self._target, self._threads = module, target, threads
@@ -120,15 +125,22 @@ class _ModuleGraph(SplitGraph):
             main.results,
             main.repeated,
             main.tokens,
+            limits,
         )
 
-    def kind_of(self, piece: Piece, given: Values) -> Hashable:
+    def kind_of(self, piece: Piece, given: Values) -> Kind:
         """Dtypes and shapes, and what sizes are that are computed with."""
-        sizes = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
-        return (super().kind_of(piece, given), *sizes)
+        known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
+        kind = super().kind_of(piece, given)
+        return Kind((kind.form, *known), kind.shapes)
 
-    def compiled(self, piece: Piece, given: Values) -> Code:
+    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
         """Code for a region and inputs of these shapes.
+
+        Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
+        shapes are computed from tensors of sizes, which each piece is given; a region
+        for all sizes would have to find out which symbol each of these is, and XLA
+        compiles the islands beside it for each shape anyway.
 
         Raises:
             InputError: it cannot be compiled.
@@ -313,21 +325,37 @@ def hybrid_stablehlo(
     specs: Mapping[str, Spec] | None,
     target: str | None,
     threads: int | None,
+    limits: Limits = LIMITS,
 ) -> HybridNetwork:
     """A StableHLO module with islands; see `aotc.from_stablehlo`."""
-    return _hybrid(lambda kind: from_stablehlo(source, specs, kind), target, threads)
+
+    def read(kind: Any) -> Imported:
+        return from_stablehlo(source, specs, kind)
+
+    return _hybrid(read, target, threads, limits)
 
 
 def hybrid_jax(
-    function: Any, specs: Any, target: str | None, threads: int | None
+    function: Any,
+    specs: Any,
+    target: str | None,
+    threads: int | None,
+    limits: Limits = LIMITS,
 ) -> HybridNetwork:
     """A function of JAX with islands; see `aotc.from_jax`."""
     bound, left = _without_weights(function, specs)
-    return _hybrid(lambda kind: from_jax(bound, left, kind), target, threads)
+
+    def read(kind: Any) -> Imported:
+        return from_jax(bound, left, kind)
+
+    return _hybrid(read, target, threads, limits)
 
 
 def _hybrid(
-    read: Callable[[Any], Imported], target: str | None, threads: int | None
+    read: Callable[[Any], Imported],
+    target: str | None,
+    threads: int | None,
+    limits: Limits,
 ) -> HybridNetwork:
     modules = list[SplitModule]()
 
@@ -336,9 +364,8 @@ def _hybrid(
         return modules[-1]
 
     network = read(keep)
-    made = HybridNetwork(
-        network, modules[0], Target.named(target or "native")[0], threads
-    )
+    own = Target.named(target or "native")[0]
+    made = HybridNetwork(network, modules[0], own, threads, limits)
     if made.boundaries:
         require_jax()
     return made

@@ -26,7 +26,7 @@ from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters
-from aotc.just_in_time.variants import Variant, Variants
+from aotc.just_in_time.variants import Variant, Variants, require_limits
 from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
@@ -95,12 +95,7 @@ def jit(
                 "bad-option",
                 f"expected one of {', '.join(known)} as {name}; got {value!r}",
             )
-    if max_variants < 1 or max_compiles < 1:
-        raise InputError(
-            "bad-option",
-            "expected max_variants and max_compiles of 1 or more; got "
-            f"{max_variants} and {max_compiles}",
-        )
+    limits = require_limits(max_variants, max_compiles)
 
     def declare(function: Callable[..., Any]) -> JitFunction:
         plain = function.function if isinstance(function, EntryFunction) else function
@@ -111,7 +106,7 @@ def jit(
             static=frozenset(static_argnames),
             guards_branches=branches == "guard",
             dynamic=dynamic,
-            limits=(max_variants, max_compiles),
+            limits=limits,
             waits=warmup == "block",
             target=target,
             threads=threads,

@@ -20,6 +20,48 @@ from aotc.just_in_time.tracing import Traced
 from aotc.runtime.model import Entry
 from aotc.tracing.dims import Dim
 
+_STORM_HINT = (
+    "make what varies an array or a size that calls decide (dynamic='always'), not a "
+    "value that code is made for; or raise max_compiles"
+)
+
+
+def require_limits(max_variants: int, max_compiles: int) -> tuple[int, int]:
+    """Both limits.
+
+    Raises:
+        InputError: `bad-option`: one of them is less than 1.
+    """
+    if max_variants < 1 or max_compiles < 1:
+        raise InputError(
+            "bad-option",
+            "expected max_variants and max_compiles of 1 or more; got "
+            f"{max_variants} and {max_compiles}",
+        )
+    return max_variants, max_compiles
+
+
+def recompile_storm(
+    owner: str, most: int, guard: tuple[str, int], call: str, hint: str
+) -> InputError:
+    """The error of too many compilations.
+
+    Args:
+        owner: how messages call what was compiled.
+        most: how many there may be.
+        guard: what differed most often, and how often.
+        call: what the last call was like.
+        hint: what to do.
+    """
+    name, count = guard
+    return InputError(
+        "recompile-storm",
+        f"{owner}: expected at most {most} compilations; the guard that fails most "
+        f"often, {count} times, is {name}; the last call was of {call}",
+        hint=hint,
+        guard=name,
+    )
+
 
 @dataclass
 class Variant:
@@ -162,16 +204,9 @@ class Variants:
         if self.compiles + self.cached + pending < self.most_compiles:
             return
         self.failures = self.failures or Counter([self._difference(call)])
-        (guard, count), *_ = self.failures.most_common(1)
-        raise InputError(
-            "recompile-storm",
-            f"{self.owner}: expected at most {self.most_compiles} compilations; the "
-            f"guard that fails most often, {count} times, is {guard}; the last call "
-            f"was of {call}",
-            hint="make what varies an array or a size that calls decide "
-            "(dynamic='always'), not a value that code is made for; or raise "
-            "max_compiles",
-            guard=guard,
+        most_common, *_ = self.failures.most_common(1)
+        raise recompile_storm(
+            self.owner, self.most_compiles, most_common, str(call), _STORM_HINT
         )
 
     def _difference(self, call: CallSignature) -> str:

@@ -210,6 +210,52 @@ def test_a_check_of_sizes_is_made_by_each_call():
         graph(numpy.ones(4, "f"))
 
 
+OPEN = module(
+    "%y = stablehlo.add %x, %x : tensor<?xf32>\nreturn %y : tensor<?xf32>",
+    '%x: tensor<?xf32> loc("x")',
+    "tensor<?xf32>",
+)
+
+
+def test_code_of_regions_is_kept_for_a_few_shapes():
+    graph = aotc.from_stablehlo(OPEN, breaks="island", max_variants=2)
+    for size in (1, 2, 3, 0, 3):
+        assert graph(numpy.ones(size, "f")).tolist() == [2] * size
+    (region,) = graph.report()["regions"]
+    assert region == {"nodes": 1, "variants": 2, "compiles": 4, "evictions": 2}
+
+
+def test_too_many_shapes_are_an_error_that_leaves_what_there_is():
+    graph = aotc.from_stablehlo(OPEN, breaks="island", max_compiles=2)
+    for size in (1, 2):
+        graph(numpy.ones(size, "f"))
+    with pytest.raises(InputError, match="at most 2 compilations") as caught:
+        graph(numpy.ones(3, "f"))
+    assert caught.value.code == "recompile-storm"
+    assert graph(numpy.ones(2, "f")).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("limit", ["max_variants", "max_compiles"])
+def test_limits_are_one_or_more(limit):
+    with pytest.raises(InputError, match="1 or more"):
+        aotc.from_stablehlo(OPEN, breaks="island", **{limit: 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (numpy.ones((2, 2), "f"), "rank-mismatch"),
+        (numpy.ones(2, "f2"), "dtype-mismatch"),
+        ([1.0], "input-type"),
+    ],
+)
+def test_inputs_of_open_sizes_are_held_to_the_rest_of_their_types(given, code):
+    graph = aotc.from_stablehlo(OPEN, breaks="island")
+    with pytest.raises(InputError) as caught:
+        graph(given)
+    assert caught.value.code == code
+
+
 def test_by_default_an_op_without_importer_is_an_error():
     body = rounded("x", "y") + "return %y : tensor<4xf32>"
     with pytest.raises(InputError, match="f8E4M3FN"):

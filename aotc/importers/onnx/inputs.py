@@ -19,11 +19,11 @@ from aotc.tracing.source_locations import at_location, fail, scope
 def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
     """The Spec of each input, by its name as an identifier."""
     graph = model.graph
-    sizes = _Sizes(dims, _limits(graph))
+    sizes = InputSizes(dims, _limits(graph))
     specs = {}
     for name, own in zip(identifiers(graph.inputs), graph.inputs, strict=True):
         with at_location((model.file, 1)), scope(own):
-            specs[name] = _spec(own, name, graph.types[own], sizes)
+            specs[name] = spec_of(own, name, graph.types[own], sizes)
     unknown = [name for name in dims if name not in sizes.met]
     if unknown:
         raise InputError(
@@ -35,7 +35,12 @@ def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
     return specs
 
 
-def _spec(own: str, name: str, kind: Any, sizes: _Sizes) -> Spec:
+def spec_of(own: str, name: str, kind: Any, sizes: InputSizes) -> Spec:
+    """The Spec of the input `own` with the type `kind`, as the input `name`.
+
+    Raises:
+        InputError: `unsupported-type` or `dynamic-rank`.
+    """
     if kind.WhichOneof("value") != "tensor_type":
         what = (kind.WhichOneof("value") or "no type").replace("_type", "")
         fail("unsupported-type", f"the input '{own}' is a {what}; aotc takes arrays")
@@ -66,18 +71,19 @@ def _limits(graph: Graph) -> dict[str, int]:
     return found
 
 
-class _Sizes:
+class InputSizes:
     """The sizes of inputs: numbers, and Dims by their names.
 
     Args:
         given: what some names stand for.
         limits: the greatest value of some of the others.
+        least: the least value of the others.
     """
 
     def __init__(
-        self, given: Mapping[str, int | Dim], limits: Mapping[str, int]
+        self, given: Mapping[str, int | Dim], limits: Mapping[str, int], least: int = 1
     ) -> None:
-        self._given, self._limits = given, limits
+        self._given, self._limits, self._least = given, limits, least
         self._dims: dict[str, Dim] = {}
         self.met: list[str] = []
 
@@ -118,7 +124,7 @@ class _Sizes:
         if name not in self._dims:
             taken = [dim.name for dim in self._dims.values()]
             identifier, most = identifiers([name], taken)[0], self._limits.get(name)
-            self._dims[name] = Dim(identifier, max=most)
+            self._dims[name] = Dim(identifier, min=self._least, max=most)
         return self._dims[name]
 
 

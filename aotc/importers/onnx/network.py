@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
 
 
 def network_of(
-    model: Model, dims: Mapping[str, int | Dim], path: Path | None = None
+    model: Model,
+    dims: Mapping[str, int | Dim],
+    path: Path | None = None,
+    interpreter: Callable[[Model, Mapping[int, Array]], Interpreter] = Interpreter,
 ) -> Imported:
     """The model as an entry of its weights and inputs.
 
@@ -38,6 +41,7 @@ def network_of(
         model: what was read.
         dims: for sizes that it leaves open.
         path: the file it was read from, for other runtimes to run.
+        interpreter: makes what runs it.
 
     Raises:
         InputError: it has operators or types that aotc does not import.
@@ -59,7 +63,7 @@ def network_of(
         weights = dict(arguments[0]) if stored else {}
         arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
         given = arguments[1:] if stored else arguments
-        found = Interpreter(model, arrays).run(
+        found = interpreter(model, arrays).run(
             [
                 with_element(lift(x), element(code), code)
                 for x, code in zip(given, codes, strict=True)

@@ -1,0 +1,74 @@
+"""Which nodes keep a region from being imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aotc.errors import AotcError
+from aotc.importers.onnx.graph import Graph, Model, Node
+from aotc.importers.onnx.interpreter import Interpreter, Scope
+from aotc.importers.onnx.values import Value, is_padded
+from aotc.tracing.array import Array
+
+
+@dataclass
+class Faults:
+    """Numbers of nodes at which a trace ended, or because of which it will."""
+
+    nodes: list[int] = field(default_factory=list)
+
+
+class WatchingInterpreter(Interpreter):
+    """One that notes where it ends.
+
+    A result whose size values decide is refused when all nodes have been imported; what
+    is at fault are those that have made such sizes (`NonZero`, say).
+
+    Args:
+        faults: that get the nodes.
+        model: see `Interpreter`.
+        weights: likewise.
+    """
+
+    def __init__(
+        self, faults: Faults, model: Model, weights: Mapping[int, Array]
+    ) -> None:
+        super().__init__(model, weights)
+        self._faults = faults
+        self._numbers = {id(x): n for n, x in enumerate(model.graph.nodes)}
+        self._sources: set[int] = set()
+
+    def run(self, arguments: Sequence[Array]) -> list[Value]:
+        """The results of the model's graph."""
+        found = super().run(arguments)
+        graph = self._model.graph
+        pairs = zip(graph.outputs, found, strict=True)
+        padded = {name for name, value in pairs if is_padded(value)}
+        if padded:
+            self._faults.nodes = sorted(_needed(graph, padded) & self._sources)
+        return found
+
+    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
+        number = self._numbers.get(id(node))
+        if number is None:
+            return super()._import(node, within)
+        try:
+            found = super()._import(node, within)
+        except AotcError:
+            self._faults.nodes = [number]
+            raise
+        given = [within.values.get(name) for name in node.inputs]
+        if any(map(is_padded, found)) and not any(map(is_padded, given)):
+            self._sources.add(number)
+        return found
+
+
+def _needed(graph: Graph, wanted: set[str]) -> set[int]:
+    """The numbers of the nodes that values are computed by."""
+    found, wanted = set[int](), {*wanted}
+    for number, node in reversed([*enumerate(graph.nodes)]):
+        if wanted & {*node.outputs}:
+            found.add(number)
+            wanted |= {*node.inputs}
+    return found
