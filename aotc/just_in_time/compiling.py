@@ -2,7 +2,8 @@
 
 The code comes from the user's cache where it has it: there it lies under all that it
 depends on (the graph, flags, the versions of the compiler and of aotc), is checked
-before it is used, and is the user's alone (`aotc.cache`). Nothing else is kept.
+before it is used, and is the user's alone (`aotc.cache`). What compiles is imported
+where the cache has not got the bundle of a graph.
 """
 
 from __future__ import annotations
@@ -13,14 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc import packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend import compile_units
 from aotc.cache import Cache
-from aotc.passes import run_passes
-from aotc.passes.base import Unit
-from aotc.passes.stages import PASS_STAGES
+from aotc.just_in_time.kept_bundles import KeptBundle
 from aotc.program import Program
 from aotc.runtime import Model, load
 from aotc.target import Target
@@ -52,8 +49,14 @@ def compile_program(
         threads: as `aotc.load` takes them.
     """
     begun = time.perf_counter()
+    kept = KeptBundle.of(program, target)
     with temporary_folder() as folder:
-        bundle, reuse = write_bundle(program, [target], folder)
+        bundle = kept.unpack(folder) if kept is not None else None
+        reuse = "hit"
+        if bundle is None:
+            bundle, reuse = write_bundle(program, [target], folder)
+            if kept is not None:
+                kept.keep(bundle)
         model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
     return Compilation(model, time.perf_counter() - begun, reuse == "hit")
 
@@ -77,6 +80,12 @@ def write_bundle(
     Returns:
         The bundle, and `hit` if the cache had the code.
     """
+    from aotc import packager  # with the compiler's side
+    from aotc.backend import compile_units
+    from aotc.passes import run_passes
+    from aotc.passes.base import Unit
+    from aotc.passes.stages import PASS_STAGES
+
     first, *rest = PASS_STAGES
     unit = Unit(program)
     run_passes(unit, first.passes(), silently=True)

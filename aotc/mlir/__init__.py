@@ -75,6 +75,20 @@ class _ScalarOps:
         return build
 
 
+class _Deferred:
+    """A module of the bindings that is imported when something of it is asked for.
+
+    That of linalg builds its named ops when it is imported, in a sixth of the time that
+    all other bindings take together with the graph dialect; tracing needs none of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
 if TYPE_CHECKING:  # the wheel ships no stubs; those beside this file say what aotc uses
     from aotc.mlir import affine, arith, func, ir, linalg, math, scf, tensor
 else:
@@ -82,7 +96,7 @@ else:
     affine = import_module(f"{PACKAGE}.dialects.affine")
     arith = _ScalarOps("arith")
     func = import_module(f"{PACKAGE}.dialects.func")
-    linalg = import_module(f"{PACKAGE}.dialects.linalg")
+    linalg = _Deferred(f"{PACKAGE}.dialects.linalg")
     math = _ScalarOps("math")
     scf = import_module(f"{PACKAGE}.dialects.scf")
     tensor = import_module(f"{PACKAGE}.dialects.tensor")

@@ -364,10 +364,10 @@ def _mirrored_kernel(
 
 # ---- lowering -----------------------------------------------------------------------
 
-_DEPTHWISE = {
-    1: linalg.depthwise_conv_1d_nwc_wc,
-    2: linalg.depthwise_conv_2d_nhwc_hwc,
-    3: linalg.depthwise_conv_3d_ndhwc_dhwc,
+_DEPTHWISE = {  # ops of linalg, by the number of spatial axes
+    1: "depthwise_conv_1d_nwc_wc",
+    2: "depthwise_conv_2d_nhwc_hwc",
+    3: "depthwise_conv_3d_ndhwc_dhwc",
 }
 
 
@@ -458,7 +458,7 @@ def _by_channels(
         image = low.slice(x, some, (*zeros, channel), steps)
         image = _repeat_last(low, image, some, features // groups)
         filters = low.slice(kernel, own, (*zeros[1:], channel, 0), [1] * own.rank)
-        total = _DEPTHWISE[weight.rank - 2](
+        total = getattr(linalg, _DEPTHWISE[weight.rank - 2])(
             image,
             low.reshape(filters, own, flat),
             outs=[total],

@@ -50,7 +50,7 @@ class Pool(GraphOp, traits=[Pure]):
     y: Result[Any]
     if TYPE_CHECKING:
         reduce: Callable[..., Any]
-        named: dict[int, Callable[..., Value]]
+        named: dict[int, str]  # by the number of spatial axes, ops of linalg
     start = 0.0
     takes_images = True
 
@@ -117,7 +117,7 @@ class Pool(GraphOp, traits=[Pure]):
         if reached.shape != padded.shape:
             x = low.slice(x, reached, (0,) * padded.rank, (1,) * padded.rank)
         window = low.empty(Tensor(op.window, wide))
-        total = cls.named[len(op.window)](
+        total = getattr(linalg, cls.named[len(op.window)])(
             x,
             window,
             outs=[low.full(result.with_dtype(wide), cls.start)],
@@ -162,9 +162,9 @@ class SumPool(Pool, name="sum_pool"):
 
     reduce = staticmethod(np.sum)
     named = {
-        1: linalg.pooling_nwc_sum,
-        2: linalg.pooling_nhwc_sum,
-        3: linalg.pooling_ndhwc_sum,
+        1: "pooling_nwc_sum",
+        2: "pooling_nhwc_sum",
+        3: "pooling_ndhwc_sum",
     }
 
     @classmethod
@@ -188,9 +188,9 @@ class MaxPool(Pool, name="max_pool"):
     start = -np.inf
     reduce = staticmethod(np.max)
     named = {
-        1: linalg.pooling_nwc_max,
-        2: linalg.pooling_nhwc_max,
-        3: linalg.pooling_ndhwc_max,
+        1: "pooling_nwc_max",
+        2: "pooling_nhwc_max",
+        3: "pooling_ndhwc_max",
     }
 
     @classmethod

@@ -1,0 +1,102 @@
+"""Bundles of functions in the user's cache: by their graphs, before any pass has run.
+
+The cache of builds keeps modules by what IREE reads, for which all passes have to run.
+A process that traces a function that was compiled before needs neither these nor the
+compiler's side of aotc.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from aotc import options
+from aotc.cache import Cache, Recipe, digest
+from aotc.program import Program
+from aotc.target import Target
+
+_LARGEST = 16 << 20  # bytes of Weights and States of a function that is kept
+_SOURCES = ("aotc", "aotc.dialects", "aotc.passes", "aotc.artifacts")
+_TOOLS = ("iree-base-compiler", "torch-mlir", "numpy")
+
+
+@dataclass(frozen=True)
+class KeptBundle:
+    """Where the cache has the bundle of a traced program, or may keep it."""
+
+    cache: Cache
+    recipe: Recipe
+
+    @classmethod
+    def of(cls, program: Program, target: Target) -> KeptBundle | None:
+        """The place of a program at the stage `graph`.
+
+        Args:
+            program: which is left as it is.
+            target: that it is compiled for.
+
+        Returns:
+            None where nothing is kept: without a cache, with many weights, or where
+            somebody wants to see the IR of passes.
+        """
+        kept = Cache.of_user()
+        size = sum(array.nbytes for array in program.parameters.values())
+        is_watched = options.get("AOTC_DUMP") or options.get("AOTC_PRINT_AFTER")
+        if kept is None or size > _LARGEST or is_watched:
+            return None
+        names = ", ".join(entry.name for entry in program.entries)
+        with program.module.context:
+            text = program.module.operation.get_asm(enable_debug_info=True)
+        parts = {"graph": digest(text), "weights": _weights_digest(program)}
+        return cls(kept, Recipe("function", f"{target}: {names}", parts | _toolchain()))
+
+    def unpack(self, folder: Path) -> Path | None:
+        """The bundle, unpacked into a folder; None if the cache does not have it."""
+        value = self.cache.find(self.recipe)
+        if value is None:
+            return None
+        with zipfile.ZipFile(io.BytesIO(value)) as archive:
+            archive.extractall(folder)
+        (bundle,) = folder.iterdir()
+        return bundle
+
+    def keep(self, bundle: Path) -> None:
+        """Keep a bundle, where that is possible."""
+        value = io.BytesIO()
+        with zipfile.ZipFile(value, "w") as archive:
+            for path in sorted(bundle.rglob("*")):
+                archive.write(path, path.relative_to(bundle.parent))
+        self.cache.keep(self.recipe, value.getvalue())
+
+
+def _weights_digest(program: Program) -> str:
+    parts = [
+        part
+        for name, array in program.parameters.items()
+        for part in (name, str(array.dtype), str(array.shape), array.tobytes())
+    ]
+    return digest(*parts)
+
+
+@cache
+def _toolchain() -> dict[str, str]:
+    """All that makes code of a graph: aotc's sources, and the tools around it.
+
+    A source counts by its size and the time of its last change, as Python's own cache
+    of compiled modules has it.
+    """
+    parts = list[str]()
+    for name in _SOURCES:
+        spec = find_spec(name)
+        assert spec is not None
+        for folder in spec.submodule_search_locations or []:
+            for path in sorted(Path(folder).rglob("*.py")):
+                status = path.stat()
+                parts.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    parts += [f"{name} {version(name)}" for name in _TOOLS]
+    return {"tools": digest(*parts)}
