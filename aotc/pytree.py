@@ -112,24 +112,26 @@ def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:
 
     Only dicts, lists and tuples themselves are taken apart, and named tuples: objects
     of other classes that inherit from these are leaves. So are dicts of which a key is
-    no text and no number.
+    no text and no whole number, and what contains itself.
     """
     leaves: list[Any] = []
-    return leaves, _flatten_in_order(tree, leaves)
+    return leaves, _flatten_in_order(tree, leaves, frozenset())
 
 
-def _flatten_in_order(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> Structure:
     if tree is None:
         return Structure("none")
-    if type(tree) is dict and all(type(key) in (str, int, float) for key in tree):
-        children = tuple(_flatten_in_order(each, leaves) for each in tree.values())
-        return Structure("dict", tuple(tree), children)
+    inside = above | {id(tree)}
+    is_new = id(tree) not in above
+    if is_new and type(tree) is dict and all(type(key) in (str, int) for key in tree):
+        parts = tuple(_flatten_in_order(each, leaves, inside) for each in tree.values())
+        return Structure("dict", tuple(tree), parts)
     is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
-    if type(tree) in (list, tuple) or is_named:
-        children = tuple(_flatten_in_order(child, leaves) for child in tree)
+    if is_new and (type(tree) in (list, tuple) or is_named):
+        parts = tuple(_flatten_in_order(child, leaves, inside) for child in tree)
         if is_named:
-            return Structure("namedtuple", tree._fields, children, type(tree))
-        return Structure("list" if type(tree) is list else "tuple", (), children)
+            return Structure("namedtuple", tree._fields, parts, type(tree))
+        return Structure("list" if type(tree) is list else "tuple", (), parts)
     leaves.append(tree)
     return _LEAF
 

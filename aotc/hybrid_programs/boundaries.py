@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc.counting import counters
-from aotc.errors import InputError
-from aotc.pytree import flatten
+from aotc.pytree import flatten_in_order
 
 
 @dataclass
@@ -123,8 +122,5 @@ def byte_count(trees: Iterable[Any]) -> int:
 def _bytes_of(tree: Any) -> int:
     if isinstance(tree, np.ndarray):
         return tree.nbytes
-    try:
-        leaves, _ = flatten(tree)
-    except InputError:  # keys that are no strings: no tree of arrays
-        return 0
+    leaves, _ = flatten_in_order(tree)
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves)

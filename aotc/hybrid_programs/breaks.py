@@ -19,8 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.contents import TooLarge, content_key, is_plain
-from aotc.pytree import flatten
+from aotc.hybrid_programs.contents import VIEWS, TooLarge, content_key, is_plain
+from aotc.pytree import flatten_in_order
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import user_line
 from aotc.tracing.tracing import current_trace
@@ -40,13 +40,15 @@ ITERATING = frozenset({
 # which look at types alone
 _LOOKING = frozenset({isinstance, issubclass, type})
 _CONTAINERS = (list, dict, set)
+_MOST_PARTS = 10_000
 _IMMUTABLE = (tuple, str, bytes, frozenset, range)
 # methods of containers that change nothing
 _READING = frozenset({
     "copy", "count", "get", "index", "items", "keys", "values", "__contains__",
     "__getitem__", "__len__",
 })  # fmt: skip
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+# attributes of arrays that NumPy's have in another form
+_OTHER_IN_NUMPY = frozenset({"dtype", "type"})
 _FUNCTIONS = (
     types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType,
     type,
@@ -96,6 +98,7 @@ class Inside:
     Args:
         given: identities of objects that were there before it.
         in_place: identities of given arrays that Python could change in place.
+        arrays: identities of all that are given.
         depth: how many functions of the user it is in.
         made: iterators that it has made, of which it knows what they give.
         readings: of what is outside, by the functions that it calls.
@@ -103,6 +106,7 @@ class Inside:
 
     given: set[int]
     in_place: set[int] = field(default_factory=set)
+    arrays: set[int] = field(default_factory=set)
     depth: int = 0
     made: list[Any] = field(default_factory=list)
     readings: dict[Any, Reading] = field(default_factory=dict)
@@ -176,13 +180,11 @@ def refuse_call(
     Raises:
         Break: the function might have.
     """
-    if is_own(function) or is_one_of(function, _LOOKING):
-        return
-    if is_one_of(function, _COMPUTING):
-        _refuse_uses(*args, *kwargs.values())
-    elif is_one_of(function, ITERATING):
-        for each in args:
-            _refuse_looking_through(each)
+    if is_own(function):
+        _refuse_call_of_own(function, args, kwargs)
+    elif is_one_of(function, _LOOKING | _COMPUTING | ITERATING):
+        for each in (*args, *kwargs.values()):
+            _refuse_argument(function, each)
     elif _is_method_of_container(function):
         _refuse_method(function)
     elif isinstance(function, type):
@@ -194,6 +196,42 @@ def refuse_call(
         raise Break(f"{name_of(function)} is given no array that is computed here")
 
 
+def _refuse_argument(function: Any, value: Any) -> None:
+    """Let a function of Python's look at an argument."""
+    if is_one_of(function, _LOOKING):
+        if isinstance(value, Array):
+            raise Break("an array is one of NumPy's for Python")
+    elif is_one_of(function, ITERATING):
+        _refuse_looking_through(value)
+    elif function is len:
+        refuse_use(value)
+    elif function in (str, repr):
+        refuse_text(value)
+    else:
+        refuse_comparison(value)
+
+
+def _refuse_call_of_own(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Let a region call functions of aotc's, with what code is made for.
+
+    Raises:
+        Break: the function has some of the user's in it, which do not ask; or a large
+            array may have other elements in the next call.
+    """
+    found = inside_region.get()
+    if found is None:
+        return
+    is_made = "<locals>" in getattr(function, "__qualname__", "")
+    if is_made and not any(function is each for each in found.made):
+        raise Break(f"{name_of(function)} was made of a function outside")
+    if not found.depth:
+        for each in (*args, *kwargs.values()):
+            if isinstance(each, np.ndarray):
+                raise Break("an array of an object may change from call to call")
+
+
 def _is_method_of_container(function: Any) -> bool:
     is_builtin = isinstance(function, types.BuiltinFunctionType)
     return is_builtin and _is_container(function.__self__)
@@ -202,6 +240,8 @@ def _is_method_of_container(function: Any) -> bool:
 def _refuse_method(function: types.BuiltinFunctionType) -> None:
     """Let a region call methods that change nothing, or what it has made."""
     owner = function.__self__
+    if function.__name__ in ("count", "index", "__contains__"):
+        refuse_comparison(owner)
     if not (isinstance(owner, _IMMUTABLE) or function.__name__ in _READING):
         refuse_change(owner, name_of(function))
 
@@ -213,8 +253,8 @@ def _refuse_uses(*values: Any) -> None:
 
 def _refuse_looking_through(value: Any) -> None:
     """An argument of `sum` and its like: a container and what is in it, or a value."""
-    if callable(value) and not isinstance(value, type):
-        return
+    if callable(value) and not isinstance(value, (type, Array)):
+        return  # it is made to ask
     if type(value) in (list, tuple, dict):
         _refuse_uses(*value)
     elif is_iterator(value):
@@ -239,7 +279,7 @@ def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
 
 
 def _is_container(value: Any) -> bool:
-    return type(value) in (*_CONTAINERS, *_IMMUTABLE) or isinstance(value, _VIEWS)
+    return type(value) in (*_CONTAINERS, *_IMMUTABLE) or isinstance(value, VIEWS)
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -264,12 +304,7 @@ def name_of(function: Any) -> str:
 
 
 def _holds_arrays(value: Any) -> bool:
-    if isinstance(value, (list, tuple, dict)):
-        try:
-            return any(isinstance(each, Array) for each in flatten(value)[0])
-        except InputError:  # keys that are no strings
-            return False
-    return isinstance(value, Array)
+    return any(isinstance(each, Array) for each in flatten_in_order(value)[0])
 
 
 # ---- looking into values ------------------------------------------------------------
@@ -291,6 +326,37 @@ def refuse_use(value: Any) -> Any:
     if isinstance(value, np.ndarray) and found is not None and found.depth:
         return value
     raise Break(f"a {type(value).__name__} may be another one in the next call")
+
+
+def refuse_comparison(value: Any) -> Any:
+    """Let a region compare, or write as text, only what it may look into as a whole.
+
+    Raises:
+        Break: there is an object in it.
+    """
+    left, seen = list[Any]([value]), set[int]()
+    while left:
+        each: Any = left.pop()
+        refuse_use(each)
+        if id(each) in seen or len(seen) > _MOST_PARTS:
+            raise Break("a container is too large to be looked into")
+        if isinstance(each, (list, tuple, dict, set, frozenset, *VIEWS)):
+            seen.add(id(each))
+            left += list(each)
+        if isinstance(each, dict):
+            left += each.values()
+    return value
+
+
+def refuse_text(value: Any) -> Any:
+    """Let a region write as text what has the same in Python; gives the value.
+
+    Raises:
+        Break: it is an array, or has objects in it.
+    """
+    if isinstance(value, Array):
+        raise Break("the text of an array is NumPy's")
+    return refuse_comparison(value)
 
 
 def refuse_iteration(value: Any) -> Any:
@@ -358,6 +424,8 @@ def read_attribute(owner: Any, name: str) -> Any:
         Break: it is data that may be other data in the next call, or is computed.
     """
     found = inside_region.get()
+    if found is not None and isinstance(owner, Array) and name in _OTHER_IN_NUMPY:
+        raise Break(f"'{name}' of an array is NumPy's")
     if found is None or _has_known_attributes(owner):
         return getattr(owner, name)
     if not isinstance(owner, types.ModuleType):
@@ -365,11 +433,23 @@ def read_attribute(owner: Any, name: str) -> Any:
     value = getattr(owner, name)
     if is_data(value) and not found.depth:
         raise Break(f"'{name}' of {_kind(owner)} may change from call to call")
-    if getattr(value, "__self__", None) is not owner:  # no method, made by reading it
+    note_attribute(found, owner, name, value)
+    found.given |= identities({name: value})
+    return value
+
+
+def note_attribute(found: Inside, owner: Any, name: str, value: Any) -> None:
+    """Take note of an attribute that was read, of methods the function behind."""
+    if isinstance(value, types.MethodType):
+        look = functools.partial(_function_behind, owner, name)
+        found.note_reading((id(owner), name), look, value.__func__)
+    elif getattr(value, "__self__", None) is not owner:
         look = functools.partial(getattr, owner, name)
         found.note_reading((id(owner), name), look, value)
-        found.given |= identities({name: value})
-    return value
+
+
+def _function_behind(owner: Any, name: str) -> Any:
+    return getattr(owner, name).__func__
 
 
 def _has_known_attributes(owner: Any) -> bool:

@@ -12,6 +12,8 @@ import numpy as np
 PLAIN = (
     int, float, complex, bool, str, bytes, type(None), type(...), range, slice,
 )  # fmt: skip
+#: what shows a dict as it is now
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _LARGEST = 1024  # parts of containers, and elements of arrays, that are compared
 
 
@@ -49,16 +51,23 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
     if id(value) in above:  # it contains itself
         return id(value)
     above = above | {id(value)}
-    if type(value) in (list, tuple):
-        return type(value), tuple([_key(each, budget, above) for each in value])
-    if type(value) is dict:
-        parts = [each for row in value.items() for each in row]
-        return dict, tuple([_key(each, budget, above) for each in parts])
-    if type(value) in (set, frozenset):
-        return type(value), frozenset([_key(each, budget, above) for each in value])
     if isinstance(value, types.FunctionType):
         return _function_key(value, budget, above)
-    return id(value)
+    parts = _parts_of(value)
+    if parts is None:
+        return id(value)
+    keys = [_key(each, budget, above) for each in parts]
+    is_set = type(value) in (set, frozenset)
+    return type(value), frozenset(keys) if is_set else tuple(keys)
+
+
+def _parts_of(value: Any) -> list[Any] | None:
+    """What a container has in it; None for what is none."""
+    if type(value) is dict:
+        return [each for row in value.items() for each in row]
+    if type(value) in (list, tuple, set, frozenset) or isinstance(value, VIEWS):
+        return list(value)
+    return None
 
 
 def _is_small_array(value: Any) -> bool:
@@ -73,7 +82,8 @@ def _function_key(
     """Functions are made anew by each call of the one around them."""
     by_name = function.__kwdefaults__ or {}
     defaults = [*(function.__defaults__ or ()), *by_name.values()]
-    parts = [_key(each, budget, above) for each in defaults]
+    own = [each for row in vars(function).items() for each in row]
+    parts = [_key(each, budget, above) for each in (*defaults, *own)]
     for cell in function.__closure__ or ():
         try:
             parts.append(_key(cell.cell_contents, budget, above))

@@ -22,7 +22,7 @@ from aotc.hybrid_programs.runs import Island, Workshop
 from aotc.hybrid_programs.statements import without_changes_of_constants
 from aotc.hybrid_programs.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
-from aotc.pytree import flatten
+from aotc.pytree import flatten_in_order
 from aotc.tracing.array import Array
 from aotc.tracing.entry import Frozen, State
 from aotc.tracing.source_locations import fail
@@ -186,7 +186,7 @@ class HybridFunction:
         changing = late_bound(body, parameters)
         workshop = Workshop(function, names, changing, options)
         parts = workshop.rewriter.rewrite(body, parameters, set())
-        rewritten = [*map(without_changes_of_constants, parts)]
+        rewritten = [*_locals_of(body), *map(without_changes_of_constants, parts)]
         self.rewritten_body = rewritten
         made = compile_function(
             function, self.name, definition.args, rewritten, workshop.tools
@@ -275,22 +275,37 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
             f"{function.__name__}: expected a function defined with `def`, without "
             "`yield`, `await`, `global` and `nonlocal`",
         )
-    if any(_is_bare_super(each) for each in ast.walk(definition)):
+    looking = next(filter(None, map(_looks_at_frame, ast.walk(definition))), None)
+    if looking is not None:
         fail(
             "bad-hybrid",
-            f"{function.__name__}: expected no `super()`, which looks at the "
-            "frame that calls it",
-            "write super(Class, self), or call what it gives in a method of its own",
+            f"{function.__name__}: expected no `{looking}`, which looks at the frame "
+            "that calls it",
+            "call it in a function of its own; instead of super(), super(Class, self)",
         )
     return definition
 
 
-def _is_bare_super(node: ast.AST) -> bool:
+def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
+    """What makes names the function's own, although nothing in it assigns them now."""
+    names = sorted(stores(*body))
+    if not names:
+        return [] if body else [ast.Pass()]
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
+    never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
+    return [ast.fix_missing_locations(ast.copy_location(never, body[0]))]
+
+
+def _looks_at_frame(node: ast.AST) -> str:
+    """The call that looks at the variables around it; empty for others."""
     match node:
-        case ast.Call(func=ast.Name("super"), args=[]):
-            return True
+        case ast.Call(func=ast.Name(id="super" | "locals" | "vars" | "dir" as name)):
+            assert isinstance(node, ast.Call)
+            return "" if node.args else f"{name}()"
+        case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+            return f"{name}(…)"
         case _:
-            return False
+            return ""
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -310,10 +325,7 @@ def _as_numpy(tree: Any) -> Any:
         return np.asarray(tree)
     if not isinstance(tree, (list, tuple, dict)):
         return tree
-    try:
-        leaves, structure = flatten(tree)
-    except InputError:  # keys that are no strings
-        return tree
+    leaves, structure = flatten_in_order(tree)
     if not any(isinstance(each, Array) for each in leaves):
         return tree
     return structure.unflatten(

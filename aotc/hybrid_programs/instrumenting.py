@@ -30,8 +30,10 @@ from aotc.hybrid_programs.breaks import (
     refuse_call,
     refuse_change,
     refuse_change_in_place,
+    refuse_comparison,
     refuse_identity,
     refuse_iteration,
+    refuse_text,
     refuse_use,
 )
 from aotc.hybrid_programs.making import compile_function, value_outside
@@ -76,7 +78,8 @@ def _call_other(
     args = [*map(_asking_function, args)]
     kwargs = {name: _asking_function(each) for name, each in kwargs.items()}
     result = function(*args, **kwargs)
-    if is_one_of(function, ITERATING) and is_iterator(result):
+    makes_iterator = is_one_of(function, ITERATING) and is_iterator(result)
+    if makes_iterator or (is_own(function) and callable(result)):
         found.made.append(result)
     return result
 
@@ -84,10 +87,12 @@ def _call_other(
 def _asking_function(value: Any) -> Any:
     """A function of the user that asks, in place of one that does not."""
     kinds = (types.FunctionType, types.MethodType, functools.partial)
-    if not isinstance(value, kinds) or is_own(value):
+    called = inspect.getattr_static(type(value), "__call__", None)
+    is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
+    if not (isinstance(value, kinds) or is_object) or is_own(value):
         return value
 
-    @functools.wraps(value)
+    @functools.wraps(value, updated=())
     def asking(*args: Any, **kwargs: Any) -> Any:
         return _call(value, *args, **kwargs)
 
@@ -110,8 +115,12 @@ def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any
         return function, []
     elif isinstance(function, (type, types.BuiltinFunctionType)):
         return None, []  # which `refuse_call` knows
-    called = inspect.getattr_static(type(function), "__call__", None)
+    found, kind = inside_region.get(), type(function)
+    called = inspect.getattr_static(kind, "__call__", None)
     if isinstance(called, types.FunctionType) and not is_own(called):
+        if found is not None:
+            look = functools.partial(inspect.getattr_static, kind, "__call__")
+            found.note_reading((kind, "__call__"), look, called)
         return called, [function]
     raise Break(f"the source of {name_of(function)} does not tell what it does")
 
@@ -160,8 +169,6 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
             value = value_outside(function, name)
         except NameError:  # a parameter, or Python will say so
             continue
-        if isinstance(value, types.ModuleType):
-            continue
         look = functools.partial(value_outside, function, name)
         found.note_reading((function, name), look, value)
         if is_data(value):
@@ -198,11 +205,13 @@ TOOLS = {
     "_aotc_call": _call,
     "_aotc_read": read_attribute,
     "_aotc_changed": _changed,
+    "_aotc_compared": refuse_comparison,
     "_aotc_in_place": refuse_change_in_place,
     "_aotc_is": _is,
     "_aotc_iterated": refuse_iteration,
     "_aotc_made": _made,
     "_aotc_stop": _stop,
+    "_aotc_text": refuse_text,
     "_aotc_used": refuse_use,
 }
 
@@ -275,13 +284,13 @@ class _Asking(ast.NodeTransformer):
                 if isinstance(op, ast.Is):
                     return same
                 return ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
-        node.left = _used(node.left)
-        node.comparators = [*map(_used, node.comparators)]
+        node.left = _tool("_aotc_compared", [node.left], node.left)
+        node.comparators = [_tool("_aotc_compared", [x], x) for x in node.comparators]
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         self.generic_visit(node)
-        node.value = _used(node.value)
+        node.value = _tool("_aotc_text", [node.value], node.value)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.AST:

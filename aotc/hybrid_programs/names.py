@@ -172,6 +172,12 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
+def deletes(*nodes: ast.AST) -> set[str]:
+    """The names that may lose their values in these."""
+    parts = (part for node in nodes for part in ast.walk(node))
+    return stores(*(each for each in parts if isinstance(each, ast.Delete)))
+
+
 def needed(body: Sequence[ast.stmt]) -> set[str]:
     """The names whose values from before statements may be read in them."""
     found: set[str] = set()

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class StaticValue:
         try:
             self._key = content_key(value)
         except TooLarge:
-            self._key = id(value)
+            self._key = object()  # equal to nothing
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StaticValue) and self._key == other._key
@@ -124,7 +124,7 @@ def split_arrays(
 
 def is_array(value: Any) -> bool:
     """Whether a value can be given to compiled code."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    if type(value) is np.ndarray or isinstance(value, np.generic):
         return value.dtype.kind in "biufcV" and value.dtype.names is None
     return isinstance(value, Array)
 
@@ -201,17 +201,14 @@ class Region:
         self.jit = self._jit_function(options)
 
     def _names_outside(self) -> tuple[list[str], list[str]]:
-        """The names of data of the module or the closure, and those of functions."""
-        data, functions = [], []
+        """The names of data of the module or the closure, and those of all else."""
+        data, functions = list[str](), list[str]()
         for name in sorted(reads(*self.body) - stores(*self.body) - {*self.inputs}):
             try:
                 value = value_outside(self._owner, name)
             except NameError:  # Python will say so
                 continue
-            if is_data(value):
-                data.append(name)
-            elif not isinstance(value, (ModuleType, BuiltinFunctionType)):
-                functions.append(name)
+            (data if is_data(value) else functions).append(name)
         return data, functions
 
     def _jit_function(self, options: Mapping[str, Any]) -> JitFunction:
@@ -289,7 +286,7 @@ class Region:
         leaves = [leaf for each in lists.values() for leaf in each]
         pairs = zip(leaves, form.in_place, strict=True)
         in_place = {id(leaf) for leaf, can_change in pairs if can_change}
-        inside = Inside(identities({**given, **stored}), in_place)
+        inside = Inside(identities({**given, **stored}), in_place, {*map(id, leaves)})
         is_exact = all(isinstance(n, int) for leaf in leaves for n in leaf.shape)
         at = [0]
         token = inside_region.set(inside)
@@ -316,20 +313,50 @@ class Region:
             Break: one is no array, or is an object that has another name, too.
         """
         outputs, containers = dict(found), set[int]()
+        arrays = set[int]()
         for name, value in outputs.items():
             at[0] = max(n for n, x in enumerate(self.body) if name in stores(x))
-            leaves, structure = flatten(value)
+            leaves, structure = flatten_in_order(value)
             if not leaves or not all(isinstance(each, Array) for each in leaves):
                 raise Break(f"'{name}' is no array")
-            if structure != flatten_in_order(value)[1] or _has_named_tuple(structure):
+            if _has_whole_numbers(structure):
+                raise Break(f"'{name}' has keys that are no texts")
+            if structure != flatten(value)[1] or _has_named_tuple(structure):
                 raise Break(f"'{name}' is a named tuple, or a dict in another order")
             objects = identities({name: value})
             if objects & (containers | inside.given):
                 raise Break(f"'{name}' is an object that has another name, too")
-            if {id(leaf) for leaf in leaves} & inside.in_place:
-                raise Break(f"'{name}' is an array that has another name, too")
+            own = {id(leaf) for leaf in leaves}
+            if own & (inside.arrays | arrays) or len(own) < len(leaves):
+                raise Break(f"'{name}' has an array that has another name, too")
+            if _has_twins(value):
+                raise Break(f"'{name}' has one object in two places")
             containers |= objects
+            arrays |= own
         return outputs
+
+
+def _has_twins(value: Any) -> bool:
+    """Whether one list or dict is in two places of a tree."""
+    left, seen = [value], set[int]()
+    while left:
+        each = left.pop()
+        if isinstance(each, (list, dict)):
+            if id(each) in seen:
+                return True
+            seen.add(id(each))
+        if isinstance(each, (list, tuple)):
+            left += each
+        elif isinstance(each, dict):
+            left += each.values()
+    return False
+
+
+def _has_whole_numbers(structure: Structure) -> bool:
+    is_dict = structure.kind == "dict"
+    if is_dict and not all(isinstance(key, str) for key in structure.keys):
+        return True
+    return any(map(_has_whole_numbers, structure.children))
 
 
 def _has_named_tuple(structure: Structure) -> bool:

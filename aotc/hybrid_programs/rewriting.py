@@ -11,6 +11,7 @@ from typing import Any
 from aotc.hybrid_programs.names import (
     assigned,
     captures,
+    deletes,
     live_before,
     needed,
     reads,
@@ -46,6 +47,7 @@ class Rewriter:
         names: of the function's variables.
         late_bound: those that functions inside see change; statements that assign or
             capture them stay in the function.
+        is_module: whether a name is one of a module.
         add: takes note of a run, and gives its number.
         note: takes note of a statement that is Python's and why, and gives its number.
     """
@@ -54,11 +56,12 @@ class Rewriter:
         self,
         names: set[str],
         late_bound: set[str],
+        is_module: Callable[[str], bool],
         add: AddRun,
         note: Callable[[ast.stmt, str], int],
     ) -> None:
         self.names = names
-        self._late_bound = late_bound
+        self._late_bound, self.is_module = late_bound, is_module
         self._add, self._note = add, note
         self._counter = itertools.count()
 
@@ -94,11 +97,11 @@ class Rewriter:
                 if not place.is_protected and number + 1 < len(body):
                     continue
             found += self._as_run(run, has, live[number + can_run], place)
-            has |= assigned(run)
+            has = (has | assigned(run)) - deletes(*run)
             run = []
             if not can_run:
                 found += self._as_python(each, has, live[number + 1], place)
-                has |= assigned([each])
+                has = (has | assigned([each])) - deletes(each)
         return found
 
     def _live(
@@ -147,7 +150,7 @@ class Rewriter:
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
-            split = operations(node, self.fresh, self.names)
+            split = operations(node, self.fresh, self.names, self.is_module)
             return [node] if split is None else [*split[0], split[1]]
         return [node]
 

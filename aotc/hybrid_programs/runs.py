@@ -7,22 +7,23 @@ import linecache
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from aotc.hybrid_programs.boundaries import Boundary
-from aotc.hybrid_programs.making import make_function
+from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import assigned, live_before, needed, reads, stores
 from aotc.hybrid_programs.regions import Broken, Region
 from aotc.hybrid_programs.rewriting import Rewriter
 from aotc.hybrid_programs.statements import (
+    AUGMENT_PART,
     AUGMENTED,
     computes,
     operations,
     without_changes_of_constants,
 )
 from aotc.just_in_time import JitFunction
-from aotc.runtime.in_place import augmented
+from aotc.runtime.in_place import augment_part, augmented
 
 
 class Island:
@@ -149,7 +150,7 @@ class Run:
             inputs, outputs = self._ends(body, after)
             return [self._python(body, inputs, outputs, broken.reason, after)]
         rewriter = self._owner.rewriter
-        split = operations(body[at], rewriter.fresh, rewriter.names)
+        split = operations(body[at], rewriter.fresh, rewriter.names, rewriter.is_module)
         if split is not None:
             taken, rest = split
             return [self._region([*body[:at], *taken, rest, *body[at + 1 :]], after)]
@@ -222,9 +223,17 @@ class Workshop:
         self.function, self.options = function, options
         self.name, self._file = function.__name__, function.__code__.co_filename
         self.runs: list[Run] = []
-        self.rewriter = Rewriter(names, late_bound, self._add, self._note)
+        self.rewriter = Rewriter(
+            names, late_bound, self._is_module, self._add, self._note
+        )
         self.listed: list[Boundary] = []
         self._count = 0
+
+    def _is_module(self, name: str) -> bool:
+        try:
+            return isinstance(value_outside(self.function, name), ModuleType)
+        except NameError:
+            return False
 
     def _add(
         self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
@@ -243,6 +252,7 @@ class Workshop:
             "_aotc_runs": self.runs,
             "_aotc_python": self.listed,
             AUGMENTED: augmented,
+            AUGMENT_PART: augment_part,
         }
 
     def next_name(self) -> str:

@@ -70,7 +70,8 @@ def _is_target(node: ast.expr) -> bool:
     return _is_name(node) or isinstance(node, (ast.Subscript, ast.Attribute))
 
 
-AUGMENTED = "_aotc_augmented"  # `aotc.runtime.in_place.augmented`, in Python's parts
+# the functions of `aotc.runtime.in_place`, in Python's parts
+AUGMENTED, AUGMENT_PART = "_aotc_augmented", "_aotc_augment_part"
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/",
@@ -84,13 +85,29 @@ class _Augmenting(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.target, ast.Name):
-            return node
-        sign, read = _SIGNS[type(node.op)], ast.Name(node.target.id, ast.Load())
-        function = ast.Name(AUGMENTED, ast.Load())
-        value = ast.Call(function, [ast.Constant(sign), read, node.value], [])
-        made = ast.copy_location(ast.Assign([node.target], value), node)
-        return ast.fix_missing_locations(made)
+        sign = ast.Constant(_SIGNS[type(node.op)])
+        made: ast.stmt
+        match node.target:
+            case ast.Name(id=name):
+                read = ast.Name(name, ast.Load())
+                value = _call(AUGMENTED, sign, read, node.value)
+                made = ast.Assign([node.target], value)
+            case ast.Subscript(value=owner, slice=index) if not _may_change(node.value):
+                if isinstance(index, (ast.Slice, ast.Tuple)):
+                    return node
+                made = ast.Expr(_call(AUGMENT_PART, sign, owner, index, node.value))
+            case _:
+                return node
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(function, ast.Load()), [*arguments], [])
+
+
+def _may_change(node: ast.expr) -> bool:
+    """Whether an expression may change what was read before it."""
+    return any(isinstance(part, (ast.Call, *_EFFECTS)) for part in ast.walk(node))
 
 
 def without_changes_of_constants(node: ast.stmt) -> ast.stmt:
@@ -100,7 +117,10 @@ def without_changes_of_constants(node: ast.stmt) -> ast.stmt:
 
 
 def operations(
-    node: ast.stmt, fresh: Callable[[], str], variables: Container[str]
+    node: ast.stmt,
+    fresh: Callable[[], str],
+    variables: Container[str],
+    is_module: Callable[[str], bool],
 ) -> tuple[list[ast.stmt], ast.stmt] | None:
     """The operations inside a statement, each assigned to a name, and what is left.
 
@@ -113,6 +133,7 @@ def operations(
         node: a candidate.
         fresh: makes a name.
         variables: names of the function's own variables, which no call changes.
+        is_module: whether a name is one of a module, whose functions stay.
 
     Returns:
         None where there is nothing to take out, or the order would be another one.
@@ -120,7 +141,7 @@ def operations(
     if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node)):
         return None
     taken: list[ast.stmt] = []
-    splitter = _Splitter(taken, fresh, variables)
+    splitter = _Splitter(taken, fresh, variables, is_module)
     match node:
         case ast.If():
             rest: ast.stmt = with_fields(node, test=splitter.name_of(node.test))
@@ -160,6 +181,7 @@ class _Splitter:
         taken: where they go, as statements.
         fresh: makes a name.
         variables: names of the function's own variables.
+        is_module: whether a name is one of a module.
     """
 
     def __init__(
@@ -167,8 +189,10 @@ class _Splitter:
         taken: list[ast.stmt],
         fresh: Callable[[], str],
         variables: Container[str],
+        is_module: Callable[[str], bool],
     ) -> None:
-        self._taken, self._fresh, self._variables = taken, fresh, variables
+        self._taken, self._fresh = taken, fresh
+        self._variables, self._is_module = variables, is_module
 
     def name_of(self, node: ast.expr) -> Any:
         """A name for the value of an expression; itself if nothing can change it."""
@@ -183,7 +207,9 @@ class _Splitter:
     def _is_fixed(self, node: ast.expr | None) -> bool:
         """Whether an expression has no effect, and is the same after others."""
         match node:
-            case None | ast.Constant() | ast.Lambda():
+            case None | ast.Constant():
+                return True
+            case ast.Lambda(args=ast.arguments(defaults=[], kw_defaults=[])):
                 return True
             case ast.Name(id=name):
                 return name in self._variables
@@ -231,7 +257,7 @@ class _Splitter:
         function = node.func
         if isinstance(function, ast.Attribute) and not _is_dotted(function):
             function = with_fields(function, value=self.name_of(function.value))
-        elif not _is_dotted(function):
+        elif not _is_dotted(function) or self._is_looked_up(node):
             function = self.name_of(function)
         arguments = [self.name_of(each) for each in node.args]
         keywords = [
@@ -241,6 +267,18 @@ class _Splitter:
             node, func=function, args=arguments, keywords=keywords
         )
         return found
+
+    def _is_looked_up(self, node: ast.Call) -> bool:
+        """Whether a call of `a.b` finds it before arguments that may change it."""
+        root: ast.expr = node.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        assert isinstance(root, ast.Name)
+        is_local = root.id in self._variables
+        if is_local and isinstance(node.func, ast.Name):
+            return False
+        arguments = [*node.args, *(each.value for each in node.keywords)]
+        return not self._is_module(root.id) and any(map(_may_change, arguments))
 
     def _index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Tuple) and not _has_stars(node.elts):

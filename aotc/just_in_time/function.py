@@ -25,7 +25,7 @@ from aotc.just_in_time.evaluating import (
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.states import SharedStates
-from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters
+from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters, values_of
 from aotc.just_in_time.variants import Variant, Variants, require_limits
 from aotc.pytree import flatten
 from aotc.target import Target
@@ -160,7 +160,7 @@ class JitFunction:
         stored = stored_parameters(function, sources)
         self._trace = Tracer(function, stored, guards_branches=guards_branches)
         self._bind = Binder(
-            self._trace.name, inspect.signature(function), frozenset(stored), static
+            self._trace.name, inspect.signature(function), values_of(stored), static
         )
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]

@@ -19,6 +19,7 @@ from aotc.artifacts.guards import (
 from aotc.errors import InputError
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.runtime.host_arrays import Array, Described, host_array
+from aotc.tracing.entry import Stored
 
 Rows = tuple[tuple[str, Any], ...]  # by name, in order
 _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
@@ -144,7 +145,7 @@ class Binder:
     Args:
         owner: how messages call the function.
         signature: of it.
-        stored: names of parameters that no call gives.
+        stored: Weights and States by the names of parameters, which no call gives.
         static: names of those whose values are known when it is traced.
     """
 
@@ -152,7 +153,7 @@ class Binder:
         self,
         owner: str,
         signature: Signature,
-        stored: frozenset[str],
+        stored: Mapping[str, Stored],
         static: frozenset[str],
     ) -> None:
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -173,6 +174,7 @@ class Binder:
                 "no parameters",
             )
         self._owner = owner
+        self._stored_dtypes = {x.dtype for each in stored.values() for x in each.arrays}
         names = ", ".join(f"'{name}'" for name in sorted(stored))
         self._stored_hint = (
             f"calls do not give {names}: the module has Weights or a State of that name"
@@ -211,7 +213,7 @@ class Binder:
                 given += (
                     (name, structure, number, leaf) for number, leaf in enumerate(found)
                 )
-        kinds = _number_dtypes(leaf for *_, leaf in given)
+        kinds = self._number_dtypes(leaf for *_, leaf in given)
         leaves = [self._array(kinds, *each) for each in given]
         made = CallSignature(
             tuple(structures),
@@ -243,6 +245,15 @@ class Binder:
             )
         return value
 
+    def _number_dtypes(self, leaves: Iterable[Any]) -> Mapping[type, Any]:
+        """The dtypes of numbers: wide where an array has wide ones of the kind."""
+        arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
+        found = {each.dtype for each in arrays} | self._stored_dtypes
+        wide = {
+            kind: dtype for kind, dtype in _WIDE.items() if np.dtype(dtype) in found
+        }
+        return {**_NUMBERS, **wide}
+
     def _array(
         self,
         kinds: Mapping[type, Any],
@@ -272,12 +283,3 @@ class Binder:
             return Described(title, place, f"arrays or numbers{static}")
 
         return host_array(leaf, describe)
-
-
-def _number_dtypes(leaves: Iterable[Any]) -> Mapping[type, Any]:
-    """The dtypes of Python numbers: wide where an array has wide ones of the kind."""
-    found = {
-        each.dtype for each in leaves if isinstance(each, (np.ndarray, np.generic))
-    }
-    wide = {kind: dtype for kind, dtype in _WIDE.items() if np.dtype(dtype) in found}
-    return {**_NUMBERS, **wide}

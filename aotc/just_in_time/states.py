@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc.just_in_time.tracing import values_of
 from aotc.pytree import flatten
 from aotc.runtime import Model
-from aotc.tracing.entry import Frozen, State
+from aotc.tracing.entry import State
 
 
 class SharedStates:
@@ -22,10 +23,7 @@ class SharedStates:
     """
 
     def __init__(self, sources: Mapping[str, Any]) -> None:
-        found = {
-            name: source.state if isinstance(source, Frozen) else source
-            for name, source in sources.items()
-        }
+        found = values_of(sources)
         self._here = {n: x.tree for n, x in found.items() if isinstance(x, State)}
         self._model: Model | None = None
         self.were_used = False

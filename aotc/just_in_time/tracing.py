@@ -170,9 +170,7 @@ class Tracer:
             if name in states:
                 found += states[name]
             elif name in self._stored:
-                source = self._stored[name]
-                stored = source.state if isinstance(source, Frozen) else source
-                found += stored.arrays
+                found += values_of(self._stored)[name].arrays
             elif name in trees:
                 found += (next(rest) for _ in range(trees[name].leaf_count))
         return found
@@ -283,3 +281,11 @@ def stored_parameters(
         if isinstance(scope.get(name), (Stored, Frozen))
     }
     return {**found, **given}
+
+
+def values_of(stored: Mapping[str, Any]) -> dict[str, Stored]:
+    """What is stored, of States that are only read the States themselves."""
+    return {
+        name: source.state if isinstance(source, Frozen) else source
+        for name, source in stored.items()
+    }

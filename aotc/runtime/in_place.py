@@ -18,8 +18,17 @@ def augmented(sign: str, target: Any, value: Any) -> Any:
         value: on the right.
     """
     new, in_place = _OPERATORS[sign]
-    is_constant = isinstance(target, np.ndarray) and not target.flags.writeable
-    return (new if is_constant else in_place)(target, value)
+    if not isinstance(target, np.ndarray) or target.flags.writeable:
+        return in_place(target, value)
+    found = new(target, value)
+    if isinstance(found, np.ndarray):
+        found.flags.writeable = False
+    return found
+
+
+def augment_part(sign: str, owner: Any, index: Any, value: Any) -> None:
+    """`owner[index] += value`."""
+    owner[index] = augmented(sign, owner[index], value)
 
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -34,6 +34,11 @@ class World:
         self.nested = {"d": {"w": X.copy()}, "l": [X.copy()]}
         self.stream = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
         self.array = X.copy()
+        self.items = [Item(1), Item(3)]
+        self.counter = Counter(self.log)
+        self.many = set(range(2000))
+        self.large = {(1,): numpy.ones(2000, "f")}
+        globals()["CALLED"] = abs
 
     def say(self, tag, value=None):
         self.log.append(tag)
@@ -59,6 +64,11 @@ class World:
         self.queue[0] += 4
         self.array[0] += 1
         Config.scale += 1
+        self.items[0].n += 1
+        self.many.add(4999 + self.calls)
+        self.large[(1,)] *= 2
+        Box.act = lambda box, x: x * 5 * box.n
+        globals()["CALLED"] = np.sin
 
 
 class Box:
@@ -85,6 +95,12 @@ class Box:
 
     def __call__(self, x):
         return np.tanh(x) * self.n
+
+    def act(self, x):
+        return x + self.n
+
+
+FIRST_ACT = Box.act
 
 
 class Config:
@@ -460,6 +476,192 @@ def counted_effects(x, w):
     return y
 
 
+# ---- what Python sees of arrays and objects -----------------------------------------
+
+
+def kinds_of_arrays(x, w):
+    y = x + 10 if isinstance(x, numpy.ndarray) else x * 1
+    if x.dtype == numpy.float32:
+        y = y * 2
+    return y + len(str(x.dtype)) + len(f"{x * 2}")
+
+
+def replaced_method(x, w):
+    return w.box.act(np.sin(x))
+
+
+def rebound_builtin(x, w):
+    return FUNCTIONS[0](x - 2) + CALLED(x - 2)
+
+
+def vmapped_object(x, w):
+    box = w.box
+    return aotc.vmap(box)(x) + ACROSS(x)
+
+
+def mapped_objects(x, w):
+    box = w.counter
+    return x * sum(map(box, [1.0, 2.0])) * max([1.0, 3.0], key=box)
+
+
+def objects_in_containers(x, w):
+    items = w.items
+    return x * (2 in items) + items.count(2) + len(str(items))
+
+
+def large_set(x, w):
+    many = w.many
+    return x * len(many) + (5000 in many)
+
+
+def view_of_a_dict(x, w):
+    t = {"a": 1.0}
+    v = t.values()
+    y = x * 0
+    for _ in range(2):
+        y = y + x * sum(v)
+        w.say(t.__setitem__("z", 10.0))
+    return y
+
+
+def attribute_of_a_function(x, w):
+    def g():
+        return 0
+
+    g.k = w.n
+    return takes_attribute(np.sin(x), g)
+
+
+def takes_attribute(x, g):
+    return x * g.k
+
+
+def large_array_in_a_dict(x, w):
+    d = w.large
+    return np.multiply(np.sum(x), d[(1,)])[:3]
+
+
+def no_value(x, w):
+    a = w.say("q", x)
+    try:
+        if w.calls < 0:
+            UNSET = np.sin(a)
+        else:
+            b = UNSET
+    except UnboundLocalError:
+        b = x * 3
+    return b
+
+
+def callee_before_arguments(x, w):
+    def swap():
+        w.f = lambda v: v * 100
+        w.log.append("swap")
+        return x
+
+    w.f = np.sin
+    return w.f(swap())
+
+
+def defaults_of_a_lambda(x, w):
+    scale = lambda: w.say("first", 2.0)  # noqa: E731
+    return (lambda v, m=scale(): v * m)(w.say("second", x))  # noqa: B008
+
+
+def names_of_one_result(x, w):
+    y = np.sin(x)
+    z = y
+    w.say("a")
+    pair = [y, y]
+    w.say("b")
+    return x * (z is y) + x * (pair[0] is pair[1])
+
+
+def list_in_two_places(x, w):
+    a = [np.sin(x)]
+    t = (a, a)
+    w.say("a")
+    t[0].append(x)
+    return x * len(t[1])
+
+
+def deleted(x, w):
+    y = np.sin(x)
+    del y
+    try:
+        return w.say("must happen", x) + y  # noqa: F821
+    except UnboundLocalError:
+        return x
+
+
+def masked(x, w):
+    m = w.say("m", numpy.ma.masked_array(x, [1, 0, 0]))
+    return x * (m * 2).sum()
+
+
+def keys_of_two_types(x, w):
+    for key in {1: 2.0} if w.calls else {1.0: 2.0}:
+        x = x * len(str(key))
+    return x
+
+
+def parts_in_place(x, w):
+    parts = [np.sin(x), {"a": np.cos(x)}]
+    w.say("q")
+    parts[0] += w.n
+    parts[1]["a"] -= 1
+    return parts[0] + parts[1]["a"]
+
+
+def names_in_a_loop(x, w):
+    a = np.sin(x) * 0
+    for i in [1.0, 2.0]:
+        b = a * 1
+        b -= w.n
+        w.say("q")
+        a += i
+        w.say("r")
+    return a + b
+
+
+def contains_itself(x, w):
+    found = [x]
+    found.append(found)
+    w.say("q")
+    return found[1][0] * len(found)
+
+
+class Item:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other
+
+    def __hash__(self):
+        return 0
+
+    def __repr__(self):
+        return "x" * int(self.n)
+
+
+class Counter:
+    def __init__(self, log):
+        self.log = log
+
+    def __call__(self, v):
+        self.log.append("counted")
+        return v * len(self.log)
+
+
+def scaled_by_global(v):
+    return v * Config.scale
+
+
+FUNCTIONS = [np.cos]
+CALLED = abs
+ACROSS = aotc.vmap(scaled_by_global)
+UNSET = 100.0
 SHARED = X.copy()
 CASES = [
     (breaks, ()),
@@ -512,18 +714,41 @@ CASES = [
     (identity, (SHARED, SHARED)),
     (comprehension_of_its_own_name, ()),
     (counted_effects, ()),
+    (kinds_of_arrays, ()),
+    (replaced_method, ()),
+    (rebound_builtin, ()),
+    (vmapped_object, ()),
+    (mapped_objects, ()),
+    (objects_in_containers, ()),
+    (large_set, ()),
+    (view_of_a_dict, ()),
+    (attribute_of_a_function, ()),
+    (large_array_in_a_dict, ()),
+    (no_value, ()),
+    (callee_before_arguments, ()),
+    (defaults_of_a_lambda, ()),
+    (names_of_one_result, ()),
+    (list_in_two_places, ()),
+    (deleted, ()),
+    (masked, ()),
+    (keys_of_two_types, ()),
+    (parts_in_place, ()),
+    (names_in_a_loop, ()),
+    (contains_itself, ()),
 ]
 
 
 def calls(function, extra):
     """Three calls: what they return, their effects, and what has become of objects."""
     world, extra = World(), copy.deepcopy(extra)
-    Config.scale = 2.0
+    Config.scale, Box.act = 2.0, FIRST_ACT
     results = []
     for _ in range(3):
         results.append(function(X.copy(), world, *extra))
         world.change()
-    state = {**vars(world), "box": world.box.n, "stream": list(world.stream)}
+    changed = ("log", "calls", "n", "seen", "table", "queue", "nested", "array")
+    state = {name: vars(world)[name] for name in changed}
+    state |= {"box": world.box.n, "stream": list(world.stream)}
     return [results, [list(world.log), state, extra]]
 
 
