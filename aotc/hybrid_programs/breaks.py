@@ -19,7 +19,13 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.contents import VIEWS, TooLarge, content_key, is_plain
+from aotc.hybrid_programs.contents import (
+    VIEWS,
+    TooLarge,
+    content_key,
+    is_plain,
+    parts_of,
+)
 from aotc.pytree import flatten_in_order
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import user_line
@@ -340,11 +346,10 @@ def refuse_comparison(value: Any) -> Any:
         refuse_use(each)
         if id(each) in seen or len(seen) > _MOST_PARTS:
             raise Break("a container is too large to be looked into")
-        if isinstance(each, (list, tuple, dict, set, frozenset, *VIEWS)):
+        parts = parts_of(each)
+        if parts is not None:
             seen.add(id(each))
-            left += list(each)
-        if isinstance(each, dict):
-            left += each.values()
+            left += parts
     return value
 
 

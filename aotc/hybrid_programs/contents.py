@@ -53,7 +53,7 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
     above = above | {id(value)}
     if isinstance(value, types.FunctionType):
         return _function_key(value, budget, above)
-    parts = _parts_of(value)
+    parts = parts_of(value)
     if parts is None:
         return id(value)
     keys = [_key(each, budget, above) for each in parts]
@@ -61,12 +61,14 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
     return type(value), frozenset(keys) if is_set else tuple(keys)
 
 
-def _parts_of(value: Any) -> list[Any] | None:
+def parts_of(value: Any) -> list[Any] | None:
     """What a container has in it; None for what is none."""
     if type(value) is dict:
         return [each for row in value.items() for each in row]
-    if type(value) in (list, tuple, set, frozenset) or isinstance(value, VIEWS):
-        return list(value)
+    is_named = isinstance(value, tuple) and hasattr(value, "_fields")
+    kinds = (list, tuple, set, frozenset)
+    if type(value) in kinds or is_named or isinstance(value, VIEWS):
+        return [*value]
     return None
 
 
