@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ MODULE = "__init__.py"
 
 def bundle_in(path: Path) -> Path | None:
     """The bundle that a path is or, of a hybrid program's package, has; else None."""
-    if (path / "manifest.json").is_file():
+    # of `os.path`, which says no where a path cannot be one
+    if isfile(path / "manifest.json"):
         return path
-    if not (path / MODULE).is_file():
+    if not isfile(path / MODULE):
         return None
     found = sorted(path.glob("*.aotc"))
     return found[0] if len(found) == 1 else None
