@@ -16,15 +16,19 @@ from functools import lru_cache
 from typing import Any
 
 from aotc.hybrid_programs.breaks import (
-    ITERATING,
     Break,
     Inside,
     identities,
     inside_region,
     is_data,
+    is_own,
+)
+from aotc.hybrid_programs.making import compile_function, value_outside
+from aotc.hybrid_programs.names import reads, stores
+from aotc.hybrid_programs.rules import (
+    ITERATING,
     is_iterator,
     is_one_of,
-    is_own,
     name_of,
     read_attribute,
     refuse_call,
@@ -36,8 +40,6 @@ from aotc.hybrid_programs.breaks import (
     refuse_text,
     refuse_use,
 )
-from aotc.hybrid_programs.making import compile_function, value_outside
-from aotc.hybrid_programs.names import reads, stores
 from aotc.hybrid_programs.syntax import Definition, definition_of
 
 _REFUSED = (
