@@ -85,6 +85,29 @@ def refuse_call(
         raise Break(f"{name_of(function)} is given no array that is computed here")
 
 
+def _has_function_of_user(function: Any) -> bool:
+    """Whether a function of aotc's has one of the user's in it, as `grad(f)` has."""
+    left, seen = [function], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if callable(each) and not isinstance(each, type) and not is_own(each):
+            return True
+        cells = getattr(each, "__closure__", None) or ()
+        left += [x for cell in cells for x in _content_of(cell)]
+        left += parts_of(each) or []
+    return False
+
+
+def _content_of(cell: types.CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # it has no value yet
+        return []
+
+
 def _refuse_argument(function: Any, value: Any) -> None:
     """Let a function of Python's look at an argument."""
     if is_one_of(function, _LOOKING):
@@ -112,8 +135,8 @@ def _refuse_call_of_own(
     found = inside_region.get()
     if found is None:
         return
-    is_made = "<locals>" in getattr(function, "__qualname__", "")
-    if is_made and not any(function is each for each in found.made):
+    is_made = any(function is each for each in found.made)
+    if not is_made and _has_function_of_user(function):
         raise Break(f"{name_of(function)} was made of a function outside")
     if not found.depth:
         for each in (*args, *kwargs.values()):
