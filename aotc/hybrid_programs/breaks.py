@@ -170,6 +170,9 @@ def identities(values: Mapping[str, Any]) -> set[int]:
         each = left.pop()
         if id(each) in found:
             continue
+        owner = getattr(each, "__self__", None)  # of a method, which may change it
+        if isinstance(owner, (list, dict, set)):
+            left.append(owner)
         if isinstance(each, dict):
             left += each.values()
         elif isinstance(each, (list, tuple)):
