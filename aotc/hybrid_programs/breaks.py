@@ -54,7 +54,7 @@ class Reading:
     value: Any
     key: Any
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether code for the value is no code for that of now."""
         try:
             return bool(content_key(self.look()) != self.key)

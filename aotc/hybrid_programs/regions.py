@@ -27,6 +27,7 @@ from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import reads, stores
 from aotc.just_in_time import JitFunction, jit
 from aotc.pytree import Structure, flatten, flatten_in_order
+from aotc.runtime import regions
 from aotc.tracing.array import Array
 
 STATIC = "_aotc_static"  # the argument with all that is no array
@@ -124,9 +125,7 @@ def split_arrays(
 
 def is_array(value: Any) -> bool:
     """Whether a value can be given to compiled code."""
-    if type(value) is np.ndarray or isinstance(value, np.generic):
-        return value.dtype.kind in "biufcV" and value.dtype.names is None
-    return isinstance(value, Array)
+    return isinstance(value, Array) or regions.is_array(value)
 
 
 def _can_change_in_place(array: Any) -> bool:
@@ -152,7 +151,7 @@ class Readings:
 
     def epoch(self) -> int:
         """The number of what there is to read now."""
-        if any(each.changed() for each in self._known.values()):
+        if any(each.has_changed() for each in self._known.values()):
             with self._lock:
                 self._known = {}  # the next trace reads anew
                 self._epoch += 1
@@ -254,7 +253,7 @@ class Region:
     @property
     def is_python(self) -> bool:
         """Whether no call has given it an array, so that Python computed all."""
-        return bool(self._scalar_forms) and not self.jit.entries()
+        return bool(self._scalar_forms) and not self.jit.variants
 
     def _compute_in_python(self, env: dict[str, Any]) -> None:
         values = [env[name] for name in self.inputs]

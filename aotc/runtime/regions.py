@@ -25,9 +25,9 @@ def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
         value: a tree of arrays, numbers, texts and None.
     """
     leaves, structure = flatten_in_order(value)
-    arrays = [np.asarray(leaf) for leaf in leaves if _is_array(leaf)]
+    arrays = [np.asarray(leaf) for leaf in leaves if is_array(leaf)]
     tokens = [
-        array_token(leaf.dtype, np.ndim(leaf)) if _is_array(leaf) else value_token(leaf)
+        array_token(leaf.dtype, np.ndim(leaf)) if is_array(leaf) else value_token(leaf)
         for leaf in leaves
     ]
     return {"tree": structure.to_json(), "leaves": tokens}, arrays
@@ -43,8 +43,9 @@ def value_token(value: Any) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
-def _is_array(value: Any) -> bool:
-    if not isinstance(value, (np.ndarray, np.generic)):
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy that compiled code takes; no subclass is."""
+    if not (type(value) is np.ndarray or isinstance(value, np.generic)):
         return False
     return value.dtype.kind in "biufcV" and value.dtype.names is None
 
