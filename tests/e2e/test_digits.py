@@ -104,7 +104,9 @@ def test_the_manifest_tells_what_a_deployment_needs(aotc, release):
         "predict",
     ]
     assert manifest["entry_points"][0]["kind"] == "train-step"
-    assert manifest["symbols"]["batch"] == {"max": 4096, "min": 1, "multiple_of": 1}
+    assert manifest["symbols"]["batch"] == {
+        "max": 4096, "min": 1, "multiple_of": 1, "where": "model.py:60",
+    }  # fmt: skip
     cpu = manifest["variants"][0]
     assert "avx2" in cpu["target"]["cpu_features_required"]
     assert cpu["runtime_abi"]["executable_formats"] == ["embedded-elf-x86_64"]
