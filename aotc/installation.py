@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib import metadata
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 _NAME = "aotc"
 
@@ -22,6 +19,10 @@ def install_command(extra: str = "") -> str:
     Args:
         extra: of `pyproject.toml`; with none, what aotc itself needs.
     """
+    # messages alone need these, which take as long to import as all of the runtime
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     wanted = f"[{extra}]" if extra else ""
     origin = _origin()
     url = str(origin.get("url", ""))
@@ -39,6 +40,8 @@ def install_command(extra: str = "") -> str:
 
 def _origin() -> dict[str, Any]:
     """What pip has recorded; nothing of a package index, or without a record."""
+    from importlib import metadata
+
     # in a checkout, what the build has left there is found as well, without a record
     for each in metadata.distributions(name=_NAME):
         if text := each.read_text("direct_url.json"):

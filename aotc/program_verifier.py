@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotc.dialects.callees import declaration_of
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.functions import functions_of, is_private, lowered_op, name_of
 from aotc.dialects.lowering import foreign
 from aotc.dialects.padded_entries import padded_types
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.specialization import fix_sizes, specialized_types
-from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import InputError
 from aotc.kernels.machine import machine_of

@@ -16,16 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotc.artifacts import files as disk
-from aotc.artifacts import leftovers, schema, sign, strict_json
-from aotc.artifacts.keys import Signer
+from aotc.artifacts import leftovers, schema, strict_json
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
-from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.system_errors import cannot_read, cannot_write
 from aotc.writing import exchange, flush_directory
+
+if TYPE_CHECKING:
+    from aotc.artifacts import sign
+    from aotc.artifacts.keys import Signer
+    from aotc.artifacts.trust import Trust
 
 SUFFIX = ".aotc"
 T = TypeVar("T")
@@ -122,6 +125,9 @@ def read_bundle(
         if SIGNATURE_FILE in sizes:
             signature = disk.read_small(root, SIGNATURE_FILE, strict_json.SIZE_LIMIT)
     if signature is not None:
+        from aotc.artifacts import sign  # which takes as long as all the rest here
+        from aotc.artifacts.trust import Trust
+
         accepted = Trust.parse(trust)
         # 1. – 5.
         signed = sign.verify(signature, accepted.keys)
@@ -268,6 +274,8 @@ def write_bundle(
         if signer:
             digests = {file["path"]: file["sha256"] for file in data["files"]}
             digests[FILE] = hashlib.sha256(raw).hexdigest()
+            from aotc.artifacts import sign
+
             signature = sign.sign(target.name, digests, signer)
             _write(folder / SIGNATURE_FILE, iter([signature]))
         for path in [*folder.rglob("*"), folder]:

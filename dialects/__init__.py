@@ -5,59 +5,11 @@ owner of the MLIR context into which the dialect is loaded. `matrix()` is the op
 table that `aotc ops` prints.
 """
 
-import sys
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from aotc.dialects import transform
-from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
-from aotc.dialects.limits import limits_of
-from aotc.dialects.ops import FAMILIES
-from aotc.mlir import ir, provide_dialect
+from aotc.deferring import deferred
 
-OPS: dict[str, type[GraphOp]] = {
-    op._op_name: op
-    for family in FAMILIES
-    for op in Graph.operations
-    if op.__module__ == family.__name__
-}
+if TYPE_CHECKING:
+    from aotc.dialects.table import *  # noqa: F403
 
-__all__ = ["FAMILIES", "OPS", "context", "matrix", "transform"]
-
-
-@cache
-def context() -> ir.Context:
-    """The MLIR context of this process, with the graph dialect loaded."""
-    created = ir.Context()
-    # Verifiers are Python functions: threads would only wait for one another.
-    created.enable_multithreading(False)
-    provide_dialect("graph", sys.modules[__name__])
-    with created, ir.Location.unknown():
-        Graph.load()
-    return created
-
-
-def matrix() -> list[dict[str, Any]]:
-    """One row per op: name, family, formula, dtypes, and which do not compile where.
-
-    Per rule it says "yes", or the reason for which there is none.
-    """
-    return [_row(name, op) for name, op in OPS.items()]
-
-
-def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
-    rules = {}
-    for rule in RULES:
-        value = op.rule(rule)
-        rules[rule] = value.text if isinstance(value, Reason) else "yes"
-    doc = (op.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
-    return {
-        "op": name,
-        "family": op.family,
-        "formula": " ".join(doc.split()),
-        "why": op.why,
-        "precision": op.precision,
-        "dtypes": list(op.dtypes),
-        "missing": {family: list(ops) for family, ops in limits_of(name).items()},
-        "rules": rules,
-    }
+__getattr__, __dir__ = deferred(__name__, "aotc.dialects.table")

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from aotc.dialects.contracts import DYNAMIC, Contract
 from aotc.dialects.function_table import erase, insert
 from aotc.dialects.functions import ENTRY, SYMBOLS, functions_of, is_entry, name_of
 from aotc.dialects.guards import GUARDS, Guard, guards_attribute, guards_of
 from aotc.dialects.parameters import parameter_ops
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
-from aotc.dialects.symbols import DYNAMIC, Contract, contracts_attribute, contracts_of
+from aotc.dialects.symbols import contracts_attribute, contracts_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Module, Type, Value, func, ir

@@ -45,7 +45,8 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes, read_attribute
-from aotc.dialects.symbols import Contract, current_contracts
+from aotc.dialects.contracts import Contract
+from aotc.dialects.symbols import current_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of

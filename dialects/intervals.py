@@ -19,7 +19,8 @@ from aotc.dialects.affine import (
     is_number,
     simplify,
 )
-from aotc.dialects.symbols import Contract, current_contracts, symbol_bounds
+from aotc.dialects.contracts import Contract
+from aotc.dialects.symbols import current_contracts, symbol_bounds
 from aotc.mlir import ir
 
 Number = int | float | Fraction

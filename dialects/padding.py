@@ -20,8 +20,9 @@ from typing import Any
 from aotc.dialects.affine import constant, substitute
 from aotc.dialects.attributes import Sizes
 from aotc.dialects.builder import Builder
+from aotc.dialects.contracts import Contract
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
     Shape,
     Size,

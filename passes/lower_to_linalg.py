@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects.callees import declaration_of
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import entries_of, lower_signature
 from aotc.dialects.function_table import erase, index_functions, insert
 from aotc.dialects.functions import (
@@ -35,7 +36,7 @@ from aotc.dialects.lowering.double_reads import (
 )
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
-from aotc.dialects.symbols import Contract, contracts_of, known_contracts
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError

@@ -32,9 +32,10 @@ from aotc.backend.crossing import crossing
 from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
 from aotc.counting import counters
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import bounds, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause

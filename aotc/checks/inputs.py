@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, Port
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.scattering import Scatter
-from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import walk
 from aotc.errors import AotcError, InputError

@@ -21,10 +21,10 @@ import numpy as np
 from aotc.artifacts.manifest import Code, best_code
 from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
 from aotc.dialects.callees import reachable_functions
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.dtypes import canonical, is_float
 from aotc.errors import InputError

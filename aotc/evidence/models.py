@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotc import importers, pipeline
+from aotc.dialects.contracts import BUCKET, DYNAMIC, ERROR, PAD
 from aotc.dialects.specialization import MOST
-from aotc.dialects.symbols import BUCKET, DYNAMIC, ERROR, PAD
 from aotc.errors import InputError
 from aotc.evidence.contenders import Build, Contender
 from aotc.evidence.entry_points import entry_point_of

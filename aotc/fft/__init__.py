@@ -12,70 +12,11 @@ its square root. An empty axis raises `bad-shape`, another norm `bad-norm`.
 
 from __future__ import annotations
 
-from aotc.complexes.pairs import (
-    Complex,
-    absolute,
-    angle,
-    as_complex,
-    conj,
-    exp,
-    polar,
-)
-from aotc.fft.short_time import istft, stft
-from aotc.fft.transforms import (
-    dct,
-    fft,
-    fft2,
-    fftfreq,
-    fftn,
-    fftshift,
-    hfft,
-    idct,
-    ifft,
-    ifft2,
-    ifftn,
-    ifftshift,
-    ihfft,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftfreq,
-    rfftn,
-)
-from aotc.tracing.calls import guard
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Complex",
-    "absolute",
-    "angle",
-    "as_complex",
-    "conj",
-    "dct",
-    "exp",
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "idct",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "istft",
-    "polar",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-    "stft",
-]
+from aotc.deferring import deferred
 
-guard(globals(), __all__)
+if TYPE_CHECKING:
+    from aotc.fft.namespace import *  # noqa: F403
+
+__getattr__, __dir__ = deferred(__name__, "aotc.fft.namespace")

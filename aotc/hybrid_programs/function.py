@@ -25,8 +25,8 @@ from aotc.just_in_time.tracing import stored_parameters
 from aotc.pytree import flatten_in_order
 from aotc.tracing.array import Array
 from aotc.tracing.entry import Frozen, State
+from aotc.tracing.scopes import current_scope
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import current_scope
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _REFUSED = (

@@ -133,11 +133,11 @@ class ModuleTracer:
         made.source = {"kind": "torch", "file": self.path, "sha256": _digest(program)}
         results = program.graph_signature.output_specs
         return TracedModule(
-            made,
             _ENTRY,
             call.form,
             tuple(shape for shape in leaves if shape is not None),
             None,
+            made,
             tuple(x.arg for x in results if x.kind is OutputKind.USER_OUTPUT),
             program.call_spec.out_spec,
         )

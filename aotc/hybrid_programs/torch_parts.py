@@ -98,7 +98,7 @@ class Part(Unobserved):
             reason = _reason(error)
         if variant is None:
             return self._by_torch(args, kwargs, call, self._change or reason)
-        traced = variant.traced
+        traced = variant.specialization
         assert isinstance(traced, TracedModule)
         return traced.compute(variant, args, named)
 

@@ -12,15 +12,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
 from aotc.just_in_time.kept_bundles import KeptBundle
-from aotc.program import Program
 from aotc.runtime import Model, load
 from aotc.target import Target
+
+if TYPE_CHECKING:
+    from aotc.artifacts import Signer
+    from aotc.program import Program
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,13 @@ class Compilation:
         model: that has it.
         seconds: of passes, compiler and loading.
         is_cached: whether the code came from the user's cache.
+        kept: where that has its bundle; None for nowhere.
     """
 
     model: Model
     seconds: float
     is_cached: bool
+    kept: KeptBundle | None = None
 
 
 def compile_program(
@@ -58,7 +62,22 @@ def compile_program(
             if kept is not None:
                 kept.keep(bundle)
         model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
-    return Compilation(model, time.perf_counter() - begun, reuse == "hit")
+    return Compilation(model, time.perf_counter() - begun, reuse == "hit", kept)
+
+
+def load_kept(
+    kept: KeptBundle | None, target: Target, threads: int | None
+) -> Compilation | None:
+    """The code that the cache has; None without."""
+    begun = time.perf_counter()
+    if kept is None:
+        return None
+    with temporary_folder() as folder:
+        bundle = kept.unpack(folder)
+        if bundle is None:
+            return None
+        model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
+    return Compilation(model, time.perf_counter() - begun, True, kept)
 
 
 def write_bundle(

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import reference
 from aotc.counting import counters
 from aotc.just_in_time.tracing import Traced
 from aotc.just_in_time.variants import entry_labels
-from aotc.passes import run_passes
 
 
 def reference_labels(function: str, target: str) -> dict[str, str]:
@@ -46,6 +44,9 @@ class ReferenceCode:
     """
 
     def __init__(self, traced: Traced, target: str) -> None:
+        from aotc.passes import run_passes  # with the dialect
+
+        assert traced.program is not None
         self._program = traced.program.copy()
         run_passes(self._program.module, ("autodiff",), silently=True)
         self._entry = self._program.entry(traced.entry)
@@ -61,6 +62,8 @@ class ReferenceCode:
         Returns:
             The result, and the leaves of the States that the call updates, by name.
         """
+        from aotc import reference
+
         begun = time.perf_counter()
         entry = self._entry
         arrays = reference.evaluate(self._program.module, entry.name, values)

@@ -7,6 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -15,23 +16,30 @@ import numpy as np
 
 from aotc import options
 from aotc.errors import InputError
-from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.compiling import compile_program, load_kept
 from aotc.just_in_time.evaluating import (
     Pending,
     ReferenceCode,
     count_reference_call,
     reference_labels,
 )
+from aotc.just_in_time.kept_calls import (
+    KeptCode,
+    KeptFunction,
+    find_kept,
+    note_kept,
+)
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
+from aotc.just_in_time.specialization import Specialization
 from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters, values_of
 from aotc.just_in_time.variants import Variant, Variants, require_limits
 from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
+from aotc.tracing.scopes import current_scope
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import current_scope
 
 BRANCHES = ("error", "guard")
 DYNAMIC = ("auto", "never", "always")
@@ -164,6 +172,7 @@ class JitFunction:
         )
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
+        self._kept = KeptFunction(function, stored, guards_branches, self._target)
         self._variants = Variants(self._trace.name, self._target.id, *limits)
         self._quick: dict[CallSignature, Known] = {}
         self._of_arrays: dict[Any, Known] = {}
@@ -236,11 +245,12 @@ class JitFunction:
             values = self._values_of(call, leaves)
             variant = self._variants.find(call, values)
             if variant is None:
-                if not self._waits:
-                    return self._pending_for(call, values)
-                variant = self._compile(call, values)
+                made = self._made_for(call, values)
+                if isinstance(made, Pending):
+                    return made
+                variant = made
             known = Known(variant, self._count_of(call))
-            if variant.traced.check is None:
+            if variant.specialization.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
                     self._of_arrays.clear()
@@ -263,13 +273,22 @@ class JitFunction:
 
         return values
 
-    def _compile(self, call: CallSignature, values: _Values) -> Variant:
+    def _made_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
+        """New code for a call."""
+        if not self._waits:
+            return self._pending_for(call, values)
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
-    def _add(self, traced: Traced) -> Variant:
-        made = compile_program(traced.program, self._target, self._threads)
-        variant = Variant(traced, made)
+    def _add(self, found: Traced | KeptCode) -> Variant:
+        """A variant of what was traced, or kept."""
+        if isinstance(found, KeptCode):
+            made = found.made
+        else:
+            made = compile_program(found.program, self._target, self._threads)
+            if found.recipe is not None and made.kept is not None:
+                note_kept(found.recipe, made.kept)
+        variant = Variant(found, made)
         with self._lock:
             gone = self._variants.add(variant)
             if self._states.model in [each.made.model for each in gone]:
@@ -278,19 +297,31 @@ class JitFunction:
             self._of_arrays.clear()
         return variant
 
-    def _traced_for(self, call: CallSignature, values: _Values) -> Traced:
+    def _traced_for(self, call: CallSignature, values: _Values) -> Traced | KeptCode:
         """The function, traced for sizes that vary where that is possible."""
         seen = self._variants.note_shapes(call)
         sizes = self._symbolic_sizes(call, seen)
         if sizes is not None:
             try:
-                return self._trace(call, sizes, values())
+                return self._traced(call, sizes, values)
             except InputError as error:
                 if self._dynamic == "always":
                     raise
                 self._exact.add(call.form)
                 self.notes.append(f"code for each size of its own: {error}")
-        return self._trace(call, call.shapes, values())
+        return self._traced(call, call.shapes, values)
+
+    def _traced(
+        self, call: CallSignature, sizes: Sizes, values: _Values
+    ) -> Traced | KeptCode:
+        """The function, traced for some sizes, here or by another process."""
+        wanted = Specialization(self._trace.name, call.form, sizes, None)
+        recipe = self._kept.recipe(wanted)
+        made = load_kept(find_kept(recipe), self._target, self._threads)
+        if made is not None:
+            return KeptCode(self._trace.name, call.form, sizes, None, made)
+        traced = self._trace(call, sizes, values())
+        return replace(traced, recipe=recipe) if traced.check is None else traced
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:
@@ -312,8 +343,8 @@ class JitFunction:
             self._states.write(name, arrays)
         return result
 
-    def _pending_for(self, call: CallSignature, values: _Values) -> Pending:
-        """The code for a call, which is being made.
+    def _pending_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
+        """The code for a call, which is being made unless the cache has it.
 
         Raises:
             Exception: what has kept it from being made, once.
@@ -326,6 +357,8 @@ class JitFunction:
                 raise each.error
         self._variants.note_miss(call, len(self._pending))
         traced = self._traced_for(call, values)
+        if isinstance(traced, KeptCode):
+            return self._add(traced)
         pending = Pending(traced, ReferenceCode(traced, self._target.id))
         self._pending.append(pending)
         pending.worker = threading.Thread(

@@ -8,17 +8,20 @@ compiler's side of aotc.
 from __future__ import annotations
 
 import io
+import sys
 import zipfile
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc import options
 from aotc.cache import Cache, Recipe, digest
-from aotc.program import Program
 from aotc.target import Target
+
+if TYPE_CHECKING:
+    from aotc.program import Program
 
 _LARGEST = 16 << 20  # bytes of Weights and States of a function that is kept
 _SOURCES = ("aotc", "aotc.dialects", "aotc.passes", "aotc.artifacts")
@@ -44,16 +47,16 @@ class KeptBundle:
             None where nothing is kept: without a cache, with many weights, or where
             somebody wants to see the IR of passes.
         """
-        kept = Cache.of_user()
+        kept = cache_of_functions()
         size = sum(array.nbytes for array in program.parameters.values())
-        is_watched = options.get("AOTC_DUMP") or options.get("AOTC_PRINT_AFTER")
-        if kept is None or size > _LARGEST or is_watched:
+        if kept is None or size > _LARGEST:
             return None
         names = ", ".join(entry.name for entry in program.entries)
         with program.module.context:
             text = program.module.operation.get_asm(enable_debug_info=True)
         parts = {"graph": digest(text), "weights": _weights_digest(program)}
-        return cls(kept, Recipe("function", f"{target}: {names}", parts | _toolchain()))
+        label = f"{target}: {names}"
+        return cls(kept, Recipe("function", label, parts | toolchain(target)))
 
     def unpack(self, folder: Path) -> Path | None:
         """The bundle, unpacked into a folder; None if the cache does not have it."""
@@ -83,13 +86,23 @@ def _weights_digest(program: Program) -> str:
     return digest(*parts)
 
 
-@cache
-def _toolchain() -> dict[str, str]:
-    """All that makes code of a graph: aotc's sources, and the tools around it.
+def cache_of_functions() -> Cache | None:
+    """The user's cache; None without one, or where somebody watches passes work."""
+    is_watched = options.get("AOTC_DUMP") or options.get("AOTC_PRINT_AFTER")
+    return None if is_watched else Cache.of_user()
+
+
+def toolchain(target: Target) -> dict[str, str]:
+    """All that makes code of a graph: aotc's sources, the tools around it, and flags.
 
     A source counts by its size and the time of its last change, as Python's own cache
     of compiled modules has it.
     """
+    return {"tools": _tools(), "target": " ".join([target.name, *target.flags])}
+
+
+@cache
+def _tools() -> str:
     parts = list[str]()
     for name in _SOURCES:
         spec = find_spec(name)
@@ -98,5 +111,19 @@ def _toolchain() -> dict[str, str]:
             for path in sorted(Path(folder).rglob("*.py")):
                 status = path.stat()
                 parts.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    parts += [f"{name} {version(name)}" for name in _TOOLS]
-    return {"tools": digest(*parts)}
+    return digest(*parts, *map(_version, _TOOLS))
+
+
+def _version(tool: str) -> str:
+    """What is installed of a distribution, such as `numpy-2.4.0.dist-info`.
+
+    By the name of the folder: to read its metadata would take as long as a call.
+    """
+    prefix = tool.replace("-", "_") + "-"
+    for folder in map(Path, sys.path):
+        found = sorted(path.name for path in folder.glob(f"{prefix}*.dist-info"))
+        if found:
+            return found[0]
+    from importlib.metadata import version
+
+    return f"{tool} {version(tool)}"

@@ -1,4 +1,7 @@
-"""A function and what a call of it is like → a program of one entry."""
+"""A function and what a call of it is like → a program of one entry.
+
+The dialect is imported when something is traced: calls whose code is kept need it not.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +10,36 @@ import hashlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc import dtypes
+from aotc.cache import Recipe
 from aotc.errors import InputError
-from aotc.just_in_time.guards import CallValues, GuardCheck
-from aotc.just_in_time.shapes import Sizes, fits
-from aotc.just_in_time.signature import CallForm, CallSignature
-from aotc.program import Program, Title
+from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.specialization import Specialization
 from aotc.pytree import flatten
-from aotc.tracing.array import as_number
-from aotc.tracing.assembly import trace
-from aotc.tracing.call_values import specializing
 from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored, Weights
-from aotc.tracing.entry_calls import executed_call
 from aotc.tracing.source_locations import fail
+
+if TYPE_CHECKING:
+    from aotc.program import Program
 
 
 @dataclass(frozen=True)
-class Traced:
+class Traced(Specialization):
     """A function that was traced for calls of one kind.
 
     Args:
         program: of one entry.
-        entry: its name.
-        form: of these calls.
-        sizes: of the Specs that it was traced for.
-        check: of the values that it looked at; None where it looked at none.
+        recipe: what the cache may note its code under, for all calls like these.
     """
 
     program: Program
-    entry: str
-    form: CallForm
-    sizes: Sizes
-    check: GuardCheck | None
-
-    def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
-        """Whether it is for a call: form, sizes and guarded values are as they were.
-
-        Args:
-            call: what it is like.
-            values: gives those of its arguments, as `Tracer.values` has them.
-        """
-        if call.form != self.form or not fits(self.sizes, call.shapes):
-            return False
-        return self.check is None or self.check.holds(values())
+    recipe: Recipe | None = field(default=None, kw_only=True)
 
 
 class Tracer:
@@ -95,6 +79,11 @@ class Tracer:
         Raises:
             InputError: the function cannot be traced for these.
         """
+        from aotc.just_in_time.guard_checks import CallValues, GuardCheck
+        from aotc.program import Title
+        from aotc.tracing.assembly import trace
+        from aotc.tracing.call_values import specializing
+
         known = CallValues(values, guards_branches=self._guards_branches)
         with specializing(known), warnings.catch_warnings():
             # an input that guards alone have looked at is used
@@ -106,7 +95,7 @@ class Tracer:
         if known.guards:
             kept = program.copy()
             check = GuardCheck(kept.module, self.name, known.guards)
-        return Traced(program, self.name, call.form, sizes, check)
+        return Traced(self.name, call.form, sizes, check, program)
 
     def execute(
         self, call: CallSignature, leaves: Sequence[Any], states: Mapping[str, Any]
@@ -121,6 +110,8 @@ class Tracer:
         Returns:
             The result, and the new values of the States that the call updates.
         """
+        from aotc.tracing.entry_calls import executed_call
+
         rest = iter(leaves)
         given = {
             name: structure.unflatten([next(rest) for _ in range(structure.leaf_count)])
@@ -234,6 +225,8 @@ def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
 
 def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
     """Traced arguments, of which some leaves are Python numbers."""
+    from aotc.tracing.array import as_number
+
     leaves, structure = flatten(tree)
     pairs = zip(leaves, are_numbers, strict=True)
     return structure.unflatten([as_number(x) if mark else x for x, mark in pairs])

@@ -16,7 +16,7 @@ from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.guards import Coverage
 from aotc.just_in_time.shapes import Shapes, Sizes, fits
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.tracing import Traced
+from aotc.just_in_time.specialization import Specialization
 from aotc.runtime.model import Entry
 from aotc.tracing.dims import Dim
 
@@ -68,19 +68,19 @@ class Variant:
     """Code of a function, and the calls that it is for.
 
     Args:
-        traced: what it is made of; its module is used up.
+        specialization: which calls these are.
         made: how.
         calls: how many it has computed.
         used: when it was made or last called, of `time.monotonic_ns`.
     """
 
-    traced: Traced
+    specialization: Specialization
     made: Compilation
     calls: int = 0
     used: int = field(default_factory=time.monotonic_ns)
 
     def __post_init__(self) -> None:
-        self.entry: Entry = self.made.model.entry(self.traced.entry)
+        self.entry: Entry = self.made.model.entry(self.specialization.entry)
         self._build = trees.builder(self.entry.spec.result)
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -92,13 +92,15 @@ class Variant:
     @property
     def is_dynamic(self) -> bool:
         """Whether it has symbols."""
-        return any(not isinstance(n, int) for shape in self.traced.sizes for n in shape)
+        return any(
+            not isinstance(n, int) for shape in self.specialization.sizes for n in shape
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The facts, for people and scripts."""
-        guards = self.traced.check.guards if self.traced.check else []
+        guards = self.specialization.check.guards if self.specialization.check else []
         return {
-            "sizes": [[*map(_size, shape)] for shape in self.traced.sizes],
+            "sizes": [[*map(_size, shape)] for shape in self.specialization.sizes],
             "calls": self.calls,
             "seconds": self.made.seconds,
             "from_cache": self.made.is_cached,
@@ -152,7 +154,7 @@ class Variants:
     ) -> Variant | None:
         """The variant for a call; None if there is none, or none any more."""
         latest = self.by_use[::-1]
-        fitting = (each for each in latest if each.traced.takes(call, values))
+        fitting = (each for each in latest if each.specialization.takes(call, values))
         return next(fitting, None)
 
     @property
@@ -176,14 +178,14 @@ class Variants:
             counters.counter("cache_evictions", {"cache": "jit"}).add(len(gone))
         self.evictions += len(gone)
         for each in gone:
-            self.coverage.note_calls(each.traced.check, each.calls)
+            self.coverage.note_calls(each.specialization.check, each.calls)
         return gone
 
     def covered(self) -> list[dict[str, Any]]:
         """What share of calls had each guarded value, those without code included."""
         total = self.coverage.copy()
         for each in self.items:
-            total.note_calls(each.traced.check, each.calls)
+            total.note_calls(each.specialization.check, each.calls)
         return total.to_json()
 
     def note_miss(self, call: CallSignature, pending: int = 0) -> None:
@@ -213,7 +215,7 @@ class Variants:
         """The name of the first guard that keeps a call from the code nearest to it."""
         if not self.items:
             return "code that is still being made"
-        latest = [each.traced for each in self.by_use[::-1]]
+        latest = [each.specialization for each in self.by_use[::-1]]
         alike = [each for each in latest if each.form == call.form]
         if not alike:
             forms = (call.form.differences(each.form) for each in latest)

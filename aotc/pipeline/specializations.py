@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from aotc.dialects.callees import reachable_functions
+from aotc.dialects.contracts import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
 from aotc.dialects.entries import SPECIALIZATIONS, Entry, Sizes, write_entry
 from aotc.dialects.functions import SYMBOLS, functions_of
 from aotc.dialects.specialization import allowed_specializations
-from aotc.dialects.symbols import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
 from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.pipeline.buckets import Buckets, choose_buckets

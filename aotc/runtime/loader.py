@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import iree.runtime as iree
 
@@ -15,7 +15,6 @@ from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
-from aotc.artifacts.trust import Trust
 from aotc.errors import VerificationError
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
@@ -25,6 +24,9 @@ from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
 from aotc.runtime.small import is_small
 from aotc.system_errors import raise_system_error, system_errors
+
+if TYPE_CHECKING:
+    from aotc.artifacts.trust import Trust
 
 _MODULE_NAME = "aotc"
 

@@ -2,52 +2,11 @@
 
 from __future__ import annotations
 
-from aotc.special.bessel import i0, i0e, i1, i1e
-from aotc.special.functions import (
-    betaln,
-    digamma,
-    entr,
-    erf,
-    erfc,
-    erfinv,
-    expit,
-    gammaln,
-    log_ndtr,
-    logit,
-    ndtr,
-    ndtri,
-    polygamma,
-    xlog1py,
-    xlogy,
-)
-from aotc.special.log_sums import logsumexp
-from aotc.tracing.calls import guard
+from typing import TYPE_CHECKING
 
-psi = digamma
+from aotc.deferring import deferred
 
-__all__ = [
-    "betaln",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfinv",
-    "expit",
-    "gammaln",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "log_ndtr",
-    "logit",
-    "logsumexp",
-    "ndtr",
-    "ndtri",
-    "polygamma",
-    "psi",
-    "xlog1py",
-    "xlogy",
-]
+if TYPE_CHECKING:
+    from aotc.special.namespace import *  # noqa: F403
 
-
-guard(globals(), __all__)
+__getattr__, __dir__ = deferred(__name__, "aotc.special.namespace")

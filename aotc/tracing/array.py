@@ -7,6 +7,7 @@ of this class and provides them (`provide_functions`) when it is imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from aotc.tracing.spellings import exact_names
 
 if TYPE_CHECKING:
     from aotc.numpy.updating import At
-    from aotc.tracing.tracing import Scope
+    from aotc.tracing.scopes import Scope
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
@@ -58,6 +59,8 @@ def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _numpy(function: str) -> Callable[..., Array]:
+    if not _functions:  # of a package whose names are looked up when they are asked for
+        import_module("aotc.numpy.namespace")
     return _functions[function]
 
 

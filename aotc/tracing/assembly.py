@@ -15,12 +15,12 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, Port, Sizes, write_entry
 from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import functions_of
 from aotc.dialects.specialization import allowed_specializations
 from aotc.dialects.symbol_solver import solve_symbols
-from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import AotcError

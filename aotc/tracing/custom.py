@@ -37,8 +37,9 @@ from aotc.tracing.execution import (
     Rebound,
     call_custom,
 )
+from aotc.tracing.scopes import entered
 from aotc.tracing.source_locations import fail, location
-from aotc.tracing.tracing import Trace, current_trace, emit, entered
+from aotc.tracing.tracing import Trace, current_trace, emit
 
 _Key = tuple[int, tuple[Tensor, ...], Structure]
 _NodeKind = type[ByReverseRule | ByForwardRule]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.dialects.symbols import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
-from aotc.dialects.types import Size
+from aotc.dialects.contracts import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
 from aotc.tracing.source_locations import Place, calling_place, fail, line_of
+
+if TYPE_CHECKING:
+    from aotc.dialects.types import Size
 
 LARGEST = 2**63 - 1  # a size is an i64 on every target
 

@@ -17,11 +17,9 @@ from aotc import dtypes
 from aotc.errors import InputError
 from aotc.pytree import flatten, leaf_names
 from aotc.tracing.archives import load_arrays
-from aotc.tracing.array import Array
-from aotc.tracing.conversion import lift
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
+from aotc.tracing.scopes import current_scope
 from aotc.tracing.source_locations import Place, calling_place, fail
-from aotc.tracing.tracing import current_scope
 
 # ---- inputs of each call ------------------------------------------------------------
 
@@ -142,16 +140,28 @@ class Frozen:
 
 
 def _stored_array(leaf: Any, name: str, copy: bool) -> np.ndarray[Any, Any]:
-    if isinstance(leaf, Array):
-        leaf = leaf.__array__()
+    array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
     try:
-        array = lift(leaf)._data
-    except InputError:
+        dtypes.canonical(array.dtype)
+    except (InputError, AttributeError):
         fail(
             "not-an-array",
             f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
         )
     return np.array(array, order="C", copy=(copy and not _is_constant(array)) or None)
+
+
+def _lifted(leaf: Any) -> Any:
+    """What stands for an array, as one; other things as they are."""
+    from aotc.tracing.array import Array  # with the dialect
+    from aotc.tracing.conversion import lift
+
+    if isinstance(leaf, Array):
+        leaf = leaf.__array__()
+    try:
+        return lift(leaf)._data
+    except InputError:
+        return leaf
 
 
 def _is_constant(array: Any) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 
 from aotc.artifacts.manifest import Leaf, Symbol
 from aotc.dialects import context
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Port
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.symbols import known_contracts
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.runtime.arguments import flattener
 from aotc.runtime.contract import Contract as CallContract
@@ -42,8 +43,8 @@ from aotc.tracing.entry import (
 )
 from aotc.tracing.execution import Eager
 from aotc.tracing.results import Result, results_of
+from aotc.tracing.scopes import entered
 from aotc.tracing.source_locations import at_location, at_user_line, fail
-from aotc.tracing.tracing import entered
 
 __all__ = ["checked_inputs", "entry", "executed", "executed_outputs", "input_leaves"]
 

@@ -19,16 +19,9 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.array import Array
+from aotc.tracing.scopes import Scope, current_scope, entered
 from aotc.tracing.source_locations import user_line
-from aotc.tracing.tracing import (
-    Scope,
-    current_scope,
-    current_trace,
-    emit_all,
-    entered,
-    evaluate,
-    fail_unseen,
-)
+from aotc.tracing.tracing import current_trace, emit_all, evaluate, fail_unseen
 
 Cotangents = list[Array]  # of the float ones among some values
 

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from aotc.errors import AotcError, InputError
-from aotc.mlir import ir
 
 Place = tuple[str, int]  # file and line
 
@@ -64,6 +63,8 @@ def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
 
 def location() -> Any:
     """The user's line that is being executed, as an MLIR location."""
+    from aotc.mlir import ir  # messages are about lines without MLIR, too
+
     place = user_place()
     if place is None:
         return ir.Location.unknown()

@@ -13,38 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
 from aotc.dialects import OPS, context
+from aotc.dialects.contracts import Contract
 from aotc.dialects.function_table import insert
 from aotc.dialects.functions import SYMBOLS, name_of, unique_name
 from aotc.dialects.graph import as_tuple, in_dtype
 from aotc.dialects.guards import GUARDS, Guard, guards_attribute
-from aotc.dialects.symbols import Contract, contracts_attribute, known_contracts
+from aotc.dialects.symbols import contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array, as_number
+from aotc.tracing.scopes import Scope, current_scope, entered
 from aotc.tracing.source_locations import fail, location, user_line
-
-
-class Scope(Protocol):
-    """What becomes of ops while it is current: they are traced, or computed."""
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether its arrays still wait for a derivative, which has to see all ops."""
-
-    def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
-    ) -> list[Array]:
-        """The results of an op."""
-
-
-_current: ContextVar[Scope | None] = ContextVar("aotc_scope", default=None)
 
 # Larger arrays would bloat the module's text; they belong into Weights.
 LARGEST_CONSTANT = 4 << 20
@@ -166,35 +151,10 @@ class Trace:
                 self.function.attributes[GUARDS] = guards_attribute(rows)
 
 
-def current_scope() -> Scope | None:
-    """What ops are given to now; None where they compute, and their results are known.
-
-    Arrays that are made there are constants to whatever is traced later.
-    """
-    return _current.get()
-
-
 def current_trace() -> Trace | None:
     """The function being traced, if ops are traced now and not computed at once."""
-    scope = _current.get()
+    scope = current_scope()
     return scope if isinstance(scope, Trace) else None
-
-
-@contextmanager
-def entered(scope: Scope | None) -> Iterator[None]:
-    """Within this block, `scope` is what ops are given to."""
-    token = _current.set(scope)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-@contextmanager
-def without_tracing() -> Iterator[None]:
-    """Within this block, operations on arrays compute at once."""
-    with entered(None):
-        yield
 
 
 def fail_leaked(array: Array) -> NoReturn:
@@ -233,7 +193,7 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
         InputError: operands or attributes are invalid; `where` is the user's line.
     """
     try:
-        scope = _current.get()
+        scope = current_scope()
         if scope is None:
             return [Array(data=data) for data in evaluate(name, operands, attributes)]
         results = scope.apply(name, operands, attributes)

@@ -18,7 +18,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.execution import CustomCall, Executing
-from aotc.tracing.tracing import entered
+from aotc.tracing.scopes import entered
 
 
 class _Variants:

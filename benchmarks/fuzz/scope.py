@@ -17,12 +17,13 @@ import numpy
 from aotc import dtypes
 from aotc.complexes import Complex
 from aotc.dialects import context
-from aotc.dialects.symbols import Contract
+from aotc.dialects.contracts import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.tracing.array import Array
-from aotc.tracing.tracing import Trace, without_tracing
+from aotc.tracing.scopes import without_tracing
+from aotc.tracing.tracing import Trace
 
 from .executing import OURS
 from .programs import Block, Input, Step, names_in

@@ -16,11 +16,11 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects import OPS, context, limits
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Reason, as_tuple
 from aotc.dialects.samples import Sample
-from aotc.dialects.symbols import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir

@@ -8,13 +8,13 @@ import pytest
 
 from aotc import dtypes, reference
 from aotc.dialects import OPS, context
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, entries_of, write_entry
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Reason
 from aotc.dialects.padded_entries import CUT, add_padded_entry
 from aotc.dialects.plain import plain_of
 from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.symbols import Contract
 from tests.dialects.cases import Case
 
 BUCKET = 8

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from aotc.artifacts.shapes import Dim as ManifestDim
 from aotc.dialects import context
+from aotc.dialects.contracts import Contract
 from aotc.dialects.symbol_solver import solve_symbols
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import (
     Dim,
     Tensor,

@@ -207,7 +207,7 @@ def test_a_guard_that_fails_often_keeps_few_values():
         with contextlib.suppress(InputError):
             f(np.float32([n]))
     (first, _) = f.variants
-    failures = first.traced.check.guards[0].failures
+    failures = first.specialization.check.guards[0].failures
     assert len(failures) <= 17 < sum(failures.values())
 
 
@@ -392,6 +392,20 @@ def test_the_reference_serves_while_code_is_made_in_the_background():
     assert len(f.variants) == 1
     close(f(x)["y"], np.sin(x))
     assert f.variants[0].calls == 1
+
+
+def test_the_cache_keeps_code_for_each_target(monkeypatch, tmp_path):
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
+    x = draw(3)
+    for target in (None, "vmvx", None, "vmvx"):
+        f = aotc.jit(sine_and_more, target=target)
+        close(f(x), np.sin(x) + 1)
+        (variant,) = f.variants
+        assert (variant.made.model.variant.id == "vmvx") == (target == "vmvx")
+
+
+def sine_and_more(x):
+    return anp.sin(x) + 1
 
 
 def test_states_go_from_the_reference_to_code_and_sizes_become_symbols(monkeypatch):

@@ -8,7 +8,8 @@ import pytest
 import aotc
 from aotc import processor, reference
 from aotc.dialects import context
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.contracts import Contract
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Dim
 from aotc.importers import load
 from aotc.kernels.attention.tile import Sizes

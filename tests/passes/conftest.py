@@ -8,7 +8,7 @@ import pytest
 
 from aotc import dtypes, reference
 from aotc.dialects import context
-from aotc.dialects.symbols import Contract
+from aotc.dialects.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes

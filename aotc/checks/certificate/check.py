@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.checks.certificate.modules import Modes
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import (
     SYMBOLS,
@@ -17,7 +18,6 @@ from aotc.dialects.functions import (
     functions_of,
     signature,
 )
-from aotc.dialects.symbols import Contract
 from aotc.dialects.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.mlir import func, ir

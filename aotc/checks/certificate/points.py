@@ -10,9 +10,9 @@ from aotc import dtypes
 from aotc.checks.certificate.modules import Modes, modes_of
 from aotc.checks.certificate.visits import visit
 from aotc.dialects.callees import callees, reachable_functions
+from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, name_of, signature
-from aotc.dialects.symbols import Contract
 from aotc.dialects.transform import Jvp, Vjp, derived_of
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.mlir import source_of

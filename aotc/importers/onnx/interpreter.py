@@ -31,9 +31,10 @@ from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.importers.onnx.placeholders import placeholder
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
+from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import at_location, fail, scope
 from aotc.tracing.survey import import_node, note_decomposition
-from aotc.tracing.tracing import current_trace, without_tracing
+from aotc.tracing.tracing import current_trace
 
 _SMALL = 1 << 12  # bytes of an array that is computed while tracing
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects import affine, context
-from aotc.dialects.symbols import Contract, known_contracts
+from aotc.dialects.contracts import Contract
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Dim as Symbol
 from aotc.dialects.types import Size, evaluate_size
 from aotc.importers.stablehlo.interpreter import functions_of

@@ -24,7 +24,7 @@ from aotc.importers.stablehlo.ops.shapes import literal
 from aotc.importers.stablehlo.values import array, kind_of
 from aotc.mlir import ir
 from aotc.tracing.conversion import lift
-from aotc.tracing.tracing import without_tracing
+from aotc.tracing.scopes import without_tracing
 
 _CHOOSERS = {
     "stablehlo.compare",

@@ -100,7 +100,7 @@ TABLE: dict[str, Imports] = {
     "Elu": elu,
     "Gelu": gelu,
     "HardSigmoid": hard_sigmoid,
-    "HardSwish": nn.hard_swish,
+    "HardSwish": nn.hard_silu,
     "Hardmax": hardmax,
     "LeakyRelu": leaky_relu,
     "LogSoftmax": log_softmax,

@@ -20,7 +20,8 @@ from aotc.importers.stablehlo.values import (
 from aotc.mlir import ir
 from aotc.numpy.ordering import taken_along
 from aotc.tracing.conversion import lift
-from aotc.tracing.tracing import emit, without_tracing
+from aotc.tracing.scopes import without_tracing
+from aotc.tracing.tracing import emit
 
 
 def _first(op: Op, *operands: Value) -> Any:

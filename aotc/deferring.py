@@ -1,0 +1,51 @@
+"""Packages whose public names are looked up when they are asked for.
+
+A program that imports `aotc.numpy` may call nothing but functions that `aotc.jit` has
+compiled before: then neither the graph dialect nor the MLIR bindings are imported,
+which would take longer than its first result.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NoReturn
+
+
+def deferred(
+    package: str, source: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package (PEP 562).
+
+    Args:
+        package: its name.
+        source: the module that defines its public names, which is imported when one
+            of them is asked for.
+    """
+
+    def find(name: str) -> Any:
+        if name.startswith("__") and name != "__all__":  # asked by Python's own tools
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        if find_spec(f"{package}.{name}") is not None:  # `from package import module`
+            return import_module(f"{package}.{name}")
+        defined = import_module(source)
+        if not hasattr(defined, name):
+            _refuse(package, name)
+        value = getattr(defined, name)
+        vars(sys.modules[package])[name] = value
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *find("__all__")})
+
+    return find, names
+
+
+def _refuse(package: str, name: str) -> NoReturn:
+    from aotc.tracing.spellings import name_advice  # which knows all packages
+
+    instead = name_advice(name, package)
+    message = f"{package} has no '{name}'" + (f": {instead}" if instead else "")
+    raise AttributeError(message, name=name, obj=sys.modules[package])

@@ -1,0 +1,494 @@
+"""What a function is, for other processes: all that tracing it would read.
+
+A trace is made of the code of a function, of what that names, and of the call. Where
+the digest of these is the same, so is the trace, and its code in the cache can be used
+without making it again. Whatever is not known to be the same in another process has no
+digest, and functions that may change what is outside of them have none: these are
+traced.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import hashlib
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aotc.tracing.source_locations import is_own
+
+_LARGEST = 16 << 20  # bytes of arrays
+_MOST = 10_000  # values that are looked at
+_PLAIN = (
+    type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes,
+    range, slice,
+)  # fmt: skip
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# of aotc, what computes with arrays: the same names are the same functions everywhere
+_OWN = _words(
+    "numpy nn optim random linalg fft special control debug complexes solvers "
+    "transforms collectives grad value_and_grad vjp jvp linearize mixed_precision "
+    "jacfwd jacrev hessian hvp vmap custom_jvp custom_vjp checkpoint specialize"
+)
+_OWN_PACKAGES = _OWN | {"tracing"}
+# modules whose functions give the same for the same arguments …
+_PURE = ("builtins", "math", "cmath", "operator", "functools", "itertools", "numpy")
+# … except these
+_IMPURE = _words(
+    "print open input eval exec compile globals locals vars dir id hash "
+    "breakpoint __import__ setattr delattr memoryview cache lru_cache "
+    "cached_property count empty empty_like load loadtxt genfromtxt fromfile "
+    "memmap save savez savetxt seterr geterr setbufsize getbufsize "
+    "get_printoptions set_printoptions put copyto place putmask fill_diagonal"
+)
+_STORING = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
+_UNKNOWN_STEPS = (*_STORING, "STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS")
+# methods and statements that change a container
+_CHANGING = _words(
+    "append extend insert pop remove clear update setdefault sort reverse add "
+    "discard popitem appendleft popleft rotate difference_update "
+    "intersection_update symmetric_difference_update fill put resize setflags "
+    "itemset partition byteswap send throw close"
+)
+_CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
+_KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
+
+
+class _UnknownError(Exception):
+    """Something that cannot be compared with what another process has."""
+
+
+def function_digest(*values: Any) -> str | None:
+    """A digest of functions and values that is the same wherever they are.
+
+    Args:
+        values: functions, and what they are given.
+
+    Returns:
+        The SHA-256 as text; None where something is read that has none.
+    """
+    found = _Walk()
+    try:
+        for value in values:
+            found.value(value)
+    except (_UnknownError, RecursionError):
+        return None
+    if found.changes and found.reaches_mutable:
+        return None
+    return found.digest.hexdigest()
+
+
+def _unknown() -> NoReturn:
+    raise _UnknownError
+
+
+class _Walk:
+    """Looks at values in an order that is the same in each process."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256(sys.version.encode())
+        self.changes = False  # some container, which may be outside
+        self.reaches_mutable = False
+        self._numbers: dict[int, int] = {}  # by id, of what may contain itself
+        self._kept = list[Any]()  # so that no two of these have one id
+        self._count = 0
+        self._bytes = 0
+
+    def _note(self, *parts: object) -> None:
+        for part in parts:
+            data = repr(part).encode(errors="backslashreplace")
+            self.digest.update(len(data).to_bytes(8, "little") + data)
+
+    # ---- values
+
+    def value(self, value: Any) -> None:
+        """Take note of a value and of all that it is made of."""
+        self._count += 1
+        if self._count > _MOST:
+            _unknown()
+        kind = type(value)
+        if kind in _PLAIN:
+            self._note(kind.__name__, value)
+        elif kind is tuple:
+            self._sequence(value)
+        elif kind is frozenset:
+            self._set(value)
+        elif id(value) in self._numbers:
+            self._note("again", self._numbers[id(value)])
+        else:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+            self._new_value(value)
+
+    def _new_value(self, value: Any) -> None:
+        reader = _READERS.get(type(value))
+        if reader is not None:
+            reader(self, value)
+        elif isinstance(value, np.dtype):
+            self._dtype(value)
+        elif isinstance(value, np.generic):
+            self._array(value)
+        elif isinstance(value, type):
+            self._class(value)
+        else:
+            self._object(value)
+
+    def _sequence(self, value: Any) -> None:
+        self.reaches_mutable |= isinstance(value, list)
+        self._note(type(value).__name__, len(value))
+        for each in value:
+            self.value(each)
+
+    def _set(self, value: Any) -> None:
+        self.reaches_mutable |= isinstance(value, set)
+        if not all(type(each) in _PLAIN for each in value):
+            _unknown()  # their order differs from process to process
+        self._note(type(value).__name__, sorted(map(repr, value)))
+
+    def _dict(self, value: Any) -> None:
+        self.reaches_mutable = True
+        self._items(value)
+
+    def _items(self, value: Mapping[Any, Any]) -> None:
+        self._note("items", len(value))
+        for key, each in value.items():
+            self.value(key)
+            self.value(each)
+
+    def _array(self, value: Any) -> None:
+        self._bytes += value.nbytes
+        if self._bytes > _LARGEST:
+            _unknown()
+        self.reaches_mutable |= isinstance(value, np.ndarray)
+        self._note(type(value).__name__, value.shape)
+        self._dtype(value.dtype)
+        self.digest.update(value.tobytes())
+
+    def _dtype(self, value: Any) -> None:
+        if value.hasobject or value.fields:
+            _unknown()
+        self._note("dtype", value.name, value.byteorder)
+
+    def _partial(self, value: Any) -> None:
+        self._note("partial")
+        for each in (value.func, value.args, value.keywords, vars(value)):
+            self.value(each)
+
+    def _method(self, value: Any) -> None:
+        self._note("method")
+        self.value(value.__func__)
+        self.value(value.__self__)
+
+    def _wrapped(self, value: Any) -> None:
+        self._note(type(value).__name__)
+        self.value(value.__func__)
+
+    def _property(self, value: Any) -> None:
+        self._note("property")
+        for each in (value.fget, value.fset, value.fdel):
+            self.value(each)
+
+    def _builtin(self, value: Any) -> None:
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, types.ModuleType):
+            _unknown()  # a method of some object
+        self._library(str(value.__module__), value)
+
+    def _ufunc(self, value: Any) -> None:
+        name = value.__name__
+        if vars(np).get(name) is not value:
+            _unknown()
+        self._note("ufunc", name)
+
+    def _library(self, module: str, value: Any) -> None:
+        """A function or a class of a module whose functions are pure, by its name."""
+        is_pure = _is_pure(module) and value.__name__ not in _IMPURE
+        if not is_pure or "<" in value.__qualname__ or ".random" in module:
+            _unknown()
+        self._note("library", module, value.__qualname__)
+
+    # ---- functions
+
+    def _function(self, function: types.FunctionType) -> None:
+        home = str(function.__globals__.get("__name__", ""))
+        if is_own(home):
+            _require_own(home.split("."), _OWN_PACKAGES)
+            if _is_public(function):
+                self._note("own", function.__module__, function.__qualname__)
+                return
+            self._note("own", home, function.__code__.co_qualname)
+        elif _is_pure(home):
+            self._library(home, function)
+            return
+        else:
+            self._note("function")
+            self._code(function.__code__, function)
+        self.value(function.__defaults__)
+        self._items(function.__kwdefaults__ or {})
+        for cell in function.__closure__ or ():
+            try:
+                inside = cell.cell_contents
+            except ValueError:  # it has no value yet
+                _unknown()
+            self.value(inside)
+        self._items(vars(function))
+
+    def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
+        """The code of a function, or of one that it makes."""
+        self._note(
+            Path(code.co_filename).name, code.co_firstlineno, code.co_linetable,
+            code.co_qualname, code.co_code, code.co_exceptiontable, code.co_flags,
+            code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+            code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount,
+        )  # fmt: skip
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._code(constant, function)
+            else:
+                self._constant(constant)
+        steps = list(dis.get_instructions(code))
+        made = _initializations(code, steps)
+        for number, step in enumerate(steps):
+            if number not in made:
+                self._step(step, steps[number + 1 : number + 9], function)
+
+    def _constant(self, value: Any) -> None:
+        if isinstance(value, str) and value.startswith("__"):
+            _unknown()  # getattr(f, "__globals__")
+        self.value(value)
+
+    def _step(
+        self,
+        step: dis.Instruction,
+        rest: Iterable[dis.Instruction],
+        function: types.FunctionType,
+    ) -> None:
+        name = step.opname
+        if name in _UNKNOWN_STEPS:
+            _unknown()
+        if name == "STORE_DEREF":  # of a function around it?
+            if step.argval in function.__code__.co_freevars:
+                _unknown()
+        elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            self._global(step.argval, [*_leading_attributes(rest)], function)
+        elif name == "IMPORT_NAME":
+            _require_own(step.argval.split("."))
+        elif "ATTR" in name or "METHOD" in name:
+            self._attribute(step.argval)
+        elif ("GLOBAL" in name or "NAME" in name) and name != "KW_NAMES":
+            _unknown()  # a way of reading that a later Python has
+        # `x += y` changes a list that x is
+        is_in_place = name == "BINARY_OP" and step.argrepr.endswith("=")
+        self.changes |= name in _CHANGES or is_in_place
+
+    def _attribute(self, name: str) -> None:
+        self.changes |= name in _CHANGING
+        if name.startswith("__") and name not in _KNOWN_DUNDERS:
+            _unknown()
+
+    def _global(
+        self, name: str, attributes: list[str], function: types.FunctionType
+    ) -> None:
+        """What a name of a module is, and what is read of it where that is a module."""
+        if name in function.__globals__:
+            value = function.__globals__[name]
+        elif hasattr(builtins, name):
+            value = getattr(builtins, name)
+        else:
+            _unknown()
+        self._note(name)
+        while isinstance(value, types.ModuleType):
+            if is_own(value.__name__):
+                self._own_module(value, attributes)
+                return
+            if not attributes or attributes[0] not in vars(value):
+                _unknown()
+            value = vars(value)[attributes.pop(0)]
+        if isinstance(value, type) and is_own(value.__module__):
+            _unknown()  # such as Weights, which reads files
+        self.value(value)
+
+    def _own_module(self, module: types.ModuleType, attributes: list[str]) -> None:
+        """A name of aotc's own, which need not be imported for that."""
+        path = [*module.__name__.split("."), *attributes]
+        _require_own(path)
+        self._note("own", path)
+        for name in attributes:
+            value = vars(module).get(name)
+            if not isinstance(value, types.ModuleType):
+                if isinstance(value, types.FunctionType) and not _is_public(value):
+                    _unknown()  # somebody has put it there
+                return
+            module = value
+
+    # ---- classes and their objects
+
+    def _class(self, value: type) -> None:
+        home = value.__module__
+        if is_own(home):
+            _require_own(home.split("."), _OWN_PACKAGES)
+            self._note("own", home, value.__qualname__)
+            return
+        if _is_pure(home):
+            self._library(home, value)
+            return
+        if type(value) is not type or not _is_python_class(value):
+            _unknown()
+        self._note("class", value.__qualname__, len(value.__bases__))
+        for base in value.__bases__:
+            self.value(base)
+        made = _generated(value)
+        for name, each in vars(value).items():
+            self._note(name)
+            if name == "__dataclass_fields__":
+                self._fields(each)
+            elif name not in made and not isinstance(each, _OF_OBJECTS):
+                self.value(each)
+
+    def _fields(self, fields: Mapping[str, Any]) -> None:
+        for name, each in fields.items():
+            self._note(name, each.init, each.compare, each.kw_only)
+            for given in (each.default, each.default_factory):
+                self.value(None if given is MISSING else (given,))
+
+    def _object(self, value: Any) -> None:
+        kind = type(value)
+        self.value(kind)
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            self._note(len(value))
+            for each in value:
+                self.value(each)
+            return
+        if not all(map(_is_python_class, kind.__mro__[:-1])):
+            _unknown()  # it has contents that nobody can see
+        self._items(getattr(value, "__dict__", {}))
+        for each in kind.__mro__[:-1]:
+            for name, slot in vars(each).items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    self._slot(name, slot, value)
+
+    def _slot(self, name: str, slot: Any, owner: Any) -> None:
+        self._note(name)
+        try:
+            inside = slot.__get__(owner)
+        except AttributeError:
+            return  # it has no value
+        self.value(inside)
+
+
+_READERS: dict[type, Any] = {
+    list: _Walk._sequence,
+    dict: _Walk._dict,
+    set: _Walk._set,
+    np.ndarray: _Walk._array,
+    np.ufunc: _Walk._ufunc,
+    functools.partial: _Walk._partial,
+    property: _Walk._property,
+    staticmethod: _Walk._wrapped,
+    classmethod: _Walk._wrapped,
+    types.FunctionType: _Walk._function,
+    types.MethodType: _Walk._method,
+    types.BuiltinFunctionType: _Walk._builtin,
+}
+# how a class finds what its objects have
+_OF_OBJECTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_OF_CLASSES = _words(
+    "__dict__ __weakref__ __doc__ __module__ __annotations__ __slots__ __hash__ "
+    "__dataclass_params__ __match_args__ __orig_bases__ __parameters__ "
+    "__static_attributes__ __firstlineno__ __annotate__ __annotate_func__ "
+    "__annotations_cache__"
+)
+_OF_DATACLASSES = _words(
+    "__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __setattr__ __delattr__ "
+    "__replace__"
+)
+_OF_NAMED_TUPLES = _words(
+    "__new__ __repr__ __getnewargs__ __replace__ _make _replace _asdict "
+    "_field_defaults _fields"
+)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def _is_pure(module: str) -> bool:
+    """Whether a module is of Python or NumPy and without effects."""
+    return module.partition(".")[0].removeprefix("_") in _PURE
+
+
+def _require_own(path: list[str], packages: frozenset[str] = _OWN) -> None:
+    if path[0] != "aotc" or len(path) < 2 or path[1] not in packages:
+        _unknown()
+
+
+def _is_public(function: types.FunctionType) -> bool:
+    """Whether a function of aotc is what its module and name say; or guards that."""
+    if not is_own(function.__module__):
+        return False  # it stands for one of the user's
+    found = vars(sys.modules[function.__module__]).get(function.__qualname__)
+    return found is not None and found in (
+        function,
+        getattr(function, "__wrapped__", None),
+    )
+
+
+def _is_python_class(kind: type) -> bool:
+    """Whether a class is written in Python: its objects have no hidden contents."""
+    if not kind.__flags__ & _HEAP_TYPE or _is_pure(kind.__module__):
+        return False
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None) or ""
+    return file.endswith(".py") or (kind.__module__ == "__main__" and not file)
+
+
+def _generated(kind: type) -> frozenset[str]:
+    """The attributes of a class that follow from others that are looked at."""
+    if "__dataclass_fields__" in vars(kind):
+        functions = [n for n in _OF_DATACLASSES if _is_generated(vars(kind).get(n))]
+        return _OF_CLASSES | {*functions}
+    if kind.__bases__ == (tuple,) and "_fields" in vars(kind):
+        getters = {*vars(kind)["_fields"]}
+        return _OF_CLASSES | _OF_NAMED_TUPLES | getters
+    return _OF_CLASSES
+
+
+def _is_generated(function: Any) -> bool:
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return code is not None and code.co_filename == "<string>"
+
+
+def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[int]:
+    """Where `__init__` gives attributes to the object that it makes.
+
+    Nobody else may call it: see `_KNOWN_DUNDERS`.
+    """
+    if code.co_name != "__init__" or not code.co_varnames:
+        return set()
+    own = code.co_varnames[0]
+    if any(each.opname == "STORE_FAST" and each.argval == own for each in steps):
+        return set()
+    pairs = enumerate(zip(steps, steps[1:], strict=False), 1)
+    return {
+        number
+        for number, (loaded, stored) in pairs
+        if (loaded.opname, loaded.argval) == ("LOAD_FAST", own)
+        and stored.opname == "STORE_ATTR"
+    }
+
+
+def _leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
+    """The attributes that are read first, each of the one before."""
+    for step in steps:
+        if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            return
+        yield step.argval

@@ -1,0 +1,125 @@
+"""Code for calls, by what the function is: other processes need not trace it again.
+
+The cache has the bundle of a traced function by its graph (`kept_bundles`), and by the
+digest of the function and of a call which graph that is. Only functions whose trace
+follows from what `function_digests` sees have one, and only calls without guards on
+values: what a guard looks at, it computes with the graph.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.cache import Recipe
+from aotc.just_in_time.compiling import Compilation
+from aotc.just_in_time.function_digests import function_digest
+from aotc.just_in_time.kept_bundles import KeptBundle, cache_of_functions, toolchain
+from aotc.just_in_time.specialization import Specialization
+from aotc.pytree import Structure
+from aotc.target import Target
+from aotc.tracing.entry import Stored
+
+
+@dataclass(frozen=True)
+class KeptCode(Specialization):
+    """Code that the cache had.
+
+    Args:
+        made: the code.
+    """
+
+    made: Compilation
+
+
+@dataclass(frozen=True)
+class KeptFunction:
+    """A function, as far as the code for calls of it depends on how it was declared.
+
+    Args:
+        function: of arrays.
+        stored: Weights and States among its parameters, by name.
+        guards_branches: whether Python may decide on values of a call.
+        target: that it is compiled for.
+    """
+
+    function: Callable[..., Any]
+    stored: Mapping[str, Any]
+    guards_branches: bool
+    target: Target
+
+    def recipe(self, wanted: Specialization) -> Recipe | None:
+        """What the cache notes the code for some calls under.
+
+        Args:
+            wanted: for which calls.
+
+        Returns:
+            None where nothing is kept, or the function has no digest.
+        """
+        if cache_of_functions() is None:
+            return None
+        form = wanted.form
+        function = function_digest(
+            self.function,
+            [each.value for _, each in form.static],
+            [*_factories(each for _, each in form.structures)],
+        )
+        stored = function_digest(*map(_plain_stored, self.stored.values()))
+        if function is None or stored is None:
+            return None
+        facts = {
+            "arguments": [(name, _plain(each)) for name, each in form.structures],
+            "dtypes": [each.name for each in form.dtypes],
+            "are_numbers": form.are_numbers,
+            "sizes": [[*map(repr, shape)] for shape in wanted.sizes],
+            "static": [name for name, _ in form.static],
+            "stored": [*self.stored],
+            "guards_branches": self.guards_branches,
+        }
+        parts = {"function": function, "stored": stored, "call": json.dumps(facts)}
+        label = f"{self.target}: {wanted.entry}"
+        return Recipe("call", label, parts | toolchain(self.target))
+
+
+def find_kept(recipe: Recipe | None) -> KeptBundle | None:
+    """Where the code for a call is; None if no process has traced such a call."""
+    cache = cache_of_functions()
+    value = cache.find(recipe) if cache and recipe else None
+    if cache is None or value is None:
+        return None
+    return KeptBundle(cache, Recipe(**json.loads(value)))
+
+
+def note_kept(recipe: Recipe, bundle: KeptBundle) -> None:
+    """Note which code a call has."""
+    found = bundle.recipe
+    facts = {"kind": found.kind, "label": found.label, "parts": dict(found.parts)}
+    bundle.cache.keep(recipe, json.dumps(facts).encode())
+
+
+def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
+    """The classes of the named tuples in trees."""
+    for each in structures:
+        if each.factory is not None:
+            yield each.factory
+        yield from _factories(each.children)
+
+
+def _plain(structure: Structure) -> list[Any]:
+    """A tree, its classes apart."""
+    return [structure.kind, [*structure.keys], [*map(_plain, structure.children)]]
+
+
+def _plain_stored(source: Any) -> list[Any]:
+    """What a trace sees of Weights or of a State: kind, structure, and first values."""
+    stored = source if isinstance(source, Stored) else source.state
+    structure = stored.structure
+    return [
+        type(source).__name__,
+        repr(_plain(structure)),
+        [*_factories([structure])],
+        stored.arrays,
+    ]

@@ -1,0 +1,39 @@
+"""Which calls code is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.just_in_time.guards import Check
+from aotc.just_in_time.shapes import Sizes, fits
+from aotc.just_in_time.signature import CallForm, CallSignature
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """What code is made for.
+
+    Args:
+        entry: the name of the function in it.
+        form: of the calls.
+        sizes: of the Specs that it was traced for.
+        check: of the values that the trace looked at; None where it looked at none.
+    """
+
+    entry: str
+    form: CallForm
+    sizes: Sizes
+    check: Check | None
+
+    def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
+        """Whether it is for a call: form, sizes and guarded values are as they were.
+
+        Args:
+            call: what it is like.
+            values: gives those of its arguments, as `Tracer.values` has them.
+        """
+        if call.form != self.form or not fits(self.sizes, call.shapes):
+            return False
+        return self.check is None or self.check.holds(values())
