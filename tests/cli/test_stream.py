@@ -270,6 +270,7 @@ def test_each_result_is_there_before_the_next_item_is(run: list[str]) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_ends_a_stream_that_waits(
     run: list[str], number: signal.Signals, code: int
 ) -> None:

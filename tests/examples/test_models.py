@@ -1,4 +1,7 @@
-"""Every example trains with its compiled steps, by its own script, to a real target."""
+"""Every example trains with its compiled steps, by its own script, to a real target.
+
+The larger ones do with `pytest -m slow tests/examples` alone.
+"""
 
 import runpy
 from pathlib import Path
@@ -60,6 +63,7 @@ def test_a_residual_network_keeps_the_statistics_that_it_predicts_by(trained):
     assert trained("resnet") > 0.95
 
 
+@pytest.mark.slow
 def test_a_unet_tells_discs_from_rectangles(trained):
     assert trained("unet") > 0.85  # 0.52 for finding both without telling them apart
 
@@ -68,18 +72,22 @@ def test_a_vision_transformer_reads_digits(trained):
     assert trained("vit") > 0.95
 
 
+@pytest.mark.slow
 def test_a_diffusion_transformer_finds_the_noise_in_digits(trained):
     assert trained("dit") < 0.18  # nothing 1, linear for each digit 0.19
 
 
+@pytest.mark.slow
 def test_a_gpt_learns_more_of_a_text_than_pairs_of_characters(trained):
     assert trained("gpt") < 1.75  # single characters 2.9, pairs 2.2
 
 
+@pytest.mark.slow
 def test_a_bert_fills_in_masked_characters(trained):
     assert trained("bert") > 0.38  # 0.17 for always saying space
 
 
+@pytest.mark.slow
 def test_experts_share_a_text_and_learn_it(trained):
     figures = trained("moe")
     assert figures["loss"] < 1.75  # as the GPT
@@ -87,5 +95,6 @@ def test_experts_share_a_text_and_learn_it(trained):
     assert (figures["dropped"] < 0.05).all()
 
 
+@pytest.mark.slow
 def test_rates_of_a_stiff_reaction_are_found_through_implicit_steps(trained):
     assert (trained("ode", threads=1) < 0.02).all()  # guessed 2 to 3 times off

@@ -771,6 +771,7 @@ def same(one, other):
 @pytest.mark.parametrize(
     ("function", "extra"), CASES, ids=[function.__name__ for function, _ in CASES]
 )
+@pytest.mark.usefixtures("without_compiler")
 def test_a_hybrid_function_is_the_same_program(function, extra):
     same(calls(aotc.hybrid(function), extra), calls(function, extra))
 
