@@ -328,10 +328,18 @@ class _Walk:
         for name in attributes:
             value = vars(module).get(name)
             if not isinstance(value, types.ModuleType):
-                if isinstance(value, types.FunctionType) and not _is_public(value):
-                    _unknown()  # somebody has put it there
+                self._require_unchanged(value)
                 return
             module = value
+
+    def _require_unchanged(self, value: Any) -> None:
+        """Refuse what somebody has put in the place of a name of aotc's."""
+        if value is None:  # it is not imported yet
+            return
+        if type(value) in _PLAIN:
+            self._note(value)
+        elif not isinstance(value, types.FunctionType) or not _is_public(value):
+            _unknown()
 
     # ---- classes and their objects
 

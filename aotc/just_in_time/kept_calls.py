@@ -71,6 +71,7 @@ class KeptFunction:
         if function is None or stored is None:
             return None
         facts = {
+            "entry": wanted.entry,
             "arguments": [(name, _plain(each)) for name, each in form.structures],
             "dtypes": [each.name for each in form.dtypes],
             "are_numbers": form.are_numbers,

@@ -5,6 +5,7 @@ import functools
 import subprocess
 import sys
 import threading
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -621,3 +622,13 @@ def test_an_array_on_another_device_is_refused_by_name():
         "input-device",
         "device of tree.x",
     )
+
+
+def test_functions_that_share_their_code_are_entries_of_their_own_names(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
+    x = draw(3)
+    for name in ("first", "second", "first"):
+        named = FunctionType(sine_and_more.__code__, globals(), name)
+        close(aotc.jit(named)(x), np.sin(x) + 1)
