@@ -125,6 +125,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'aotc' has no attribute {name!r}")
+    if _EXPORTS[name].startswith("aotc.tracing"):
+        import_module("aotc.numpy")  # which says what operators of arrays do
     return getattr(import_module(_EXPORTS[name]), name)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 LEAVES = {
     "errors", "exit_status", "options", "processor", "target", "device", "gpus",
     "dtypes", "numerics", "pytree", "installation",
-    "json_values", "printing", "system_errors", "writing", "counting",
+    "json_values", "printing", "system_errors", "writing", "counting", "deferring",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
@@ -30,6 +30,7 @@ ALLOWED = {
     "pytree": LEAVES,
     "installation": LEAVES,
     "counting": LEAVES,
+    "deferring": LEAVES,
     "json_values": LEAVES,
     "printing": LEAVES,
     "system_errors": LEAVES,
@@ -97,7 +98,7 @@ ALLOWED = {
 }
 # These look a name up in the packages above when a model has got it wrong: what they
 # find goes into the message alone.
-ADVICE = {"aotc.tracing.spellings", "aotc.tracing.libraries"}
+ADVICE = {"aotc.tracing.spellings", "aotc.tracing.libraries", "aotc.deferring"}
 _MODULE = re.compile(r"(aotc(?:\.[a-z_0-9]+)+)(?::\w+)?")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc import dtypes
 from aotc.cache import Recipe
 from aotc.errors import InputError

@@ -36,8 +36,10 @@ from typing import TYPE_CHECKING
 
 from aotc.deferring import deferred
 from aotc.numpy.constants import *  # noqa: F403
+from aotc.tracing.operators import provide_loader
 
 if TYPE_CHECKING:
     from aotc.numpy.namespace import *  # noqa: F403
 
 __getattr__, __dir__ = deferred(__name__, "aotc.numpy.namespace")
+provide_loader(__dir__)

@@ -347,9 +347,10 @@ from aotc.numpy.trigonometric import (
     tanh,
 )
 from aotc.numpy.updating import At
-from aotc.tracing.array import Array, provide_functions
+from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, astype
+from aotc.tracing.operators import provide_functions
 
 # NumPy's second names
 array = asarray

@@ -1,13 +1,12 @@
 """`Array`: the value that a model computes with.
 
 Its operators and methods are the functions of `aotc.numpy`, which is written in terms
-of this class and provides them (`provide_functions`) when it is imported.
+of this class and provides them (`aotc.tracing.operators`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.tracing.call_values import branch_value
+from aotc.tracing.operators import function_of
 from aotc.tracing.source_locations import fail
 from aotc.tracing.spellings import exact_names
 
@@ -35,7 +35,7 @@ def _method(function: str) -> Callable[..., Array]:
         # as in NumPy, None says that the other operand has its own operators
         if args and getattr(args[0], "__array_ufunc__", self) is None:
             return NotImplemented
-        return _numpy(function)(self, *args, **kwargs)
+        return function_of(function)(self, *args, **kwargs)
 
     method.__doc__ = f"aotc.numpy.{function} of this array."
     return method
@@ -45,23 +45,9 @@ def _rmethod(function: str) -> Callable[..., Array]:
     """`other operator array` is `aotc.numpy.function(other, array)`."""
 
     def method(self: Array, other: Any) -> Array:
-        return _numpy(function)(other, self)
+        return function_of(function)(other, self)
 
     return method
-
-
-_functions: dict[str, Callable[..., Array]] = {}
-
-
-def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Say what operators and methods of arrays do, by the names of functions."""
-    _functions.update(functions)
-
-
-def _numpy(function: str) -> Callable[..., Array]:
-    if not _functions:  # of a package whose names are looked up when they are asked for
-        import_module("aotc.numpy.namespace")
-    return _functions[function]
 
 
 class Array:
@@ -154,7 +140,7 @@ class Array:
     ) -> Any:
         """NumPy's operators on mixed operands are aotc's; the rest is not."""
         if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
-            return _numpy(ufunc.__name__)(*inputs)
+            return function_of(ufunc.__name__)(*inputs)
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
 
     def __array_function__(
@@ -212,7 +198,7 @@ class Array:
     @property
     def at(self) -> At:
         """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
-        return cast("At", _numpy("at")(self))
+        return cast("At", function_of("at")(self))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         fail(
@@ -229,12 +215,12 @@ class Array:
 
     def reshape(self, *shape: Any) -> Array:
         """aotc.numpy.reshape; sizes one by one or as a tuple."""
-        return _numpy("reshape")(self, shape[0] if len(shape) == 1 else shape)
+        return function_of("reshape")(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Array:
         """aotc.numpy.transpose; axes one by one, as a tuple, or none at all."""
         listed = len(axes) == 1 and not isinstance(axes[0], int)
-        return _numpy("transpose")(self, axes[0] if listed else axes or None)
+        return function_of("transpose")(self, axes[0] if listed else axes or None)
 
     # ---- methods and operators that are functions of aotc.numpy ---------------------
 

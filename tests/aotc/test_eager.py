@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -604,3 +606,14 @@ def test_memory_does_not_grow_with_the_ops_that_have_run():
         assert tracemalloc.get_traced_memory()[0] < 50_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "made", ["aotc.entry(x=aotc.Spec((3,)))(f)", "aotc.grad(lambda x: f(x).sum())"]
+)
+def test_operators_of_arrays_need_no_import_of_what_they_are(made):
+    code = f"import aotc, numpy\ndef f(x): return x * 1\ng = {made}\n"
+    code += "print(numpy.asarray(g(numpy.ones(3, 'f4'))).tolist())"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert done.stdout == "[1.0, 1.0, 1.0]\n"
