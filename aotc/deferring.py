@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NoReturn
+from typing import Any
 
 
 def deferred(
@@ -25,27 +25,27 @@ def deferred(
             of them is asked for.
     """
 
-    def find(name: str) -> Any:
+    def __getattr__(name: str) -> Any:
         if name.startswith("__") and name != "__all__":  # asked by Python's own tools
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         if find_spec(f"{package}.{name}") is not None:  # `from package import module`
             return import_module(f"{package}.{name}")
         defined = import_module(source)
         if not hasattr(defined, name):
-            _refuse(package, name)
+            message, owner = _unknown(package, name), sys.modules[package]
+            raise AttributeError(message, name=name, obj=owner)
         value = getattr(defined, name)
         vars(sys.modules[package])[name] = value
         return value
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *find("__all__")})
+    def __dir__() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *__getattr__("__all__")})
 
-    return find, names
+    return __getattr__, __dir__
 
 
-def _refuse(package: str, name: str) -> NoReturn:
+def _unknown(package: str, name: str) -> str:
     from aotc.tracing.spellings import name_advice  # which knows all packages
 
     instead = name_advice(name, package)
-    message = f"{package} has no '{name}'" + (f": {instead}" if instead else "")
-    raise AttributeError(message, name=name, obj=sys.modules[package])
+    return f"{package} has no '{name}'" + (f": {instead}" if instead else "")

@@ -180,7 +180,7 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         package = importlib.import_module(asked["name"])
     except (Exception, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}"}
-    compiler = [each for each in sys.modules if each.startswith("aotc.tracing")]
+    compiler = [each for each in sys.modules if each.startswith("aotc.mlir")]
     found = digests(vars(package), asked["names"])
     return {"digests": found, "compiler": compiler[:1]}
 

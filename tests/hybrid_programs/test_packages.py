@@ -429,7 +429,7 @@ def test_python_that_would_be_another_in_a_package_is_refused(
         "@aotc.hybrid\ndef answer(x):\n    y = np.tanh(x)\n"
         "    return y, str(look(numpy.asarray(y)))\n\n\nimport numpy\n"
     )
-    (tmp_path / "using_aotc.py").write_text("import aotc.nn\nK = 3\n")
+    (tmp_path / "using_aotc.py").write_text("from aotc.nn import gelu\nK = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
     module = run_file(tmp_path / "model.py")
     module.answer(numpy.ones((2, 3), "f"))
