@@ -1,0 +1,33 @@
+"""What operators and methods of arrays do: functions of `aotc.numpy`, by their names.
+
+That is written in terms of arrays and comes after them; it says here how it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotc.tracing.array import Array
+
+_functions: dict[str, Callable[..., Array]] = {}
+_load: Callable[[], object] | None = None
+
+
+def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Say what operators and methods of arrays do, by the names of functions."""
+    _functions.update(functions)
+
+
+def provide_loader(load: Callable[[], object]) -> None:
+    """Say what imports the module that provides the functions, on first use."""
+    global _load
+    _load = load
+
+
+def function_of(name: str) -> Callable[..., Array]:
+    """The function of a name."""
+    if not _functions and _load is not None:
+        _load()
+    return _functions[name]
