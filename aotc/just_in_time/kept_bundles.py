@@ -124,6 +124,9 @@ def _version(tool: str) -> str:
         found = sorted(path.name for path in folder.glob(f"{prefix}*.dist-info"))
         if found:
             return found[0]
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    return f"{tool} {version(tool)}"
+    try:
+        return f"{tool} {version(tool)}"
+    except PackageNotFoundError:  # tracing says what is missing, if that is needed
+        return f"{tool} none"
