@@ -15,6 +15,7 @@ import functools
 import hashlib
 import sys
 import types
+from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from pathlib import Path
@@ -43,6 +44,7 @@ _OWN = _words(
     "jacfwd jacrev hessian hvp vmap custom_jvp custom_vjp checkpoint specialize"
 )
 _OWN_PACKAGES = _OWN | {"tracing"}
+_GUARDS = "aotc.tracing.calls"  # what stands around functions that models call
 # modules whose functions give the same for the same arguments …
 _PURE = ("builtins", "math", "cmath", "operator", "functools", "itertools", "numpy")
 # … except these
@@ -50,17 +52,23 @@ _IMPURE = _words(
     "print open input eval exec compile globals locals vars dir id hash "
     "breakpoint __import__ setattr delattr memoryview cache lru_cache "
     "cached_property count empty empty_like load loadtxt genfromtxt fromfile "
-    "memmap save savez savetxt seterr geterr setbufsize getbufsize "
-    "get_printoptions set_printoptions put copyto place putmask fill_diagonal"
+    "memmap open_memmap fromregex DataSource NpzFile save savez savetxt seterr geterr "
+    "setbufsize getbufsize get_printoptions set_printoptions put put_along_axis copyto "
+    "place putmask fill_diagonal datetime64 setitem delitem methodcaller call iadd "
+    "iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv "
+    "ixor"
 )
+_IMPURE_PARTS = {"random", "testing", "ctypeslib", "f2py"}  # of NumPy
 _STORING = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
-_UNKNOWN_STEPS = (*_STORING, "STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS")
+_UNKNOWN_STEPS = (
+    *_STORING, "STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS", "IMPORT_NAME",
+)  # fmt: skip
 # methods and statements that change a container
 _CHANGING = _words(
     "append extend insert pop remove clear update setdefault sort reverse add "
     "discard popitem appendleft popleft rotate difference_update "
     "intersection_update symmetric_difference_update fill put resize setflags "
-    "itemset partition byteswap send throw close"
+    "itemset partition byteswap send throw close at"
 )
 _CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
@@ -177,7 +185,7 @@ class _Walk:
         self.digest.update(value.tobytes())
 
     def _dtype(self, value: Any) -> None:
-        if value.hasobject or value.fields:
+        if value.hasobject or value.fields or value.subdtype:
             _unknown()
         self._note("dtype", value.name, value.byteorder)
 
@@ -215,7 +223,9 @@ class _Walk:
     def _library(self, module: str, value: Any) -> None:
         """A function or a class of a module whose functions are pure, by its name."""
         is_pure = _is_pure(module) and value.__name__ not in _IMPURE
-        if not is_pure or "<" in value.__qualname__ or ".random" in module:
+        if not is_pure or "<" in value.__qualname__:
+            _unknown()
+        if _IMPURE_PARTS & {*module.split(".")}:
             _unknown()
         self._note("library", module, value.__qualname__)
 
@@ -230,6 +240,8 @@ class _Walk:
                 return
             self._note("own", home, function.__code__.co_qualname)
         elif _is_pure(home):
+            if not _is_pure(function.__module__) or not _is_at_home(function):
+                _unknown()  # it stands for one of the user's
             self._library(home, function)
             return
         else:
@@ -267,6 +279,7 @@ class _Walk:
     def _constant(self, value: Any) -> None:
         if isinstance(value, str) and value.startswith("__"):
             _unknown()  # getattr(f, "__globals__")
+        self.changes |= isinstance(value, tuple) and "out" in value  # a keyword
         self.value(value)
 
     def _step(
@@ -278,13 +291,11 @@ class _Walk:
         name = step.opname
         if name in _UNKNOWN_STEPS:
             _unknown()
-        if name == "STORE_DEREF":  # of a function around it?
+        if name in ("STORE_DEREF", "DELETE_DEREF"):  # of a function around it?
             if step.argval in function.__code__.co_freevars:
                 _unknown()
         elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
             self._global(step.argval, [*_leading_attributes(rest)], function)
-        elif name == "IMPORT_NAME":
-            _require_own(step.argval.split("."))
         elif "ATTR" in name or "METHOD" in name:
             self._attribute(step.argval)
         elif ("GLOBAL" in name or "NAME" in name) and name != "KW_NAMES":
@@ -358,6 +369,8 @@ class _Walk:
         for base in value.__bases__:
             self.value(base)
         made = _generated(value)
+        if "__new__" in vars(value) and "__new__" not in made:
+            _unknown()  # its objects may be others' already
         for name, each in vars(value).items():
             self._note(name)
             if name == "__dataclass_fields__":
@@ -367,7 +380,9 @@ class _Walk:
 
     def _fields(self, fields: Mapping[str, Any]) -> None:
         for name, each in fields.items():
-            self._note(name, each.init, each.compare, each.kw_only)
+            self._note(name, each.init, each.repr, each.hash, each.compare)
+            self._note(each.kw_only, each.type)
+            self._items(each.metadata)
             for given in (each.default, each.default_factory):
                 self.value(None if given is MISSING else (given,))
 
@@ -413,19 +428,19 @@ _READERS: dict[type, Any] = {
 # how a class finds what its objects have
 _OF_OBJECTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _OF_CLASSES = _words(
-    "__dict__ __weakref__ __doc__ __module__ __annotations__ __slots__ __hash__ "
+    "__dict__ __weakref__ __doc__ __module__ __annotations__ __slots__ "
     "__dataclass_params__ __match_args__ __orig_bases__ __parameters__ "
     "__static_attributes__ __firstlineno__ __annotate__ __annotate_func__ "
     "__annotations_cache__"
 )
 _OF_DATACLASSES = _words(
     "__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __setattr__ __delattr__ "
-    "__replace__"
+    "__replace__ __hash__"
 )
 _OF_NAMED_TUPLES = _words(
-    "__new__ __repr__ __getnewargs__ __replace__ _make _replace _asdict "
-    "_field_defaults _fields"
+    "__new__ __repr__ __getnewargs__ __replace__ _make _replace _asdict"
 )
+_GETTER = type(vars(namedtuple("_Pair", "first"))["first"])
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
@@ -443,11 +458,15 @@ def _is_public(function: types.FunctionType) -> bool:
     """Whether a function of aotc is what its module and name say; or guards that."""
     if not is_own(function.__module__):
         return False  # it stands for one of the user's
-    found = vars(sys.modules[function.__module__]).get(function.__qualname__)
-    return found is not None and found in (
-        function,
-        getattr(function, "__wrapped__", None),
-    )
+    if function.__globals__.get("__name__") == _GUARDS:
+        function = getattr(function, "__wrapped__", function)
+    return _is_at_home(function)
+
+
+def _is_at_home(function: types.FunctionType) -> bool:
+    """Whether a function is what its module has under its name."""
+    module = sys.modules.get(function.__module__)
+    return vars(module).get(function.__qualname__) is function if module else False
 
 
 def _is_python_class(kind: type) -> bool:
@@ -462,17 +481,25 @@ def _is_python_class(kind: type) -> bool:
 def _generated(kind: type) -> frozenset[str]:
     """The attributes of a class that follow from others that are looked at."""
     if "__dataclass_fields__" in vars(kind):
-        functions = [n for n in _OF_DATACLASSES if _is_generated(vars(kind).get(n))]
-        return _OF_CLASSES | {*functions}
-    if kind.__bases__ == (tuple,) and "_fields" in vars(kind):
-        getters = {*vars(kind)["_fields"]}
-        return _OF_CLASSES | _OF_NAMED_TUPLES | getters
-    return _OF_CLASSES
+        functions = _OF_DATACLASSES
+    elif kind.__bases__ == (tuple,) and "_fields" in vars(kind):
+        functions = _OF_NAMED_TUPLES
+    else:
+        return _OF_CLASSES
+    made = {name for name in functions if _is_generated(vars(kind).get(name))}
+    getters = {name for name, each in vars(kind).items() if type(each) is _GETTER}
+    return _OF_CLASSES | made | getters
 
 
-def _is_generated(function: Any) -> bool:
-    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    return code is not None and code.co_filename == "<string>"
+def _is_generated(attribute: Any) -> bool:
+    """Whether Python's library has made a method of a dataclass or a named tuple."""
+    function = getattr(attribute, "__func__", attribute)
+    function = getattr(function, "__wrapped__", function)
+    if not isinstance(function, types.FunctionType):
+        return False
+    home = str(function.__globals__.get("__name__"))
+    is_of_tuple = home == "collections" or home.startswith("namedtuple_")
+    return is_of_tuple or function.__code__.co_qualname.startswith("__create_fn__.")
 
 
 def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[int]:

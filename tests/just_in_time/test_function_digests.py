@@ -140,6 +140,30 @@ CHANGES = {
         "K = 1\ndef f(x): return [x * K for _ in range(2)][0]",
         "K = 2\ndef f(x): return [x * K for _ in range(2)][0]",
     ),
+    "a default of a named tuple": (
+        "P = collections.namedtuple('P', 'a', defaults=(1,))\n"
+        "def f(x): return x * P().a",
+        "P = collections.namedtuple('P', 'a', defaults=(2,))\n"
+        "def f(x): return x * P().a",
+    ),
+    "what a class that is written makes of a field": (
+        "@dataclasses.dataclass(init=False)\nclass C:\n    n: int\n"
+        "    def __init__(self, n): self.n = n + 1\ndef f(x): return x * C(1).n",
+        "@dataclasses.dataclass(init=False)\nclass C:\n    n: int\n"
+        "    def __init__(self, n): self.n = n + 2\ndef f(x): return x * C(1).n",
+    ),
+    "what is noted of a field": (
+        "@dataclasses.dataclass\nclass C:\n"
+        "    n: int = dataclasses.field(default=1, metadata={'k': 1})\nc = C()\n"
+        "def f(x): return x * c.n",
+        "@dataclasses.dataclass\nclass C:\n"
+        "    n: int = dataclasses.field(default=1, metadata={'k': 2})\nc = C()\n"
+        "def f(x): return x * c.n",
+    ),
+    "the derivative of a function of aotc": (
+        "from aotc.numpy.trigonometric import sin as g\nf = aotc.grad(g)",
+        "from aotc.numpy.trigonometric import sin as f",
+    ),
     "a dtype": (
         "D = numpy.dtype('f4')\ndef f(x): return np.astype(x, D)",
         "D = numpy.dtype('f8')\ndef f(x): return np.astype(x, D)",
@@ -157,6 +181,20 @@ UNKNOWN = {
     "a file": "def f(x): return x * float(open('k').read())",
     "an array in a file": "def f(x): return x + numpy.load('k.npy')",
     "a model": "def f(x): return aotc.load('k.aotc').call(x)",
+    "a function of two kinds": "@functools.singledispatch\ndef g(x): return x\n"
+    "def f(x): return g(x)",
+    "an array that it computes into": "A = numpy.zeros(2)\n"
+    "def f(x):\n    numpy.add(A, 1, out=A)\n    return x + A",
+    "an array that it adds to": "A = numpy.zeros(2)\n"
+    "def f(x):\n    numpy.add.at(A, 0, 1)\n    return x + A",
+    "an item that it sets": "L = [1]\nimport operator\n"
+    "def f(x):\n    operator.setitem(L, 0, 2)\n    return x",
+    "today": "def f(x): return x * int(str(numpy.datetime64('now'))[-1])",
+    "an object that others have": "class C:\n"
+    "    def __new__(cls): return ONLY\n    def __init__(self): self.n = 1\n"
+    "ONLY = object.__new__(C)\ndef f(x): return x * C().n",
+    "a package that it imports": "def f(x):\n    import aotc.numpy\n"
+    "    return aotc.load('k').call(x)",
     "something printed": "def f(x):\n    print(x.shape)\n    return x",
     "an identity": "def f(x): return x * (id(f) % 7)",
     "an iterator": "i = itertools.count()\ndef f(x): return x * next(i)",
