@@ -22,7 +22,6 @@ from aotc.hybrid_programs.runs import Island, Workshop
 from aotc.hybrid_programs.statements import without_changes_of_constants
 from aotc.hybrid_programs.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
-from aotc.pytree import flatten_in_order
 from aotc.tracing.array import Array
 from aotc.tracing.entry import Frozen, State
 from aotc.tracing.scopes import current_scope
@@ -321,13 +320,33 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def _as_numpy(tree: Any) -> Any:
     """A result whose arrays are NumPy's, also those that Python has computed."""
+    return _converted(tree, {})
+
+
+def _converted(tree: Any, known: dict[int, Any]) -> Any:
+    """A tree with NumPy's arrays; what has no other ones stays the object that it is.
+
+    Args:
+        tree: to convert.
+        known: what objects have become, by their identities.
+    """
     if isinstance(tree, Array):
-        return np.asarray(tree)
-    if not isinstance(tree, (list, tuple, dict)):
+        return known.setdefault(id(tree), np.asarray(tree))
+    is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
+    if not (is_named or type(tree) in (list, tuple, dict)):
         return tree
-    leaves, structure = flatten_in_order(tree)
-    if not any(isinstance(each, Array) for each in leaves):
-        return tree
-    return structure.unflatten(
-        [np.asarray(x) if isinstance(x, Array) else x for x in leaves]
-    )
+    if id(tree) in known:
+        return known[id(tree)]
+    known[id(tree)] = tree  # for what contains itself
+    parts = [*(tree.values() if isinstance(tree, dict) else tree)]
+    made = [_converted(each, known) for each in parts]
+    if any(one is not other for one, other in zip(made, parts, strict=True)):
+        known[id(tree)] = _with_parts(tree, made)
+    return known[id(tree)]
+
+
+def _with_parts(tree: Any, parts: list[Any]) -> Any:
+    if isinstance(tree, dict):
+        return dict(zip(tree, parts, strict=True))
+    is_named = hasattr(tree, "_fields")
+    return type(tree)(*parts) if is_named else type(tree)(parts)

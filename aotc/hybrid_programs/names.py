@@ -131,9 +131,7 @@ def assigned(body: Sequence[ast.stmt]) -> set[str]:
     """The names that have a value after statements, whatever they decide."""
     found: set[str] = set()
     for each in body:
-        if isinstance(each, ast.Delete):
-            found -= stores(each)
-        found |= _assigned_by(each)
+        found = (found - deletes(each)) | _assigned_by(each)
     return found
 
 
@@ -174,8 +172,10 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 def deletes(*nodes: ast.AST) -> set[str]:
     """The names that may lose their values in these."""
-    parts = (part for node in nodes for part in ast.walk(node))
-    return stores(*(each for each in parts if isinstance(each, ast.Delete)))
+    parts = [part for node in nodes for part in ast.walk(node)]
+    handlers = (each for each in parts if isinstance(each, ast.ExceptHandler))
+    named = {each.name for each in handlers if each.name}  # at the end of the block
+    return named | stores(*(x for x in parts if isinstance(x, ast.Delete)))
 
 
 def needed(body: Sequence[ast.stmt]) -> set[str]:
@@ -194,7 +194,7 @@ def _needed_by(node: ast.stmt) -> set[str]:
             return reads(node.test) | needed(node.body) | needed(node.orelse)
         case ast.For():
             inner = needed(node.body) - stores(node.target)
-            return reads(node.iter) | inner | needed(node.orelse)
+            return reads(node.iter, node.target) | inner | needed(node.orelse)
         case _:
             return reads(node)
 

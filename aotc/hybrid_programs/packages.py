@@ -24,8 +24,9 @@ from aotc.hybrid_programs.regions import STATIC, Region
 from aotc.hybrid_programs.runs import Run
 from aotc.hybrid_programs.slicing import Slice
 from aotc.hybrid_programs.statements import (
-    AUGMENT_PART,
     AUGMENTED,
+    AUGMENTED_ATTRIBUTE,
+    AUGMENTED_PART,
     without_changes_of_constants,
 )
 from aotc.hybrid_programs.values import digests, fresh_values
@@ -230,8 +231,10 @@ def _package_of(function: HybridFunction, bundle: str) -> _Package:
         file=Path(file).name.encode("utf-8", "backslashreplace").decode(),
     )
     tools = ast.parse(
-        f"from aotc.runtime.in_place import augment_part as {AUGMENT_PART}\n"
         f"from aotc.runtime.in_place import augmented as {AUGMENTED}\n"
+        "from aotc.runtime.in_place import augmented_attribute as "
+        f"{AUGMENTED_ATTRIBUTE}\n"
+        f"from aotc.runtime.in_place import augmented_part as {AUGMENTED_PART}\n"
         "from aotc.runtime.regions import Regions\n"
         f"_aotc = Regions(__file__, {bundle!r})\nload = _aotc.load\n"
         f"__all__ = [{function.name!r}, 'load']"

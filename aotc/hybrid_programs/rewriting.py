@@ -86,7 +86,7 @@ class Rewriter:
             after: names that are read afterwards.
             place: where they stand.
         """
-        body = [part for each in body for part in self._apart(each, place)]
+        body = self._all_apart(body, before, place)
         live = self._live(body, after, place)
         found, run = list[ast.stmt](), list[ast.stmt]()
         has = set(before)
@@ -137,8 +137,20 @@ class Rewriter:
             return [*counts, node]
         return [self.descend(node, before, after, place)]
 
-    def _apart(self, node: ast.stmt, place: Place) -> list[ast.stmt]:
-        """A statement, with what it decides on or returns as one of its own before."""
+    def _all_apart(
+        self, body: Sequence[ast.stmt], before: set[str], place: Place
+    ) -> list[ast.stmt]:
+        has, found = set(before), list[ast.stmt]()
+        for each in body:
+            found += self._apart(each, has, place)
+            has = (has | assigned([each])) - deletes(each)
+        return found
+
+    def _apart(self, node: ast.stmt, has: set[str], place: Place) -> list[ast.stmt]:
+        """A statement, with what it decides on or returns as one of its own before.
+
+        Where a variable may have no value, that is found when Python gets to it.
+        """
         if (
             isinstance(node, ast.Return)
             and node.value
@@ -150,6 +162,9 @@ class Rewriter:
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
+            head = node.iter if isinstance(node, ast.For) else node.test
+            if not reads(head) & self.names <= has:
+                return [node]
             split = operations(node, self.fresh, self.names, self.is_module)
             return [node] if split is None else [*split[0], split[1]]
         return [node]
@@ -192,15 +207,16 @@ class Rewriter:
         place: Place = Place(),  # noqa: B008  it is frozen
     ) -> Any:
         """A statement that stays Python's, with runs in the blocks inside it."""
-        inner = place
+        inner, lost = place, deletes(*getattr(node, "body", []))
         match node:
             case ast.If():
                 inside, behind = before, after
             case ast.For():
+                before = before - lost
                 inside = before | stores(node.target)
                 behind, inner = after | reads(node), replace(place, in_loop=True)
             case ast.While():
-                inside = before
+                inside = before = before - lost
                 behind, inner = after | reads(node), replace(place, in_loop=True)
             case ast.With():
                 taken = [x.optional_vars for x in node.items if x.optional_vars]
@@ -233,16 +249,17 @@ class Rewriter:
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
             return self.rewrite(body, has, after, place)
 
+        kept = before - deletes(*node.body)
         handlers = [
-            with_fields(each, body=inner(each.body, before | {each.name or ""} - {""}))
+            with_fields(each, body=inner(each.body, kept | {each.name or ""} - {""}))
             for each in node.handlers
         ]
         return with_fields(
             node,
             body=inner(node.body, before),
             handlers=handlers,
-            orelse=inner(node.orelse, before | assigned(node.body)),
-            finalbody=inner(node.finalbody, before),
+            orelse=inner(node.orelse, kept | assigned(node.body)),
+            finalbody=inner(node.finalbody, before - deletes(node)),
         )
 
 

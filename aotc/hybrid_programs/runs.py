@@ -16,14 +16,15 @@ from aotc.hybrid_programs.names import assigned, live_before, needed, reads, sto
 from aotc.hybrid_programs.regions import Broken, Region
 from aotc.hybrid_programs.rewriting import Rewriter
 from aotc.hybrid_programs.statements import (
-    AUGMENT_PART,
     AUGMENTED,
+    AUGMENTED_ATTRIBUTE,
+    AUGMENTED_PART,
     computes,
     operations,
     without_changes_of_constants,
 )
 from aotc.just_in_time import JitFunction
-from aotc.runtime.in_place import augment_part, augmented
+from aotc.runtime.in_place import augmented, augmented_attribute, augmented_part
 
 
 class Island:
@@ -108,12 +109,12 @@ class Run:
         self._lock = threading.Lock()
         self._parts: dict[int, list[Region | Island]] = {}  # of split ones, by identity
         self._split_pieces: list[Region | Island] = []  # which live as long as that
-        self._first = self._region(body, {*outputs})
+        self._first = self._regions(body, {*outputs})
 
     @property
     def pieces(self) -> list[Region | Island]:
         """What it consists of now, in order."""
-        return self._parts_of(self._first)
+        return [x for each in self._first for x in self._parts_of(each)]
 
     def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
         if id(piece) not in self._parts:
@@ -153,14 +154,14 @@ class Run:
         split = operations(body[at], rewriter.fresh, rewriter.names, rewriter.is_module)
         if split is not None:
             taken, rest = split
-            return [self._region([*body[:at], *taken, rest, *body[at + 1 :]], after)]
+            return self._regions([*body[:at], *taken, rest, *body[at + 1 :]], after)
         live = live_before(body, after)
         found: list[Region | Island] = []
         if at:
-            found.append(self._region(body[:at], live[at]))
+            found += self._regions(body[:at], live[at])
         found.append(self._island(body[at], live[at + 1], broken.reason))
         if body[at + 1 :]:
-            found.append(self._region(body[at + 1 :], after))
+            found += self._regions(body[at + 1 :], after)
         return found
 
     def _ends(self, body: list[ast.stmt], live: set[str]) -> tuple[list[str], ...]:
@@ -170,15 +171,23 @@ class Run:
         inputs = (needed(body) | (outputs - assigned(body))) & names
         return sorted(inputs), sorted(outputs)
 
-    def _region(self, body: list[ast.stmt], live: set[str]) -> Region | Island:
+    def _regions(self, body: list[ast.stmt], live: set[str]) -> list[Region | Island]:
+        """Statements as one region; without outputs, what the last one is given."""
         inputs, outputs = self._ends(body, live)
-        if not outputs or not computes(body):
-            reason = "its result is not used" if not outputs else ""
-            return self._python(body, inputs, outputs, reason)
         owner = self._owner
-        return Region(
-            body, inputs, outputs, owner.function, owner.next_name(), owner.options
-        )
+        if not computes(body):
+            return [self._python(body, inputs, outputs, "")]
+        if outputs:
+            name, options = owner.next_name(), owner.options
+            return [Region(body, inputs, outputs, owner.function, name, options)]
+        *first, last = body
+        rewriter = owner.rewriter
+        split = operations(last, rewriter.fresh, rewriter.names, rewriter.is_module)
+        taken, last = split or ([], last)
+        first += taken
+        island = self._island(last, live, "its result is not used")
+        needs = live_before([last], live)[0]
+        return [*self._regions(first, needs), island] if first else [island]
 
     def _island(self, node: ast.stmt, live: set[str], reason: str) -> Island:
         inputs, outputs = self._ends([node], live)
@@ -193,9 +202,11 @@ class Run:
         live: set[str] = frozenset(),  # type: ignore[assignment]
     ) -> Island:
         owner = self._owner
-        before = self._before | {*inputs}
-        parts = [owner.rewriter.descend(each, before, live) for each in body]
-        inside = [*map(without_changes_of_constants, parts)]
+        before, inside = self._before | {*inputs}, list[ast.stmt]()
+        for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
+            part = owner.rewriter.descend(each, before, after)
+            inside.append(without_changes_of_constants(part))
+            before |= assigned([each])
         run = make_function(
             owner.function, "island", inputs, inside, outputs, owner.tools
         )
@@ -252,7 +263,8 @@ class Workshop:
             "_aotc_runs": self.runs,
             "_aotc_python": self.listed,
             AUGMENTED: augmented,
-            AUGMENT_PART: augment_part,
+            AUGMENTED_ATTRIBUTE: augmented_attribute,
+            AUGMENTED_PART: augmented_part,
         }
 
     def next_name(self) -> str:

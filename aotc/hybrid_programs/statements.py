@@ -71,7 +71,11 @@ def _is_target(node: ast.expr) -> bool:
 
 
 # the functions of `aotc.runtime.in_place`, in Python's parts
-AUGMENTED, AUGMENT_PART = "_aotc_augmented", "_aotc_augment_part"
+AUGMENTED = "_aotc_augmented"
+AUGMENTED_PART, AUGMENTED_ATTRIBUTE = (
+    "_aotc_augmented_part",
+    "_aotc_augmented_attribute",
+)
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/",
@@ -92,10 +96,12 @@ class _Augmenting(ast.NodeTransformer):
                 read = ast.Name(name, ast.Load())
                 value = _call(AUGMENTED, sign, read, node.value)
                 made = ast.Assign([node.target], value)
-            case ast.Subscript(value=owner, slice=index) if not _may_change(node.value):
-                if isinstance(index, (ast.Slice, ast.Tuple)):
-                    return node
-                made = ast.Expr(_call(AUGMENT_PART, sign, owner, index, node.value))
+            case ast.Subscript(value=owner, slice=index) if not _has_slices(index):
+                store = _call(AUGMENTED_PART, sign, owner, index)
+                made = ast.Expr(ast.Call(store, [node.value], []))
+            case ast.Attribute(value=owner, attr=name):
+                store = _call(AUGMENTED_ATTRIBUTE, sign, owner, ast.Constant(name))
+                made = ast.Expr(ast.Call(store, [node.value], []))
             case _:
                 return node
         return ast.fix_missing_locations(ast.copy_location(made, node))
@@ -103,6 +109,10 @@ class _Augmenting(ast.NodeTransformer):
 
 def _call(function: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(function, ast.Load()), [*arguments], [])
+
+
+def _has_slices(index: ast.expr) -> bool:
+    return any(isinstance(part, ast.Slice) for part in ast.walk(index))
 
 
 def _may_change(node: ast.expr) -> bool:
@@ -151,6 +161,8 @@ def operations(
             return [], _with_test_inside(node, fresh())
         case ast.AugAssign(target=ast.Attribute() | ast.Subscript()):
             return None  # it reads the target first
+        case ast.Assign(targets=targets) if not all(map(_is_name, targets)):
+            rest = with_fields(node, value=splitter.name_of(node.value))
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Expr():
             rest = with_fields(node, value=splitter.without_operands(node.value))
         case _:

@@ -26,9 +26,27 @@ def augmented(sign: str, target: Any, value: Any) -> Any:
     return found
 
 
-def augment_part(sign: str, owner: Any, index: Any, value: Any) -> None:
-    """`owner[index] += value`."""
-    owner[index] = augmented(sign, owner[index], value)
+def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
+    """What does the rest of `owner[index] += value` with the value.
+
+    Python reads the part before it evaluates that.
+    """
+    before = owner[index]
+
+    def store(value: Any) -> None:
+        owner[index] = augmented(sign, before, value)
+
+    return store
+
+
+def augmented_attribute(sign: str, owner: Any, name: str) -> Callable[[Any], None]:
+    """What does the rest of `owner.name += value` with the value."""
+    before = getattr(owner, name)
+
+    def store(value: Any) -> None:
+        setattr(owner, name, augmented(sign, before, value))
+
+    return store
 
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -22,7 +22,10 @@ def without_compiler(monkeypatch):
 
         def call_flat(leaves):
             found = reference.evaluate(program.module, entry.name, leaves)
-            return [np.array(each) for each in found]
+            arrays = [np.array(each) for each in found]
+            for each in arrays:
+                each.flags.writeable = False
+            return arrays
 
         spec = SimpleNamespace(result=entry.output_tree.to_json())
         code = SimpleNamespace(spec=spec, call_flat=call_flat)

@@ -631,6 +631,58 @@ def contains_itself(x, w):
     return found[1][0] * len(found)
 
 
+def numbers_instead_of_arrays(x, w):
+    found = x * 1
+    size = (found := x * 2)
+    if w.calls < 9:
+        found = len(x)
+    w.log.append(found)
+    w.n += found
+    return size
+
+
+def target_of_an_object(x, w):
+    for w.n in x:
+        pass
+    return x
+
+
+def effects_after_a_missing_value(x, w):
+    if w.calls < 0:
+        a = x
+    try:
+        if a > sum(w.say(n, n) for n in (1.0, 2.0)):
+            k = x
+            w.later = lambda: k
+            k = x * 2
+    except UnboundLocalError:
+        w.say("caught")
+    return x
+
+
+def deleted_in_try(x, w):
+    error = x
+    with contextlib.suppress(UnboundLocalError):
+        try:
+            check(5)
+        except ValueError as error:
+            w.say(str(error))
+        w.say("first", x) + np.sin(error)
+    return x
+
+
+def parts_in_place_with_calls(x, w):
+    parts = [np.sin(x), {"a": np.cos(x)}]
+    w.shown = np.tanh(x)
+    w.say("q")
+    parts[w.say("index", 0)] += w.say("value", w.n)
+    parts[1]["a"] -= np.sin(x)
+    w.shown += 1
+    w.shown *= np.sin(w.shown)
+    w.table["a"] += w.table.pop("b", 4.0) + w.say("z", 1.0)
+    return parts[0] + parts[1]["a"] + w.shown
+
+
 class Item:
     def __init__(self, n):
         self.n = n
@@ -735,6 +787,11 @@ CASES = [
     (parts_in_place, ()),
     (names_in_a_loop, ()),
     (contains_itself, ()),
+    (numbers_instead_of_arrays, ()),
+    (target_of_an_object, ()),
+    (effects_after_a_missing_value, ()),
+    (deleted_in_try, ()),
+    (parts_in_place_with_calls, ()),
 ]
 
 
@@ -774,6 +831,60 @@ def same(one, other):
 @pytest.mark.usefixtures("without_compiler")
 def test_a_hybrid_function_is_the_same_program(function, extra):
     same(calls(aotc.hybrid(function), extra), calls(function, extra))
+
+
+def deleted_in_a_loop(x, w):
+    k, n = x, 0
+    while n < 1:
+        n += w.say("once", 1)
+        del k
+    else:
+        w.say("else")
+        y = k * 2
+    return y
+
+
+@pytest.mark.usefixtures("without_compiler")
+@pytest.mark.parametrize("wrap", [aotc.hybrid, lambda f: f], ids=["hybrid", "python"])
+def test_a_deleted_variable_is_missed_where_it_is_read(wrap):
+    world = World()
+    with pytest.raises(UnboundLocalError):
+        wrap(deleted_in_a_loop)(X, world)
+    assert world.log == ["once", "else"]
+
+
+def returns_what_was_given(x, w):
+    for i in range(2):
+        found = lambda: np.sin(x) * i  # noqa: B023, E731
+    both = [found()]
+    return [both, w.nested["l"], both, w.items]
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_objects_in_results_are_those_of_python():
+    world = World()
+    first, given, second, items = aotc.hybrid(returns_what_was_given)(X, world)
+    assert first is second
+    assert given is world.nested["l"]
+    assert items is world.items
+
+
+def computes_for_objects(x, w):
+    try:
+        w.log.append(np.sin(x))
+        w.table["c"] = np.cos(x)
+    finally:
+        w.shown = np.tanh(x)
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_statements_without_results_are_compiled_as_far_as_they_can_be():
+    world, function = World(), aotc.hybrid(computes_for_objects)
+    function(X, world)
+    found = [*world.log, world.table["c"], world.shown]
+    assert all(isinstance(each, numpy.ndarray) for each in found)
+    same(found, [numpy.sin(X), numpy.cos(X), numpy.tanh(X)])
+    assert len(function.workshop.regions) == 3
 
 
 def goes_down(x, w, depth=2):
