@@ -162,7 +162,7 @@ class Rewriter:
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
-            head = node.iter if isinstance(node, ast.For) else node.test
+            head = node.iter if isinstance(node, ast.For) else vars(node)["test"]
             if not reads(head) & self.names <= has:
                 return [node]
             split = operations(node, self.fresh, self.names, self.is_module)
