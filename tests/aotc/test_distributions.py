@@ -358,12 +358,15 @@ def assert_same_bits(draw, dtype, target):
         assert got.tobytes() == want.tobytes(), name
 
 
-@pytest.mark.parametrize("target", ["cpu", "vmvx"])
+TARGETS = ["cpu", pytest.param("vmvx", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_compiled_discrete_numbers_are_those_of_the_reference(target):
     assert_same_bits(discrete, "f32", target)
 
 
-@pytest.mark.parametrize("target", ["cpu", "vmvx"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_compiled_f32_numbers_have_the_bits_of_the_reference(target):
     assert_same_bits(floats, "f32", target)
 

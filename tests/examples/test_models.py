@@ -68,6 +68,7 @@ def test_a_unet_tells_discs_from_rectangles(trained):
     assert trained("unet") > 0.85  # 0.52 for finding both without telling them apart
 
 
+@pytest.mark.slow
 def test_a_vision_transformer_reads_digits(trained):
     assert trained("vit") > 0.95
 
