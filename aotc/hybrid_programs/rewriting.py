@@ -196,7 +196,7 @@ class Rewriter:
         has, found = set(before), list[ast.stmt]()
         for each, then in zip(body, self._live(body, live, place)[1:], strict=True):
             found += self._as_run([each], has, then, place)
-            has |= assigned([each])
+            has = has | assigned([each])
         return found
 
     def descend(

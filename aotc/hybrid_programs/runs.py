@@ -206,7 +206,7 @@ class Run:
         for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
             part = owner.rewriter.descend(each, before, after)
             inside.append(without_changes_of_constants(part))
-            before |= assigned([each])
+            before = before | assigned([each])
         run = make_function(
             owner.function, "island", inputs, inside, outputs, owner.tools
         )

@@ -660,6 +660,21 @@ def effects_after_a_missing_value(x, w):
     return x
 
 
+def assigned_again_later(x, w):
+    y = x
+    for k in range(int(x[0])):  # noqa: B007
+        pass
+    for _ in range(2):
+        n = 0
+        while n < 2:
+            n += 1
+            y = c = y * w.n
+            w.say("c", c)
+    y = y * k
+    c = np.sin(x)
+    return y + c
+
+
 def deleted_in_try(x, w):
     error = x
     with contextlib.suppress(UnboundLocalError):
@@ -790,6 +805,7 @@ CASES = [
     (numbers_instead_of_arrays, ()),
     (target_of_an_object, ()),
     (effects_after_a_missing_value, ()),
+    (assigned_again_later, ()),
     (deleted_in_try, ()),
     (parts_in_place_with_calls, ()),
 ]
