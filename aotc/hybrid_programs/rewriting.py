@@ -162,8 +162,8 @@ class Rewriter:
             result = ast.copy_location(ast.Name(RESULT, ast.Load()), node)
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
-            head = node.iter if isinstance(node, ast.For) else vars(node)["test"]
-            if not reads(head) & self.names <= has:
+            head = head_of(node)
+            if head is not None and not reads(head) & self.names <= has:
                 return [node]
             split = operations(node, self.fresh, self.names, self.is_module)
             return [node] if split is None else [*split[0], split[1]]
@@ -265,6 +265,13 @@ class Rewriter:
 
 def _is_block(node: ast.stmt) -> bool:
     return isinstance(node, (ast.If, ast.For, ast.While))
+
+
+def head_of(node: ast.stmt) -> ast.expr | None:
+    """What a block decides on; None for a statement that is none."""
+    if isinstance(node, (ast.If, ast.While)):
+        return node.test
+    return node.iter if isinstance(node, ast.For) else None
 
 
 def _names(node: ast.stmt) -> bool:

@@ -14,7 +14,7 @@ from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import assigned, live_before, needed, reads, stores
 from aotc.hybrid_programs.regions import Broken, Region
-from aotc.hybrid_programs.rewriting import Rewriter
+from aotc.hybrid_programs.rewriting import Rewriter, head_of
 from aotc.hybrid_programs.statements import (
     AUGMENTED,
     AUGMENTED_ATTRIBUTE,
@@ -53,7 +53,7 @@ class Island:
         self._run = run
         self.boundary = boundary
         # what a block is given goes to what is in it
-        head = _head_of(body[0])
+        head = head_of(body[0])
         self._is_block = head is not None
         self._read = (reads(head) if head else needed(body)) & set(inputs)
 
@@ -73,13 +73,6 @@ class Island:
                 raise
             returned += () if self._is_block else found
         env.update(zip(self.outputs, found, strict=True))
-
-
-def _head_of(node: ast.stmt) -> ast.expr | None:
-    """What a block decides on; None for a statement that is none."""
-    if isinstance(node, (ast.If, ast.While)):
-        return node.test
-    return node.iter if isinstance(node, ast.For) else None
 
 
 class Run:
