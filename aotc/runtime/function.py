@@ -17,6 +17,7 @@ from aotc.runtime.call_counts import CallCounts, ShapeCounts
 from aotc.runtime.contract import Contract, Shapes
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.padding import SIZES, Padding
+from aotc.runtime.scheduling import without_wakeup_preemption
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError)
@@ -33,6 +34,8 @@ class Module:
         self.device = device
         self.on_cpu = on_cpu
         self.has_pool = lifetime.has_pool(device)
+        invoke = context.invoke
+        self.invoke = without_wakeup_preemption(invoke) if self.has_pool else invoke
         self.lock = lifetime.call_lock()
         self.copying = lifetime.copy_lock()
         self._release = module.lookup_function(_RELEASE)
@@ -46,7 +49,7 @@ class Module:
         """
         if self._release is not None and call != self._last_call:
             with self.lock:
-                self.context.invoke(self._release, _VariantList(0), _VariantList(0))
+                self.invoke(self._release, _VariantList(0), _VariantList(0))
                 self._last_call = call
         if self.on_cpu:
             engine.expect(self.device, call)
@@ -133,7 +136,7 @@ class Function:
         self._has_pool = code.has_pool
         self._lock = code.lock
         self._copying = code.copying
-        self._invoke = code.context.invoke
+        self._invoke = code.invoke
         self._exports = {x.export: _look_up(code, owner, x.export) for x in codes}
         self._choose = choose or (lambda _: codes[0])
         self._ways: dict[Shapes, _Way] = {}
