@@ -10,6 +10,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.evidence_options import Replay, replay_options
+from aotc.cli.progress import still_reporter
 from aotc.cli.verb import (
     FilePath,
     NumberRange,

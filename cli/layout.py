@@ -14,7 +14,7 @@ from typing import TextIO
 
 _GAP = 2  # spaces between columns
 _NARROWEST = 12  # a column of text is not wrapped to less
-# what stands before the text of a line: an indentation, or a name in a column of its own
+# what stands before the text of a line: spaces, or a name in a column of its own
 _PREFIX = re.compile(r" *(?:\S+(?: \S+)?  +)?")
 
 
@@ -92,7 +92,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _longest_word(column: Iterable[str]) -> int:
-    """Return the least width of a column: its longest word, if wrapping helps at all."""
+    """Return the least width of a column: that of its longest word."""
     column = list(column)
     natural = max(map(len, column))
     words = max((len(word) for cell in column for word in cell.split()), default=0)

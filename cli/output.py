@@ -27,7 +27,7 @@ def emit(document: Mapping[str, Any], text: str, form: str) -> None:
 
 
 def print_form(answer: str, form: str) -> None:
-    """Print an answer; in the form ``text`` a terminal shows it without broken words."""
+    """Print an answer; a terminal shows the form ``text`` without broken words."""
     print_answer(layout.wrap(answer, _width()) if form == "text" else answer)
 
 

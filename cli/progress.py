@@ -168,7 +168,7 @@ def bar(total: int) -> Bar:
 
 
 def still_reporter() -> Reporter:
-    """A reporter for measurements: a terminal sees steps, and nothing is drawn in them."""
+    """The reporter for measurements: it draws a step when it begins, never in it."""
     return Reporter(live=_is_live(sys.stderr, os.environ), still=True)
 
 

@@ -205,7 +205,6 @@ class Compile(Stage):
 
     def run(self, build: Build) -> None:
         """Compile it, or find it in the cache."""
-
         waiting = [str(unit.target) for unit in build.units]
         count = len(waiting)
 
