@@ -10,6 +10,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.evidence_options import Replay, replay_options
+from aotc.cli.progress import still_reporter
 from aotc.cli.verb import (
     FilePath,
     NumberRange,
@@ -177,7 +178,9 @@ def _time_calls(
     subject = replace(subject, keys=keys, **choices)
     before = machine.description()
     subjects = [subject, *(replace(subject, bundle=other) for other in others)]
-    measured = measure(subjects, budget)
+    shown = still_reporter()
+    with shown.stage("calls"):
+        measured = measure(subjects, budget, shown.step)
     found = profile_of(measured[0]) if profile else None
     report = Report(point, before, measured, limit, seed, found)
     for warning in report.warnings:

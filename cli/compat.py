@@ -74,7 +74,7 @@ def compat(
         with atomic_write(file) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
     else:
-        output.print_answer(text)
+        output.print_form(text, form)
     if not document["passed"]:
         raise click.exceptions.Exit(1)
 

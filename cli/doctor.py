@@ -46,7 +46,7 @@ def doctor(file: Path | None, key: Path | None, form: str) -> None:
     document = profile()
     text = output.text_of(document, _render(document), form)
     if file is None:
-        output.print_answer(text)
+        output.print_form(text, form)
         return
     _write(file, text + "\n", key)
 

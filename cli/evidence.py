@@ -18,7 +18,7 @@ from aotc.cli.build import source_and_entries
 from aotc.cli.evidence_forms.page import to_html
 from aotc.cli.evidence_forms.text import to_text
 from aotc.cli.evidence_options import Replay, names_in, refuse_options
-from aotc.cli.progress import reporter
+from aotc.cli.progress import reporter, still_reporter
 from aotc.cli.sizes import read_sizes
 from aotc.cli.verb import trust
 from aotc.errors import InputError
@@ -131,13 +131,16 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
     requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)
     before = machine.description()
     replay, source = question.replay, question.subject.bundle
-    measured, failed = measure(
-        field.contenders,
-        requests,
-        question.seed,
-        question.seconds,
-        may_leave_out=field.may_leave_out,
-    )
+    shown = still_reporter()
+    with shown.stage("replay"):
+        measured, failed = measure(
+            field.contenders,
+            requests,
+            question.seed,
+            question.seconds,
+            may_leave_out=field.may_leave_out,
+            begin=shown.step,
+        )
     return evidence_of(
         measured,
         replay.bound,

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from aotc import options
-from aotc.cli import github, output
+from aotc.cli import github, layout, output
 from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
 from aotc.installation import install_command
@@ -54,7 +54,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     with ``--format github`` as an annotation.
     """
     if isinstance(error, Interrupted):
-        _tell(output.printable(str(error)))
+        _tell(_for_people(str(error)))
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         _tell("interrupted")
@@ -66,7 +66,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         _tell(github.of_error(diagnosed, arguments), err=False)
     if _debug():
         _tell("".join(traceback.format_exception(error)).rstrip("\n"))
-    _tell(f"{_label()} {output.printable(str(diagnosed))}")
+    _tell(_for_people(str(diagnosed), _label()))
     return diagnosed.exit_code
 
 
@@ -86,9 +86,16 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if _wants("github", arguments):
             output.print_answer(github.of_warning(str(message), arguments))
-        click.echo(f"warning: {output.printable(str(message))}", err=True)
+        click.echo(_for_people(str(message), "warning:"), err=True)
 
     return show
+
+
+def _for_people(text: str, label: str = "") -> str:
+    """Text for standard error, behind a label; a terminal shows it in whole words."""
+    said = output.printable(f"{click.unstyle(label)} {text}".lstrip())
+    said = layout.wrap(said, layout.width_of(sys.stderr))
+    return label + said.removeprefix(click.unstyle(label))
 
 
 def _diagnose(error: BaseException) -> AotcError:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 
+from aotc.cli import layout
 from aotc.system_errors import cannot_write
 
 # where answers go while standard output is reserved for them; None for sys.stdout
@@ -22,7 +23,12 @@ _STDOUT, _STDERR = 1, 2  # file descriptors
 
 def emit(document: Mapping[str, Any], text: str, form: str) -> None:
     """Print an answer: `document` if `form` is ``json``, else `text`."""
-    print_answer(text_of(document, text, form))
+    print_form(text_of(document, text, form), form)
+
+
+def print_form(answer: str, form: str) -> None:
+    """Print an answer; a terminal shows the form ``text`` without broken words."""
+    print_answer(layout.wrap(answer, _width()) if form == "text" else answer)
 
 
 def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
@@ -130,15 +136,13 @@ def _spell_out(char: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns of text under a header, padded with spaces."""
-    lines = [[str(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    """Columns of text under a header, laid out for where answers go."""
+    return layout.table(header, rows, _width())
+
+
+def _width() -> int | None:
+    """The columns of the terminal that answers go to; None where they go elsewhere."""
+    return layout.width_of(_answers or sys.stdout)
 
 
 def size(count: int) -> str:

@@ -24,11 +24,14 @@ class Reporter:
     Args:
         live: draw the live line.
         lines: print a line for each stage that ends, and each part, with its time.
+        still: draw the line only when it changes.
     """
 
-    def __init__(self, *, live: bool = False, lines: bool = False) -> None:
+    def __init__(
+        self, *, live: bool = False, lines: bool = False, still: bool = False
+    ) -> None:
         self._lines = lines
-        self._line = _LiveLine() if live else None
+        self._line = _LiveLine(still) if live else None
         self._stages: list[str] = []
 
     @contextmanager
@@ -67,28 +70,50 @@ class Reporter:
 
 
 class _LiveLine:
-    """The last line of the terminal, drawn by rich."""
+    """The last line of the terminal, drawn by rich.
 
-    def __init__(self) -> None:
+    Args:
+        still: draw it only when it changes, so that nothing else is disturbed.
+    """
+
+    def __init__(self, still: bool) -> None:
         # rich costs some 60 ms to import, and only a terminal sees what it draws.
         from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
         from rich.text import Text
 
         # As `Text`, because rich would take brackets in a string for its markup.
         self._text = Text
-        self._status = Console(stderr=True).status("")
+        self._shown = ""
+        self._start = perf_counter()
+        line: Any = self if still else Spinner("dots", text=self, style="green")
+        self._live = Live(
+            line,
+            console=Console(stderr=True),
+            auto_refresh=not still,
+            refresh_per_second=10,
+            transient=True,
+        )
 
     def show(self, text: str) -> None:
         """Replace the line; an empty text removes it."""
-        if text:
-            self._status.update(self._text(text))
-            self._status.start()
-        else:
-            self._status.stop()
+        if not text:
+            self._live.stop()
+            return
+        self._shown = text
+        self._live.start()
+        self._live.refresh()
+
+    def __rich__(self) -> Any:
+        """The line as it is drawn now, cut to the width of the terminal."""
+        seconds = int(perf_counter() - self._start)
+        text = f"{seconds // 60}:{seconds % 60:02} {self._shown}"
+        return self._text(text, no_wrap=True, overflow="ellipsis")
 
     def print_above(self, text: str) -> None:
         """Print a line that stays."""
-        self._status.console.print(self._text(text))
+        self._live.console.print(self._text(text))
 
 
 class Bar:
@@ -140,6 +165,11 @@ def _bar() -> Any:
 def bar(total: int) -> Bar:
     """The bar that suits where standard error goes."""
     return Bar(total, live=_is_live(sys.stderr, os.environ))
+
+
+def still_reporter() -> Reporter:
+    """The reporter for measurements: it draws a step when it begins, never in it."""
+    return Reporter(live=_is_live(sys.stderr, os.environ), still=True)
 
 
 def reporter(*, verbose: bool = False, quiet: bool = False) -> Reporter:

@@ -9,7 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -60,6 +60,7 @@ def check_entries(
     variants: Sequence[Compiled],
     *,
     full: bool = False,
+    begin: Callable[[str], None] = lambda _: None,
 ) -> list[SelfCheck]:
     """Compare every entry with the reference evaluator.
 
@@ -69,6 +70,7 @@ def check_entries(
         bundle: with the compiled code; it may be unsigned.
         variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
+        begin: is told what is compared next.
 
     Raises:
         CompileError: `self-check`: an entry computes something else.
@@ -100,7 +102,7 @@ def check_entries(
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
-        return rows + _check(jobs, running, work)
+        return rows + _check(jobs, running, work, begin)
 
 
 def skipped_checks(
@@ -118,6 +120,7 @@ def _check(
     jobs: Sequence[tuple[Subject, Item]],
     running: Sequence[tuple[Compiled, CompiledProcess]],
     work: Work,
+    begin: Callable[[str], None],
 ) -> list[SelfCheck]:
     """What is found of each entry, for each target.
 
@@ -133,6 +136,7 @@ def _check(
     }
     ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
     for done, (subject, item) in enumerate(ordered):
+        begin(f"{subject.entry.name}, comparison {done + 1} of {len(jobs)}")
         limit = 2 * work.left / (len(jobs) - done + 1)
         if item.is_extra and limit < inf:
             limit = min(limit, _EXTRA_WORK)

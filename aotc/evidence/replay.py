@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,6 +79,7 @@ def measure(
     seconds: float,
     *,
     may_leave_out: bool = False,
+    begin: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Measurement], tuple[str, ...]]:
     """Replay all calls on each contender, in a process of its own.
 
@@ -93,6 +94,7 @@ def measure(
         seconds: how long the rounds of each may take, of which there are 3 to 50.
         may_leave_out: go on without contenders whose first replay fails, if there are
             others. Peers are not left out.
+        begin: is told what comes next, while nothing is measured.
 
     Returns:
         What was measured, and why contenders were left out.
@@ -106,6 +108,7 @@ def measure(
         started: list[_Started] = []
         errors: dict[str, AotcError] = {}
         for each in contenders:
+            begin(f"first replay of {each.name}")
             try:
                 started.append(_start(stack, each, requests, seed))
             except AotcError as error:
@@ -115,7 +118,7 @@ def measure(
         if not started:
             raise next(iter(errors.values()))
         started = _compared(started, requests)
-        rounds = _take_turns(started, seconds)
+        rounds = _take_turns(started, seconds, begin)
         measured = [
             Measurement(
                 each.contender,
@@ -206,11 +209,16 @@ def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]
     ]
 
 
-def _take_turns(started: Sequence[_Started], seconds: float) -> list[list[Replayed]]:
+def _take_turns(
+    started: Sequence[_Started], seconds: float, begin: Callable[[str], None]
+) -> list[list[Replayed]]:
     """The rounds of each."""
+    begin("first round")
     found: list[list[Replayed]] = [[each.ask(_PLAY)] for each in started]
     turn = list(range(len(started)))
-    for _ in range(_round_count([rounds[0] for rounds in found], seconds) - 1):
+    count = _round_count([rounds[0] for rounds in found], seconds)
+    for turn_number in range(2, count + 1):
+        begin(f"round {turn_number} of {count}")
         turn.reverse()
         for number in turn:
             found[number].append(started[number].ask(_PLAY))

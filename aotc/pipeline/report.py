@@ -25,6 +25,9 @@ class Reporter(Protocol):
     def stage(self, name: str) -> Any:
         """A context manager for the duration of a stage."""
 
+    def step(self, text: str) -> None:
+        """Tell what the stage is busy with, or what it waits for."""
+
     def report_part(self, part: str, seconds: float) -> None:
         """Tell that a part of the stage is done, such as the code of one target."""
 
@@ -33,6 +36,9 @@ class Silent:
     def stage(self, name: str) -> Any:
         """Tell nothing."""
         return nullcontext()
+
+    def step(self, text: str) -> None:
+        """Tell nothing."""
 
     def report_part(self, part: str, seconds: float) -> None:
         """Tell nothing."""

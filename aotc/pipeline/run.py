@@ -205,6 +205,10 @@ class Build:
             yield
         self.report.stages[name] = time.perf_counter() - start
 
+    def step(self, text: str) -> None:
+        """Tell what the stage is busy with, or what it waits for."""
+        self._reporter.step(text)
+
     def tell(self, part: str, reuse: str, seconds: float) -> None:
         """Tell that a part is done, and whether the cache had it."""
         known = "" if reuse == "off" else f", cache: {reuse}"

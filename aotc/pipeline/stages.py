@@ -96,7 +96,8 @@ class Lower(Stage):
             build.report.passes = build.unit.records
             _note_ops(build, self.name)
             return
-        for unit in build.units:
+        for number, unit in enumerate(build.units, 1):
+            build.step(f"{unit.target}, target {number} of {len(build.units)}")
             build.run_passes(unit, self.name, self._passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
         notes = [note for unit in build.units for note in unit.notes]
@@ -204,10 +205,20 @@ class Compile(Stage):
 
     def run(self, build: Build) -> None:
         """Compile it, or find it in the cache."""
+        waiting = [str(unit.target) for unit in build.units]
+        count = len(waiting)
+
+        def tell_waiting() -> None:
+            done = count - len(waiting)
+            build.step(f"{done} of {count} done, waits for {', '.join(waiting)}")
 
         def tell_variant(variant: Compiled) -> None:
+            waiting.remove(str(variant.target))
             build.tell(str(variant.target), variant.reuse, variant.seconds)
+            if waiting:
+                tell_waiting()
 
+        tell_waiting()
         build.parameters = packager.merge_parameters(build.programs)
         build.report.variants = compile_units(
             build.units, dump=build.dump, finished=tell_variant, cache=build.cache
@@ -256,7 +267,7 @@ class CheckItself(Stage):
 
             def check() -> list[SelfCheck]:
                 given = original, original.module, bundle(), report.variants
-                return check_entries(*given, full=full)
+                return check_entries(*given, full=full, begin=build.step)
 
             if build.cache is None:
                 report.self_checks = check()

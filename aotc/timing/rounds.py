@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -39,7 +39,11 @@ class Measurement:
         return sum(each.page_faults for each in self.rounds) / len(self.times)
 
 
-def measure(subjects: Sequence[Subject], budget: Budget) -> list[Measurement]:
+def measure(
+    subjects: Sequence[Subject],
+    budget: Budget,
+    begin: Callable[[str], None] = lambda _: None,
+) -> list[Measurement]:
     """Load each bundle in a process of its own, and call them in turn.
 
     Every other round goes through the bundles backwards, so that none is always the one
@@ -48,17 +52,22 @@ def measure(subjects: Sequence[Subject], budget: Budget) -> list[Measurement]:
     Args:
         subjects: what to load and call.
         budget: of each of them: so many calls, or as many as take so long.
+        begin: is told what comes next, while nothing is measured.
 
     Raises:
         AotcError: as the loader and the calls raise it.
     """
     with ExitStack() as stack:
+        begin("load")
         processes = [stack.enter_context(Process(each)) for each in subjects]
+        begin("warm up")
         warm_up = [process.call(_WARM_UP) for process in processes]
         slowest = max(min(each.times) for each in warm_up)
         found: list[list[Round]] = [[] for _ in processes]
         order = list(range(len(processes)))
-        for share in _shares(budget, slowest):
+        shares = _shares(budget, slowest)
+        for turn, share in enumerate(shares, 1):
+            begin(f"round {turn} of {len(shares)}")
             for number in order:
                 found[number].append(processes[number].call(share))
             order.reverse()

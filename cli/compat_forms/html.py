@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -20,6 +23,7 @@ from aotc.cli.compat_forms.wording import (
     summary_of,
 )
 
+_MARKS = {"good": "✓", "half": "◐", "bad": "✗"}
 _PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -29,14 +33,16 @@ _PAGE = """\
 <title>Which artifact runs where</title>
 <style>
 :root {{ color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e;
+  --half: #9a6700;
   --head: #f6f6f6; }}
 @media (prefers-color-scheme: dark) {{
-  :root {{ --good: #4ac26b; --bad: #ff7b72; --head: #262626; }}
+  :root {{ --good: #4ac26b; --bad: #ff7b72; --half: #d4a72c; --head: #262626; }}
 }}
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem;
   padding: 0 1rem; }}
 h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }}
+.half {{ color: var(--half); }}
 .scroll {{ overflow: auto; max-height: 92vh; }}
 @media print {{ .scroll {{ max-height: none; }} }}
 table {{ border-collapse: collapse; width: 100%; }}
@@ -47,12 +53,13 @@ tbody th {{ font-weight: 600; white-space: nowrap; }}
 small {{ font-weight: 400; opacity: .75; display: block; white-space: normal; }}
 summary {{ cursor: pointer; }}
 details ul {{ margin: .4rem 0; padding-left: 1.1rem; font-size: .9em; }}
-code {{ font-family: ui-monospace, monospace; }}
+code {{ font-family: ui-monospace, monospace; overflow-wrap: anywhere; }}
+thead code {{ display: block; min-width: 16em; max-width: 33em; }}
 </style>
 </head>
 <body>
 <h1>{verdict}</h1>
-<p>Asked for: {asked}.</p>
+<p>Asked for: {asked}. Judged on {date}.</p>
 <ul>
 {coverage}
 </ul>
@@ -64,6 +71,10 @@ code {{ font-family: ui-monospace, monospace; }}
 </tbody>
 </table>
 </div>
+<p><span class="good">✓</span> runs code made for the device,
+<span class="half">◐</span> runs, but not as it should: on the processor in place of the
+accelerator, or rebuild it, <span class="bad">✗</span> does not run, or is not
+accepted.</p>
 {cure}
 </body>
 </html>"""
@@ -75,14 +86,16 @@ def render(document: Document) -> str:
     words = "The policy holds" if good else "The policy does not hold"
     titles = "".join(
         f'<th scope="col">{escape(artifact["title"])}'
-        f"<small>{escape(', '.join(artifact['variants']))}</small></th>"
+        f"<small>{escape(', '.join(artifact['variants']))}</small>"
+        f"<small><code>{escape(artifact['identity'])}</code></small></th>"
         for artifact in document["artifacts"]
     )
     return _PAGE.format(
-        verdict=_mark(good, words),
+        verdict=_mark(_kind(good), words),
+        date=_date(),
         asked=escape(policy_of(document)),
         coverage="\n".join(
-            f"<li>{_mark(each['holds'], coverage_of(document, each))}</li>"
+            f"<li>{_mark(_kind(each['holds']), coverage_of(document, each))}</li>"
             for each in document["coverage"]
         ),
         titles=titles,
@@ -119,7 +132,8 @@ def _device(each: Mapping[str, Any]) -> str:
 
 def _cell(cell: Cell) -> str:
     """Verdict and advice; the reasons are folded away."""
-    summary = _mark(cell["accepted"], summary_of(cell))
+    is_whole = cell["verdict"] == "optimal" and not cell["fallback"]
+    summary = _mark(_kind(cell["accepted"], is_whole), summary_of(cell))
     advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
     items = "".join(f"<li>{escape(line)}</li>" for line in lines_of(cell))
     if not items:
@@ -135,10 +149,22 @@ def _with_code(text: str) -> str:
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
-def _mark(good: bool, words: str) -> str:
+def _kind(accepted: bool, is_whole: bool = True) -> str:
+    if not accepted:
+        return "bad"
+    return "good" if is_whole else "half"
+
+
+def _mark(kind: str, words: str) -> str:
     """Words with a mark, so that colour is not all that tells."""
-    kind, mark = ("good", "✓") if good else ("bad", "✗")
-    return f'<span class="{kind}">{mark} {escape(words)}</span>'
+    return f'<span class="{kind}">{_MARKS[kind]} {escape(words)}</span>'
+
+
+def _date() -> str:
+    """Today, or the day that SOURCE_DATE_EPOCH names, in UTC."""
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(stated) if stated.isdecimal() else time.time()
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
 
 
 def _cure(document: Document) -> str:

@@ -9,21 +9,31 @@ from pathlib import Path
 import numpy as np
 
 from aotc.cli.evidence_forms.plots import Axis, Line, plot
-from aotc.cli.evidence_forms.rows import header, place, rows, title
+from aotc.cli.evidence_forms.rows import TERMS, Cell, header, place, rows, title
 from aotc.evidence.report import Evidence
 
 Row = Mapping[str, float]
 
 _ABOVE = 4.0  # times the bound: what of a latency over a rate is shown
 _STYLE = """\
-:root { color-scheme: light dark; --line: #8884; }
+:root { color-scheme: light dark; --line: #8884; --best: #1a7f37; --head: #f6f6f6;
+  --line-0: #0072b2; --line-1: #d55e00; --line-2: #009e73; --line-3: #a3447f;
+  --line-4: #a06a00; --line-5: #3a7ca5; --line-6: #5f5f5f; }
+@media (prefers-color-scheme: dark) {
+  :root { --best: #4ac26b; --head: #262626;
+    --line-0: #56b4e9; --line-1: #ff8c42; --line-2: #2ecc9a; --line-3: #e08fc0;
+    --line-4: #e6b84c; --line-5: #8fd0ff; --line-6: #b0b0b0; }
+}
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem;
   padding: 0 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .8rem .2rem 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
+thead th { background: var(--head); }
+th[scope=row], thead th:first-child { text-align: left; font-weight: 400; }
+.best { color: var(--best); font-weight: 600; }
 .table { overflow-x: auto; }
+dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; }
 svg { width: 100%; max-width: 46rem; height: auto; }
 svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
 svg polyline { fill: none; stroke-width: 2; }
@@ -53,6 +63,7 @@ def to_html(evidence: Evidence) -> str:
 <div class="table">
 {_table(header(evidence), rows(evidence))}
 </div>
+<p>★ is the best of its row.</p>
 <ul>
 {notes}
 </ul>
@@ -62,18 +73,33 @@ def to_html(evidence: Evidence) -> str:
 <h2>Latency over rate</h2>
 <p>Milliseconds in which 99 % of the calls end; the dashed line is the bound.</p>
 {_rates(evidence)}
+<h2>Terms</h2>
+<dl>
+{_terms()}
+</dl>
 </body>
 </html>
 """
 
 
-def _table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+def _table(names: Sequence[str], found: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in cells
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
+        for name, cells in found
     )
-    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table>"
+
+
+def _cell(cell: Cell) -> str:
+    """A figure; the best of its row has a mark, for readers who see no colour."""
+    mark = ' class="best"' if cell.is_best else ""
+    return f"<td{mark}>{'★ ' if cell.is_best else ''}{escape(cell.text)}</td>"
+
+
+def _terms() -> str:
+    pairs = TERMS.items()
+    return "\n".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs)
 
 
 def _distributions(evidence: Evidence) -> str:

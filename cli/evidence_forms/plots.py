@@ -1,7 +1,8 @@
 """Plots as SVG text, which a page contains as it is.
 
-Axes, lines and a legend; numbers are in the units of the data, and colours are those of
-Okabe and Ito, "Color universal design" (2008), which colour-blind readers can tell.
+Axes, lines and a legend; numbers are in the units of the data. Lines differ by colour
+and by dashes. The colours are those of the page, for light and dark: after Okabe and
+Ito, "Color universal design" (2008), which colour-blind readers can tell.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from html import escape
 
 Point = tuple[float, float]
 
-_COLOURS = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777",
-)  # fmt: skip
+_COLOURS = 7  # custom properties --line-0 … of the page
+_DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2")
 _WIDTH, _HEIGHT = 720, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 16, 48
 _TICKS = 5
@@ -154,13 +154,15 @@ def _limit(y: Axis, value: float) -> str:
 
 def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
     """A line and its row of the legend."""
-    colour = _COLOURS[number % len(_COLOURS)]
-    dashes = ' stroke-dasharray="2 3"' if number >= len(_COLOURS) else ""
+    colour = f"var(--line-{number % _COLOURS})"
+    # after a round of colours the dashes are those of the next line
+    pattern = _DASHES[(number + number // _COLOURS) % len(_DASHES)]
+    dashes = f' stroke-dasharray="{pattern}"' if pattern else ""
     points = " ".join(f"{_at_x(x, a):.1f},{_at_y(y, b):.1f}" for a, b in line.points)
     left, at = _WIDTH - _RIGHT + 14, _TOP + 14 + 20 * number
     return (
-        f'<polyline points="{points}" stroke="{colour}"{dashes}/>'
+        f'<polyline points="{points}" style="stroke: {colour}"{dashes}/>'
         f'<line x1="{left}" y1="{at - 4}" x2="{left + 18}" y2="{at - 4}" '
-        f'stroke="{colour}" stroke-width="2"{dashes}/>'
+        f'style="stroke: {colour}" stroke-width="2"{dashes}/>'
         f'<text x="{left + 24}" y="{at}">{escape(line.name)}</text>'
     )

@@ -3,99 +3,153 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from aotc.cli import output
 from aotc.evidence.figures import Figures, Latency
 from aotc.evidence.report import Evidence
 
-Cell = Callable[[Evidence, Figures], str]
 _NONE = "-"
 
 
-def _ms(value: float | None) -> str:
+@dataclass(frozen=True)
+class Cell:
+    """A figure of a contender as it is shown, and whether no other's is better."""
+
+    text: str
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A figure.
+
+    Args:
+        name: of the row; `{baseline}` stands for the contender compared with.
+        value: of a contender; None where it has none.
+        show: it as text.
+        best: `min` or `max`, the better end of its values; None where there is none.
+    """
+
+    name: str
+    value: Callable[[Evidence, Figures], Any]
+    show: Callable[[Any], str] = str
+    best: Callable[..., Any] | None = None
+
+    def cells(self, evidence: Evidence) -> list[Cell]:
+        """The figure of each contender; equal ones are all the best, or none is."""
+        values = [self.value(evidence, each) for each in evidence.figures]
+        texts = [_NONE if x is None else self.show(x) for x in values]
+        known = [x for x in values if x is not None]
+        if self.best is None or len(known) < 2:
+            return [Cell(text) for text in texts]
+        best = self.show(self.best(known))
+        are_equal = {text for text in texts if text != _NONE} == {best}
+        return [Cell(text, text == best and not are_equal) for text in texts]
+
+
+def _ms(value: float) -> str:
     """Four digits, or all before the point."""
-    if value is None:
-        return _NONE
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.0f}"
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
-def _size(count: int | None) -> str:
-    return _NONE if count is None else output.size(count)
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
 
 
-def _latency(name: str, least: bool = False) -> Cell:
-    def cell(_: Evidence, figures: Figures) -> str:
-        found: Latency | None = figures.least if least else figures.latency
-        return _ms(None if found is None else getattr(found, name))
-
-    return cell
+def _rate(value: float) -> str:
+    return _whole(value) if value >= 100 else f"{value:.3g}"
 
 
-def _share(path: str) -> Cell:
-    return lambda _, figures: f"{figures.shares[path]:.1%}"
+def _arrow(pair: tuple[int | None, int | None]) -> str:
+    return " → ".join(_NONE if x is None else _whole(x) for x in pair)
 
 
-def _build_seconds(_: Evidence, figures: Figures) -> str:
+def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None]:
+    def value(_: Evidence, figures: Figures) -> float | None:
+        found: Latency | None = figures.least if quickest else figures.latency
+        return None if found is None else getattr(found, name)
+
+    return value
+
+
+def _share(path: str) -> Callable[..., float]:
+    return lambda _, figures: figures.shares[path]
+
+
+def _build(name: str) -> Callable[..., Any]:
+    def value(_: Evidence, figures: Figures) -> Any:
+        build = figures.measured.contender.build
+        return None if build is None else getattr(build, name)
+
+    return value
+
+
+def _ops(_: Evidence, figures: Figures) -> tuple[Any, Any] | None:
     build = figures.measured.contender.build
-    return _NONE if build is None else f"{build.seconds:.1f}"
+    return None if build is None else (build.ops_before, build.ops_after)
 
 
-def _ops(_: Evidence, figures: Figures) -> str:
-    build = figures.measured.contender.build
-    if build is None:
-        return _NONE
-    return f"{_number(build.ops_before)} → {_number(build.ops_after)}"
+def _loaded(name: str) -> Callable[..., Any]:
+    return lambda _, figures: getattr(figures.measured.loaded, name)
 
 
-def _ratio(evidence: Evidence, figures: Figures) -> str:
-    ratio = evidence.ratio(figures)
-    return _NONE if ratio is None else f"{ratio:.2f}"
-
-
-def _goodput(_: Evidence, figures: Figures) -> str:
-    rate = figures.goodput
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-def _recompiles(_: Evidence, figures: Figures) -> str:
-    cold, warm = figures.measured.recompiles
-    return f"{cold} + {warm}"
-
-
-_ROWS: tuple[tuple[str, Cell], ...] = (
-    ("graph ops, before → after", _ops),
-    ("codes", lambda _, x: _number(x.measured.loaded.codes)),
-    ("partitions of a call", lambda _, x: _number(x.measured.loaded.partitions)),
-    ("islands", lambda _, x: _number(x.measured.loaded.islands)),
-    ("dispatches of all", lambda _, x: _number(x.measured.loaded.dispatches)),
-    ("artifact", lambda _, x: _size(x.measured.loaded.artifact_bytes)),
-    ("build, s", _build_seconds),
-    ("load, ms", lambda _, x: _ms(x.measured.loaded.load_ns / 1e6)),
-    ("first call, ms", lambda _, x: _ms(x.cold_ms)),
-    ("slowest cold call, ms", lambda _, x: _ms(x.slowest_cold_ms)),
-    ("compiled in calls", lambda _, x: str(x.measured.cold.compiles)),
-    ("recompiled, cold + warm", _recompiles),
-    ("warm p50, ms", _latency("p50")),
-    ("warm p90, ms", _latency("p90")),
-    ("warm p99, ms", _latency("p99")),
-    ("warm mean, ms", _latency("mean")),
-    ("quickest p50, ms", _latency("p50", least=True)),
-    ("p50 over {baseline}", _ratio),
-    ("code of own size", _share("own")),
-    ("padded", _share("padded")),
-    ("code for any size", _share("any")),
-    ("fallback", lambda _, x: f"{x.fallback:.1%}"),
-    ("refused", _share("refused")),
-    ("hit rate", lambda _, x: f"{x.hit_rate:.1%}"),
-    ("padding adds", lambda _, x: f"{x.padding:.1%}"),
-    ("goodput, calls/s", _goodput),
-    ("peak memory", lambda _, x: _size(x.peak_memory)),
-    ("threads", lambda _, x: _number(x.measured.loaded.threads)),
+_ROWS: tuple[_Row, ...] = (
+    _Row("graph ops, before → after", _ops, _arrow),
+    _Row("codes", _loaded("codes"), _whole),
+    _Row("partitions of a call", _loaded("partitions"), _whole),
+    _Row("islands", _loaded("islands"), _whole),
+    _Row("dispatches of all", _loaded("dispatches"), _whole),
+    _Row("artifact", _loaded("artifact_bytes"), output.size, min),
+    _Row("build, s", _build("seconds"), "{:.1f}".format, min),
+    _Row("load, ms", lambda _, x: x.measured.loaded.load_ns / 1e6, _ms, min),
+    _Row("first call, ms", lambda _, x: x.cold_ms, _ms, min),
+    _Row("slowest cold call, ms", lambda _, x: x.slowest_cold_ms, _ms, min),
+    _Row("compiled in calls", lambda _, x: x.measured.cold.compiles, str, min),
+    _Row(
+        "recompiled, cold + warm",
+        lambda _, x: x.measured.recompiles,
+        lambda pair: f"{pair[0]} + {pair[1]}",
+    ),
+    _Row("warm p50, ms", _latency("p50"), _ms, min),
+    _Row("warm p90, ms", _latency("p90"), _ms, min),
+    _Row("warm p99, ms", _latency("p99"), _ms, min),
+    _Row("warm mean, ms", _latency("mean"), _ms, min),
+    _Row("quickest p50, ms", _latency("p50", quickest=True), _ms, min),
+    _Row("p50 over {baseline}", lambda e, x: e.ratio(x), "{:.2f}".format, min),
+    _Row("code of own size", _share("own"), _percent),
+    _Row("padded", _share("padded"), _percent),
+    _Row("code for any size", _share("any"), _percent),
+    _Row("fallback", lambda _, x: x.fallback, _percent, min),
+    _Row("refused", _share("refused"), _percent, min),
+    _Row("hit rate", lambda _, x: x.hit_rate, _percent, max),
+    _Row("padding adds", lambda _, x: x.padding, _percent, min),
+    _Row("goodput, calls/s", lambda _, x: x.goodput, _rate, max),
+    _Row("peak memory", lambda _, x: x.peak_memory, output.size, min),
+    _Row("threads", _loaded("threads"), _whole),
 )
+
+# for readers of the page who have not read docs/execution-models.md
+TERMS = {
+    "codes": "compiled forms of the entry, each for other sizes",
+    "partitions of a call": "compiled parts that a call runs, Python between them",
+    "islands": "parts that Python or another framework computes",
+    "dispatches of all": "functions that IREE's modules start, of all codes",
+    "cold": "the first replay in a new process, compilations included",
+    "warm": "the median of each request over the rounds after that",
+    "quickest": "the least of each request over the rounds",
+    "code of own size, padded, code for any size": "which code computes the calls: "
+    "made for their sizes, for larger ones that they are padded to, or for all sizes",
+    "fallback": "calls that no compiled code computes, such as eager ones",
+    "hit rate": "calls whose code the process has called before",
+    "padding adds": "elements of padding by those that were given",
+    "goodput": "the most calls a second of which 99 % end within the bound",
+}
 
 
 def header(evidence: Evidence) -> list[str]:
@@ -103,15 +157,10 @@ def header(evidence: Evidence) -> list[str]:
     return ["", *(each.name for each in evidence.figures)]
 
 
-def rows(evidence: Evidence) -> list[list[str]]:
-    """A name and a cell for each contender, by figure."""
-    return [
-        [
-            name.format(baseline=evidence.baseline.name),
-            *(cell(evidence, each) for each in evidence.figures),
-        ]
-        for name, cell in _ROWS
-    ]
+def rows(evidence: Evidence) -> list[tuple[str, list[Cell]]]:
+    """The name of each figure, and its cell for each contender."""
+    baseline = evidence.baseline.name
+    return [(row.name.format(baseline=baseline), row.cells(evidence)) for row in _ROWS]
 
 
 def title(evidence: Evidence) -> str:

@@ -9,11 +9,16 @@ from aotc.evidence.report import Evidence
 
 def to_text(evidence: Evidence) -> str:
     """A table with a column for each contender, and what to know below."""
+    cells = [
+        [name, *(f"{x.text} *" if x.is_best else x.text for x in row)]
+        for name, row in rows(evidence)
+    ]
     lines = [
         title(evidence),
         place(evidence),
         "",
-        output.table(header(evidence), rows(evidence)),
+        output.table(header(evidence), cells),
+        "* the best of its row",
         "",
         *(f"note: {note}" for note in evidence.notes()),
     ]

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from aotc import runtime
+from aotc.cli.compat_forms import html
 from aotc.cli.main import main
 from aotc.errors import SetupError
 
@@ -98,6 +99,22 @@ def test_the_page_shows_first_what_is_not_covered_and_what_helps(shelf, fleet, c
     assert "can load is unknown" in folded
     assert "install the IREE runtime" not in folded
     assert "install the IREE runtime" in page
+
+
+def test_the_page_names_digest_and_date_and_tells_a_fallback_from_its_own_code(
+    shelf, capsys, monkeypatch
+):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    given = (shelf.bundle(), "--device", "rk3588", "--trust", shelf.public_key)
+    page = ask(capsys, *given, "--format", "html")[1].out
+    document = json.loads(ask(capsys, *given, "--format", "json")[1].out)
+    assert document["artifacts"][0]["identity"] in page
+    assert "Judged on 1970-01-02" in page
+    assert '<span class="good">✓ vmvx' in page
+    document["cells"][0]["fallback"] = True
+    assert '<span class="half">◐ vmvx, on the processor instead' in html.render(
+        document
+    )
 
 
 def test_what_is_covered_well_enough_fails_no_server_of_ci(shelf, fleet, capsys):

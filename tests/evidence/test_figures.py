@@ -1,5 +1,6 @@
 """Figures of replays whose times are known, also of calls that are refused."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -101,7 +102,7 @@ def test_calls_that_no_code_of_the_entry_computes_are_the_fallback():
     found = evidence(measured("buckets", (1, 1, 1, 1, 1), ways=ways))
     assert found.figures[0].fallback == pytest.approx(3 / 5)
     assert "fallback                   60.0%" in to_text(found)
-    assert "<td>fallback</td><td>60.0%</td>" in to_html(found)
+    assert '<th scope="row">fallback</th><td>60.0%</td>' in to_html(found)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_each_figure_that_is_promised_is_in_every_form():
     document = found.to_json()["contenders"][0]
     for row, key in SPECIFIED.items():
         assert f"\n{row}  " in text
-        assert f"<td>{row}</td>" in page
+        assert f'<th scope="row">{row}</th>' in page
         assert key in document
 
 
@@ -190,3 +191,24 @@ def test_what_fails_is_left_out_with_a_note_if_that_is_allowed(monkeypatch):
         measure([bad, good], *asked)
     with pytest.raises(InputError, match="too many sizes"):
         measure([bad], *asked, may_leave_out=True)
+
+
+def test_the_best_figure_of_each_row_is_marked_unless_all_are_equal():
+    pair = evidence(
+        measured("slow", (4, 8, 8, None, 4)), measured("fast", (2, 3, 3, None, 2))
+    )
+    lines = {line.split("  ")[0]: line for line in to_text(pair).splitlines()}
+    assert lines["warm p50, ms"].split()[-2:] == ["2.5", "*"]
+    assert "*" not in lines["warm p50, ms"].split()[:-1]
+    assert "*" not in lines["artifact"]
+    page = to_html(pair)
+    assert '<td class="best">★ 2.5</td>' in page
+    assert "<dt>goodput</dt>" in page
+
+
+def test_lines_of_a_plot_differ_without_colours_too():
+    names = [f"c{number}" for number in range(9)]
+    page = to_html(evidence(*(measured(name, (4, 8, 8, None, 4)) for name in names)))
+    styles = re.findall(r"<polyline .*?style=\"stroke: (.*?)\"(.*?)/>", page)
+    assert len({*styles[:9]}) == 9
+    assert len({dashes for _, dashes in styles[:7]}) == 7
