@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,15 @@ from aotc.cli.arrays import Array
 from aotc.cli.loop_options import OptionWording, Settings
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
-from aotc.training import History, Interrupted, Step, fit
+from aotc.training import (
+    History,
+    Interrupted,
+    Step,
+    Validated,
+    Validation,
+    entries,
+    fit,
+)
 from aotc.training.mapping import map_with_history
 from aotc.training.wording import use_wording
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from aotc.runtime import Model
 
 # options that say how to train
-_TRAINING = ("epochs", "seed", "checkpoint", "every", "resume")
+_TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,11 @@ class Result:
             "seconds": done.seconds,
             "metrics": json_value(self.metrics),
             "checkpoint": str(done.checkpoint) if done.checkpoint else None,
+            "means": json_value(dict(done.means)),
+            "rows": done.rows or None,
+            "validations": [_validated(each) for each in done.validations],
+            "best": _validated(done.best) if done.best else None,
+            "ended_early": done.ended_early,
             "file": str(self.file) if self.file else None,
             "stopped": self.stopped.name if self.stopped else None,
         }
@@ -72,7 +85,7 @@ class Result:
         lines = [
             f"{done.entry}: {done.steps} steps of {done.batch_size} rows, "
             f"{epochs:.4g} {unit}, {done.seconds:.1f} s",
-            *(f"{name} = {value:.6g}" for name, value in self.metrics.items()),
+            *self._measured_lines(),
         ]
         if done.began_at:
             lines[0] += f" (resumed after step {done.began_at})"
@@ -81,6 +94,29 @@ class Result:
         if self.file:
             lines.append(f"wrote the results to {self.file}")
         return "\n".join(lines)
+
+    def _measured_lines(self) -> Iterator[str]:
+        """What was measured: means over the rows, or else by the last step."""
+        done = self.history
+        for name, value in done.means.items():
+            yield f"{name} = {value:.6g} (mean over {done.rows} rows)"
+        for name, value in self.metrics.items():
+            if name not in done.means:
+                yield f"{name} = {value:.6g}"
+        for title, found in (
+            ("last validation", done.validations[-1] if done.validations else None),
+            ("best validation", done.best),
+        ):
+            if found is not None:
+                means = ", ".join(f"{k} = {v:.6g}" for k, v in found.means.items())
+                yield f"{title}, after step {found.step}: {means}"
+        if done.ended_early:
+            yield "ended early: validations have not become better (--patience)"
+
+
+def _validated(found: Validated) -> dict[str, Any]:
+    means = json_value(dict(found.means))
+    return {"step": found.step, "epoch": found.epoch, "means": means}
 
 
 def run(
@@ -149,12 +185,38 @@ def _train(
                 checkpoint=settings.checkpoint,
                 checkpoint_every=settings.every,
                 resume=settings.resume,
+                validation=_validation(model, constants, settings),
                 allow_nan=settings.allow_nan,
                 on_step=_Bar(stack),
             )
         except Interrupted as stop:
             return Result(stop.history, stop.signal)
     return Result(history, None)
+
+
+def _validation(
+    model: Model, constants: Mapping[str, Array], settings: Settings
+) -> Validation | None:
+    """What the options say of validation; an `--input` is for both entries."""
+    if settings.validate is None:
+        return None
+    monitor, _, mode = (settings.monitor or "").partition(":")
+    if mode not in ("", "min", "max"):
+        raise InputError("usage", f"--monitor: expected min or max, got {mode!r}")
+    name = settings.validate_entry
+    point = entries.choose(model.manifest, name, "infer", "validate_entry")
+    names = {leaf.name for leaf in point.inputs}
+    return Validation(
+        settings.validate,
+        entry=point.name,
+        constants={k: v for k, v in constants.items() if k in names},
+        steps=settings.validate_steps,
+        every=settings.validate_every,
+        monitor=monitor or None,
+        mode="max" if mode == "max" else "min",
+        patience=settings.patience,
+        best=settings.best,
+    )
 
 
 def _map(

@@ -27,6 +27,13 @@ class Settings:
     every: int | None
     resume: Path | None
     allow_nan: bool
+    validate: Path | None
+    validate_entry: str | None
+    validate_every: int | None
+    validate_steps: int | None
+    monitor: str | None
+    patience: int | None
+    best: Path | None
     metrics: Path | None = None
 
 
@@ -87,8 +94,43 @@ _OPTIONS = (
         "unless --checkpoint names another.",
     ),
     click.option(
+        "--validate",
+        type=FilePath(path_type=Path),
+        metavar="FILE",
+        help="Measure the arrays in this file after each epoch, with another entry.",
+    ),
+    click.option(
+        "--validate-entry", metavar="ENTRY", help="The entry that --validate calls."
+    ),
+    click.option(
+        "--validate-every", type=_COUNT, help="Steps between. [default: an epoch]"
+    ),
+    click.option("--validate-steps", type=_COUNT, help="Only so many of its batches."),
+    click.option(
+        "--monitor",
+        metavar="OUTPUT[:min|max]",
+        help="The output of --validate-entry whose mean over the rows tells which "
+        "states are the best. [default: its only one, min]",
+    ),
+    click.option(
+        "--patience",
+        type=_COUNT,
+        help="End after so many validations without a better one.",
+    ),
+    click.option(
+        "--best",
+        type=FilePath(path_type=Path),
+        help="Write the states of the best validation to this file.",
+    ),
+    click.option(
         "--allow-nan", is_flag=True, help="Go on when a metric is NaN or infinite."
     ),
+)
+
+
+_VALIDATION = (
+    *("validate_entry", "validate_every", "validate_steps"),
+    *("monitor", "patience", "best"),
 )
 
 
@@ -107,6 +149,11 @@ def _settings(said: dict[str, Any]) -> Settings | None:
             if value is not None and value is not False:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --loop")
         return None
+    if said["validate"] is None:
+        for name in _VALIDATION:
+            if said[name] is not None:
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} needs --validate")
     if said["every"] and not (said["checkpoint"] or said["resume"]):
         raise click.UsageError("--every needs --checkpoint")
     return Settings(**said)

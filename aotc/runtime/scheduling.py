@@ -39,7 +39,7 @@ def without_wakeup_preemption(call: Callable[_P, _R]) -> Callable[_P, _R]:
             return call(*args, **kwargs)
         finally:
             if is_changed:
-                os.sched_setscheduler(0, os.SCHED_OTHER, _NO_PRIORITY)
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
     return called
 
@@ -52,10 +52,7 @@ def _leave_usual_policy() -> bool:
     try:
         if os.sched_getscheduler(0) != os.SCHED_OTHER:
             return False
-        os.sched_setscheduler(0, os.SCHED_BATCH, _NO_PRIORITY)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     except OSError:
         return False
     return True
-
-
-_NO_PRIORITY = os.sched_param(0) if hasattr(os, "sched_param") else None

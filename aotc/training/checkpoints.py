@@ -8,6 +8,7 @@ one step.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from aotc.writing import make_folder, unwritable
 
 _FILE = "checkpoint.safetensors"
 _NOTE = "loop"
+_VALIDATION = "validation"  # what validations have shown, where there were any
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,12 @@ class Checkpoints:
         """Whether one is to be written after so many steps."""
         return self._every is not None and step % self._every == 0
 
-    def save(self, position: Position) -> None:
+    def save(self, position: Position, validation: Mapping[str, Any] | None) -> None:
         """Write the states as they are, and the position.
+
+        Args:
+            position: of the loop.
+            validation: what validations have shown, as JSON; None without any.
 
         Raises:
             InputError: `not-finite`; the old one is kept then.
@@ -97,8 +103,10 @@ class Checkpoints:
         """
         if not self._allow_nan:
             self._check(position)
-        note = json.dumps(asdict(position))
-        self._model.save_state(self.path, notes={_NOTE: note})
+        notes = {_NOTE: json.dumps(asdict(position))}
+        if validation is not None:
+            notes[_VALIDATION] = json.dumps(validation)
+        self._model.save_state(self.path, notes=notes)
 
     def _check(self, position: Position) -> None:
         """A state with NaN must not take the place of one that can be trained on."""
@@ -153,6 +161,31 @@ def read_position(folder: Path) -> Position:
             hint=f"{wording.current().load_state()} begins a loop with the states of a "
             "file",
         ) from None
+
+
+def read_validation(folder: Path) -> Any:
+    """What validations have shown in the loop whose checkpoint is in `folder`, as JSON.
+
+    None where there were none.
+
+    Raises:
+        InputError: `bad-checkpoint` or `bad-state-file`.
+    """
+    path = folder / _FILE
+    note = state_files.notes(path).get(_VALIDATION)
+    try:
+        return None if note is None else json.loads(note)
+    except ValueError:
+        raise bad_validation(folder) from None
+
+
+def bad_validation(folder: Path) -> InputError:
+    """The error of a checkpoint whose note on validations cannot be read."""
+    return InputError(
+        "bad-checkpoint",
+        "what validations have shown cannot be read",
+        where=str(folder / _FILE),
+    )
 
 
 def load_states(model: Model, folder: Path) -> None:

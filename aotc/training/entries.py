@@ -16,13 +16,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["train-step", "infer"]
 
 
-def choose(manifest: Manifest, name: str | None, kind: Kind | None) -> EntryPoint:
+def choose(
+    manifest: Manifest, name: str | None, kind: Kind | None, option: str = "entry"
+) -> EntryPoint:
     """The entry `name`, or the only one there is (of this kind, if any is).
 
     Args:
         manifest: of the bundle.
         name: of the entry; None if none was named.
         kind: `train-step` updates a state, `infer` does not; None prefers neither.
+        option: what messages call `name`.
 
     Raises:
         InputError: `unknown-entry`.
@@ -37,7 +40,7 @@ def choose(manifest: Manifest, name: str | None, kind: Kind | None) -> EntryPoin
     said = f"there is no entry {name!r}" if name else "the bundle has several entries"
     if of_kind and kind == "train-step" and not name:
         said += " to train with"
-    hint = wording.current().option("entry", *entries)
+    hint = wording.current().option(option, *entries)
     raise InputError("unknown-entry", said, hint=hint)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,22 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Validated:
+    """What an entry gave for other data between two steps.
+
+    Args:
+        step: after which; counts from 1.
+        epoch: that this step was in, from 1.
+        means: over all rows, by name; of the best one before a resumed run only what
+            is monitored.
+    """
+
+    step: int
+    epoch: int
+    means: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class History:
     """What a loop did, and how far it is.
 
@@ -48,6 +64,13 @@ class History:
         metrics: by name of an output without dimensions, an array of its dtype with an
             element for each step of this run.
         checkpoint: the file that was written last; None without checkpoints.
+        means: over all rows, of an entry that updates no state: by name of an output
+            with a number for each batch (which is taken for the mean of its rows) or
+            row.
+        rows: of which these are the means.
+        validations: between the steps of this run, in their order.
+        best: the best of all validations, those before a resumed run included.
+        ended_early: whether the loop ended because validations no longer improved.
     """
 
     entry: str
@@ -59,3 +82,8 @@ class History:
     seconds: float
     metrics: Mapping[str, Array]
     checkpoint: Path | None
+    means: Mapping[str, float] = field(default_factory=dict)
+    rows: int = 0
+    validations: Sequence[Validated] = ()
+    best: Validated | None = None
+    ended_early: bool = False

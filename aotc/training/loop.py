@@ -17,8 +17,10 @@ from aotc.training.batches import Batches, shuffled_batches
 from aotc.training.checkpoints import (
     Checkpoints,
     Position,
+    bad_validation,
     load_states,
     read_position,
+    read_validation,
 )
 from aotc.training.history import History
 from aotc.training.inputs import Data
@@ -26,6 +28,7 @@ from aotc.training.interrupts import Interrupted, Interrupts
 from aotc.training.metrics import Log, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.steps import OnStep, StepRunner
+from aotc.training.validation import Progress, Validation, Validator
 
 
 def fit(
@@ -42,6 +45,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     resume: str | os.PathLike[str] | None = None,
+    validation: Validation | None = None,
     allow_nan: bool = False,
     on_step: OnStep | None = None,
 ) -> History:
@@ -81,6 +85,8 @@ def fit(
             unless `checkpoint` names another. It leads to the same bits as a run that
             never stopped. Batches of your own must come again, in the same order and
             from the start: those before the checkpoint are drawn and dropped.
+        validation: what to measure with other data between the steps, which keeps the
+            best states and may end the loop early.
         allow_nan: go on when a metric, or a state that is to be kept, is not finite.
         on_step: called with each `Step` when it is recorded, before its checkpoint.
 
@@ -107,6 +113,7 @@ def fit(
     start = _start(point, batches, before, resumed, kept=kept_in is not None)
     every = checkpoint_every or batches.per_epoch
     checkpoints = _make_checkpoints(model, kept_in, resumed, every, allow_nan)
+    validator = _validator(model, validation, batches, resumed, allow_nan)
     if resumed:
         load_states(model, resumed)
     with (
@@ -122,7 +129,7 @@ def fit(
             allow_nan=allow_nan,
             on_step=on_step,
         )
-        loop = _Loop(runner, batches, total, checkpoints, log, signals)
+        loop = _Loop(runner, batches, total, checkpoints, validator, log, signals)
         end = loop.run(start)
         history = History(
             entry=point.name,
@@ -134,6 +141,9 @@ def fit(
             seconds=runner.seconds,
             metrics=runner.metrics(),
             checkpoint=checkpoints.path if checkpoints else None,
+            validations=tuple(validator.done) if validator else (),
+            best=validator.best if validator else None,
+            ended_early=validator.is_over if validator else False,
         )
     if signals.received:
         raise Interrupted(signals.received, history)
@@ -149,6 +159,7 @@ class _Loop:
         batches: Batches,
         total: int | None,
         checkpoints: Checkpoints | None,
+        validator: Validator | None,
         log: Log,
         signals: Interrupts,
     ) -> None:
@@ -156,17 +167,23 @@ class _Loop:
         self._batches = batches
         self._total = total
         self._checkpoints = checkpoints
+        self._validator = validator
         self._log = log
         self._signals = signals
 
     def run(self, start: Position) -> Position:
         """All steps from `start` on, or those until a signal; where that is."""
         at = start
+        self._validate(at)  # a signal may have ended the one after this step
         count = None if self._total is None else max(self._total - at.step, 0)
+        if self._is_over():
+            return at
         for batch in islice(self._batches.after(at.step), count):
             at = self._step(at, batch)
+            if self._signals.received is None:
+                self._validate(at)
             # Asked once: a signal from here on ends the next step, with its own.
-            if at.step == self._total or self._signals.received is not None:
+            if at.step == self._total or self._is_over():
                 break
             if self._checkpoints and self._checkpoints.due(at.step):
                 self._save(at)
@@ -182,10 +199,26 @@ class _Loop:
             self._signals.received = stop.signal
         return replace(at, step=number, epoch=self._batches.epoch(number))
 
+    def _validate(self, at: Position) -> None:
+        """Validate, if the step that was done last is one to do that after."""
+        if self._validator is None or not self._validator.is_due(at):
+            return
+        epoch = self._batches.epoch(at.step - 1) + 1
+        try:
+            self._validator.run(at, epoch, self._log, self._steps.seconds)
+        except Interrupted as stop:
+            self._signals.received = stop.signal
+
+    def _is_over(self) -> bool:
+        """Whether a signal or the validations end the loop."""
+        is_early = self._validator is not None and self._validator.is_over
+        return is_early or self._signals.received is not None
+
     def _save(self, at: Position) -> None:
         if self._checkpoints:
             self._log.sync()
-            self._checkpoints.save(at)
+            shown = self._validator.progress.to_json() if self._validator else None
+            self._checkpoints.save(at, shown)
 
     def _search_from(self) -> Path | None:
         """The folder of a checkpoint to search for the origin of a NaN from."""
@@ -233,6 +266,24 @@ def _batches(
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
     return shuffled_batches(data, leaves, batch_size, seed)
+
+
+def _validator(
+    model: Model,
+    asked: Validation | None,
+    batches: Batches,
+    resumed: Path | None,
+    allow_nan: bool,
+) -> Validator | None:
+    """What validates, from where the checkpoint is."""
+    if asked is None:
+        return None
+    shown = read_validation(resumed) if resumed else None
+    try:
+        before = None if shown is None else Progress.from_json(shown)
+    except (TypeError, ValueError, KeyError):
+        raise bad_validation(resumed or Path()) from None
+    return Validator(model, asked, batches, before, allow_nan=allow_nan)
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:

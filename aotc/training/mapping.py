@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,12 +15,13 @@ from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.errors import InputError
 from aotc.runtime import Model
 from aotc.training import entries, inputs, wording
-from aotc.training.batches import RowBatches, batches_in_order
+from aotc.training.batches import Batches, RowBatches, batches_in_order
 from aotc.training.entries import Array
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
-from aotc.training.metrics import open_log
+from aotc.training.means import Means
+from aotc.training.metrics import Log, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.steps import OnStep, StepRunner
 
@@ -99,48 +101,145 @@ def map_with_history(
 ) -> tuple[Any, History]:
     """What `map_batches` returns, and what its steps measured."""
     require_whole(1, steps=steps, batch_size=batch_size)
-    point = entries.choose(model.manifest, entry, "infer")
-    _require_inference(point)
-    given = inputs.constants_for(constants or {}, point.inputs)
-    leaves = [leaf for leaf in point.inputs if leaf.name not in given]
-    batches = batches_in_order(data, leaves, batch_size)
-    limits = [limit for limit in (steps, batches.per_epoch) if limit is not None]
-    total = min(limits, default=None)
-    sizes = {leaf.shape[0] for leaf in leaves if leaf.shape}
-    if isinstance(batches, RowBatches):
-        _require_even(point, batches, total, sizes)
-    kept: list[list[Array]] = []
-    done = 0
-    with open_log(metrics, None) as log, Interrupts() as signals:
-        runner = StepRunner(
-            model,
-            point,
-            given,
-            log,
-            total=total,
-            allow_nan=allow_nan,
-            on_step=on_step,
+    loop = RowLoop.prepare(
+        model,
+        data,
+        entry=entry,
+        constants=constants or {},
+        steps=steps,
+        batch_size=batch_size,
+    )
+    with open_log(metrics, None) as log:
+        kept, history = loop.run(
+            log, allow_nan=allow_nan, collect=collect, on_step=on_step
         )
-        for done, batch in enumerate(islice(batches.after(0), total), 1):
-            outputs = runner.run(done, 1, batch)
-            if collect:
-                kept.append(outputs)
-            if signals.received:
-                break
-        history = History(
-            entry=point.name,
-            steps=done,
-            began_at=0,
-            steps_per_epoch=batches.per_epoch,
-            batch_size=batches.size or None,
-            seed=0,
-            seconds=runner.seconds,
-            metrics=runner.metrics(),
-            checkpoint=None,
-        )
-    if signals.received:
-        raise Interrupted(signals.received, history)
-    return _joined_result(point, kept, sizes) if collect else None, history
+    return _joined_result(loop.point, kept, loop.sizes) if collect else None, history
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """An entry that updates no state, and the rows to call it with.
+
+    Args:
+        model: the loaded model.
+        point: the entry.
+        constants: the inputs that are the same in every step, by name.
+        batches: of the other inputs.
+        total: how many there are, if that is known.
+        sizes: the first sizes of these inputs.
+    """
+
+    model: Model
+    point: EntryPoint
+    constants: Mapping[str, Any]
+    batches: Batches
+    total: int | None
+    sizes: set[int | str]
+
+    @classmethod
+    def prepare(
+        cls,
+        model: Model,
+        data: Data,
+        *,
+        entry: str | None,
+        constants: Mapping[str, Any],
+        steps: int | None,
+        batch_size: int | None,
+        prefix: str = "",
+    ) -> RowLoop:
+        """Choose the entry and read the data.
+
+        Args:
+            model: the loaded model.
+            data: as for `map_batches`, like all but the last.
+            entry: which entry to call.
+            constants: inputs that are the same in every step.
+            steps: how many batches at most.
+            batch_size: rows in a step.
+            prefix: of the names of these in messages.
+
+        Raises:
+            InputError, SetupError: as for `map_batches`, before a step has run.
+        """
+        point = entries.choose(model.manifest, entry, "infer", f"{prefix}entry")
+        _require_inference(point)
+        given = inputs.constants_for(constants, point.inputs)
+        leaves = [leaf for leaf in point.inputs if leaf.name not in given]
+        batches = batches_in_order(data, leaves, batch_size)
+        limits = [limit for limit in (steps, batches.per_epoch) if limit is not None]
+        total = min(limits, default=None)
+        sizes = {leaf.shape[0] for leaf in leaves if leaf.shape}
+        if isinstance(batches, RowBatches):
+            _require_even(point, batches, total, sizes, f"{prefix}steps")
+        return cls(model, point, given, batches, total, sizes)
+
+    @property
+    def measured(self) -> list[str]:
+        """The outputs with a number for each batch or row, of which there are means."""
+        return [
+            leaf.name
+            for leaf in self.point.outputs
+            if not leaf.shape or (len(leaf.shape) == 1 and is_by_row(leaf, self.sizes))
+        ]
+
+    def run(
+        self,
+        log: Log,
+        *,
+        allow_nan: bool,
+        collect: bool,
+        on_step: OnStep | None = None,
+    ) -> tuple[list[list[Array]], History]:
+        """Call the entry with all batches.
+
+        Returns:
+            The outputs of each step if they are collected, and what was measured.
+
+        Raises:
+            InputError, SetupError, Interrupted: as `map_batches`.
+        """
+        kept: list[list[Array]] = []
+        done, means = 0, Means(self.measured)
+        names = [leaf.name for leaf in self.point.outputs]
+        with Interrupts() as signals:
+            runner = StepRunner(
+                self.model,
+                self.point,
+                self.constants,
+                log,
+                total=self.total,
+                allow_nan=allow_nan,
+                on_step=on_step,
+            )
+            for done, batch in enumerate(islice(self.batches.after(0), self.total), 1):
+                outputs = runner.run(done, 1, batch)
+                means.add(_rows_of(batch), dict(zip(names, outputs, strict=True)))
+                if collect:
+                    kept.append(outputs)
+                if signals.received:
+                    break
+            history = History(
+                entry=self.point.name,
+                steps=done,
+                began_at=0,
+                steps_per_epoch=self.batches.per_epoch,
+                batch_size=self.batches.size or None,
+                seed=0,
+                seconds=runner.seconds,
+                metrics=runner.metrics(),
+                checkpoint=None,
+                means=means.values(),
+                rows=means.rows,
+            )
+        if signals.received:
+            raise Interrupted(signals.received, history)
+        return kept, history
+
+
+def _rows_of(batch: Mapping[str, Any]) -> int:
+    """How many rows a batch has; 1 where no input has any."""
+    return next((len(x) for x in batch.values() if np.ndim(x)), 1)
 
 
 def _require_inference(point: EntryPoint) -> None:
@@ -153,7 +252,11 @@ def _require_inference(point: EntryPoint) -> None:
 
 
 def _require_even(
-    point: EntryPoint, batches: RowBatches, total: int | None, sizes: set[int | str]
+    point: EntryPoint,
+    batches: RowBatches,
+    total: int | None,
+    sizes: set[int | str],
+    steps_option: str,
 ) -> None:
     """Refuse a smaller last batch where the entry, or an output, does not take one."""
     short = batches.rows % batches.size
@@ -167,10 +270,10 @@ def _require_even(
         raise InputError(
             "batch-size",
             f"{left}, and the entry {point.name!r} takes {batches.size} at a time",
-            hint=f"{words.option('steps', batches.per_epoch - 1)} leaves them out",
+            hint=f"{words.option(steps_option, batches.per_epoch - 1)} leaves them out",
         )
     for leaf in point.outputs:
-        if not _is_by_row(leaf, sizes) and any(isinstance(n, str) for n in leaf.shape):
+        if not is_by_row(leaf, sizes) and any(isinstance(n, str) for n in leaf.shape):
             raise InputError(
                 "batch-size",
                 f"{left}, and results of two sizes of {leaf.name!r} cannot be put "
@@ -180,7 +283,7 @@ def _require_even(
             )
 
 
-def _is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
+def is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
     """Whether an output has a row for each row of a batch."""
     return bool(leaf.shape) and leaf.shape[0] in sizes
 
@@ -195,7 +298,7 @@ def _joined_result(
 
 
 def _join(leaf: Leaf, arrays: Sequence[Array], sizes: set[int | str]) -> Array:
-    if _is_by_row(leaf, sizes):
+    if is_by_row(leaf, sizes):
         return np.concatenate(arrays)
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:

@@ -3,7 +3,8 @@
     {"step": 1, "epoch": 1, "seconds": 0.01, "metrics": {"loss": 2.33}}
 
 Steps and epochs count from 1; seconds from the start, breaks of resumed runs left out.
-A run that is resumed without the file counts its own seconds only.
+A run that is resumed without the file counts its own seconds only. A validation after
+a step has a record of its own, with `validation` in the place of `metrics`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from aotc.json_values import json_value, python_numbers
 from aotc.system_errors import cannot_write
 from aotc.training import wording
 from aotc.training.entries import Array
+from aotc.training.history import Validated
 
 
 def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -76,6 +78,17 @@ class Log:
                 "epoch": epoch,
                 "seconds": round(seconds, 6),
                 "metrics": metrics,
+            }
+        )
+
+    def validation(self, found: Validated, seconds: float) -> None:
+        """Add what was measured between two steps."""
+        self.write(
+            {
+                "step": found.step,
+                "epoch": found.epoch,
+                "seconds": round(seconds, 6),
+                "validation": found.means,
             }
         )
 

@@ -34,8 +34,10 @@ class PythonWording:
     """Arguments of `fit` and `map_batches`."""
 
     def option(self, name: str, *values: object) -> str:
-        """As in a call: `seed=0`, `entry='a' or 'b'`."""
-        return f"{name}={' or '.join(map(repr, values))}" if values else name
+        """As in a call: `seed=0`, `entry='a' or 'b'`, `Validation(entry='c')`."""
+        plain = name.removeprefix("validate_")
+        said = f"{plain}={' or '.join(map(repr, values))}" if values else plain
+        return said if plain == name else f"Validation({said})"
 
     def constant(self, name: str) -> str:
         """An element of `constants`."""

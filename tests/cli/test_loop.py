@@ -527,10 +527,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    def second(self: checkpoints.Checkpoints, position: checkpoints.Position) -> None:
+    def second(
+        self: checkpoints.Checkpoints, position: checkpoints.Position, validation: Any
+    ) -> None:
         if position.step > 2:
             monkeypatch.setattr(os, "replace", full)
-        save(self, position)
+        save(self, position, validation)
 
     monkeypatch.setattr(checkpoints.Checkpoints, "save", second)
     assert main([*train, "--checkpoint", "ck", "--every", "2"]) == 5
