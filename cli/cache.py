@@ -81,6 +81,7 @@ def _show(
         "damaged": [str(path) for path in damaged or ()],
     }
     lines = [f"damaged, removed: {path}" for path in damaged or ()]
+    lines += ["nothing is damaged"] if damaged == [] else []
     if removed is not None:
         size = output.size(sum(each.size for each in removed))
         lines.append(f"removed {len(removed)} values, {size}")
