@@ -26,7 +26,14 @@ from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck, sizes_text
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import Calls, Item, calls_of, input_elements, items_of
+from aotc.checks.samples import (
+    Calls,
+    Item,
+    Share,
+    calls_of,
+    input_elements,
+    items_of,
+)
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.dialects import context
@@ -42,6 +49,7 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
+_SPARE_ITEM, _SPARE_WORK = 2e8, 1e9  # for one with nothing but structure, and for all
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -131,11 +139,17 @@ def _check(
         for subject, _ in jobs
         for variant, _ in running
     }
-    ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
-    for done, (subject, item) in enumerate(ordered):
-        limit = 2 * work.left / (len(jobs) - done + 1)
-        if item.is_extra and limit < inf:
+    ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
+    spare = _Spare(work)
+    to_come = sum(item.share is not Share.SPARE for _, item in jobs)
+    for subject, item in ordered:
+        limit = 2 * work.left / (to_come + 1)
+        to_come -= item.share is not Share.SPARE
+        if item.share is Share.EXTRA and limit < inf:
             limit = min(limit, _EXTRA_WORK)
+        if item.share is Share.SPARE and not spare.covers(subject, item):
+            continue
+        before = work.left
         try:
             trial = _trial(subject, item, work.part(limit))
         except NothingToCompare as reason:
@@ -143,10 +157,38 @@ def _check(
                 key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
             continue
+        spare.note(subject, item, before - work.left)
         for variant, process in running:
             key = subject.entry.name, variant.target
             rows[key] = _extend(rows[key], trial, variant, process)
     return list(rows.values())
+
+
+class _Spare:
+    """Decides which items without which nothing is missing are cheap enough.
+
+    Args:
+        work: of the whole check.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._left = min(_SPARE_WORK, work.left)
+        self._is_limited = work.left < inf
+        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
+
+    def note(self, subject: Subject, item: Item, work: float) -> None:
+        """Take note of what an item took."""
+        self._known[subject.entry.name, tuple(item.sizes.items())] = work
+        if item.share is Share.SPARE:
+            self._left -= work
+
+    def covers(self, subject: Subject, item: Item) -> bool:
+        """Return whether what an item takes, as others of these sizes, is left."""
+        key = subject.entry.name, tuple(item.sizes.items())
+        work = self._known.get(key, inf)
+        if not self._is_limited:
+            return True
+        return work <= min(_SPARE_ITEM, self._left)
 
 
 def _start(
@@ -239,7 +281,9 @@ def _extend(
 def _skip(
     row: SelfCheck, item: Item, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
-    """The same with an item that was not compared."""
+    """The same with an item that was not compared, if anything is missing then."""
+    if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
+        return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
 
 
@@ -344,7 +388,8 @@ def _failure(
     return CompileError(
         "self-check",
         f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', does "
-        f"not compute what its graph says{sizes_text([trial.item.sizes])}:\n{wrong}",
+        f"not compute what its graph says{sizes_text([trial.item.sizes])}"
+        f"{trial.item.structure_text}:\n{wrong}",
         where=where,
         hint=_HINT,
     )

@@ -171,10 +171,15 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.sum in the operand's dtype."""
-        return np.sum(
-            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
-        )
+        """np.sum, of floats in f64: along outer axes NumPy adds up in series.
+
+        So the sums of 1e6 f32 numbers each would be off by 1e-5 of them.
+        """
+        dtype = dt.canonical(x.dtype)
+        if not dt.is_float(dtype):
+            return np.sum(x, axis=axes, dtype=dt.to_numpy(dtype))
+        kind = dt.to_numpy(accumulator(dtype))
+        return np.sum(x, axis=axes, dtype=np.float64).astype(kind)
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:
