@@ -60,7 +60,7 @@ def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) ->
     if undecided.sum() <= unseen:
         is_open |= undecided
     same = (x == y) | (np.isnan(x) & np.isnan(y)) | is_open
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf))
         return error / _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
 
@@ -306,7 +306,7 @@ def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
         return float(np.any(found != expected)), 0.0
     x, y = found.astype(np.float64), expected.astype(np.float64)
     units = units_of(y, expected.dtype)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         errors = np.where(same, 0.0, np.nan_to_num(np.abs(x - y) / units, nan=np.inf))
     moved = np.where(np.isfinite(spread), spread, 0.0) / units

@@ -9,7 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -68,8 +68,9 @@ def check_entries(
     variants: Sequence[Compiled],
     *,
     full: bool = False,
+    entries: Container[str] | None = None,
 ) -> list[SelfCheck]:
-    """Compare every entry with the reference evaluator.
+    """Compare entries with the reference evaluator.
 
     Args:
         program: what was compiled.
@@ -77,6 +78,7 @@ def check_entries(
         bundle: with the compiled code; it may be unsigned.
         variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
+        entries: names of those to compare; None for all.
 
     Raises:
         CompileError: `self-check`: an entry computes something else.
@@ -85,12 +87,17 @@ def check_entries(
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
         running, found = _start(stack, bundle, variants, full)
+        points = [
+            entry
+            for entry in program.entry_points
+            if entries is None or entry.name in entries
+        ]
         rows = [
             SelfCheck(entry.name, str(target)).skip(
                 {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
             )
             for target, code in found.items()
-            for entry in program.entry_points
+            for entry in points
         ]
         if not running:
             return rows
@@ -98,12 +105,12 @@ def check_entries(
         rows += [
             SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
             for variant, _ in running
-            for entry in program.entry_points
+            for entry in points
             if entry.name not in known
         ]
         jobs = [
             (Subject(program, graph, entry), item)
-            for entry in program.entry_points
+            for entry in points
             if entry.name in known
             for item in items_of(program, graph, entry)
         ]

@@ -49,8 +49,14 @@ def rounding_of(
     return rounding
 
 
-def judge(found: Sequence[Any], wanted: Sequence[Any], rounding: Rounding) -> Judgement:
-    """Compare results with the reference, within what `rounding` moves them."""
+def judge(
+    found: Sequence[Any], wanted: Sequence[Any], rounding: Rounding | None = None
+) -> Judgement:
+    """Compare results with the reference, within what `rounding` moves them.
+
+    Without it, within a few units in the last place.
+    """
+    rounding = rounding or Rounding(wanted, lambda noise: list(wanted))
     wrong, elements, left_open = "", 0, 0
     if len(found) != len(wanted):
         return Judgement(f"{len(found)} results; expected {len(wanted)}", 0, 0)

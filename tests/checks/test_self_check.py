@@ -475,11 +475,11 @@ def test_gelu_may_be_zero_only_where_one_plus_erf_has_one_digit(number, passed):
     assert verdict.passed == passed
 
 
-def test_sums_of_each_image_s_own_number_are_no_mismatch_with_exact_ones():
+def test_sums_of_each_image_s_own_number_are_no_mismatch_with_sums_in_series():
     """The gradient of a bias before a ReLU and the mean over an image, channels last.
 
-    Its terms are alike along the axes of the sum, and differ from channel to channel;
-    NumPy adds them in series, which rounds them all one way.
+    Its terms are alike along the axes of the sum, and differ from channel to channel:
+    added up in series, which NumPy does, they are rounded all one way.
     """
 
     @aotc.entry(x=aotc.Spec(("n", 16, 16, 24), "f32"))
@@ -497,9 +497,10 @@ def test_sums_of_each_image_s_own_number_are_no_mismatch_with_exact_ones():
         rounding = Rounding(expected, lambda noise: noisy(with_op=noise))
         return judge(["total"], [found.astype(np.float32)], expected, rounding)[0]
 
-    exact = x.sum((0, 1, 2), dtype=np.float64)
-    assert not np.allclose(expected[0], exact, rtol=32 * np.finfo("f4").eps, atol=0)
-    assert verdict(exact).passed
+    exact, in_series = x.sum((0, 1, 2), dtype=np.float64), x.sum((0, 1, 2))
+    assert np.array_equal(expected[0], exact.astype(np.float32))
+    assert not np.allclose(in_series, exact, rtol=32 * np.finfo("f4").eps, atol=0)
+    assert verdict(in_series).passed
     assert not verdict(x[:-1].sum((0, 1, 2))).passed
 
 
