@@ -33,7 +33,7 @@ _NOISE_FACTOR = 16.0
 UNITS = 32.0  # in the last place
 _PART = 0.05  # of the largest element: units are at least those of this
 _RUNS = 4  # with noise, at most, where many elements are too far off
-_MOST_RUNS = 16  # where few are, of which some runs may move none by much
+_MOST_RUNS = 16  # where few are, or some are open, which some runs do not show
 _FEW = 2e-2  # of the elements of a result
 _UNSEEN_FACTOR = 4.0  # times the open elements that a further run is expected to show
 
@@ -121,6 +121,11 @@ class Rounding:
     def unseen(self) -> list[float]:
         """For each result, how many elements may be open that no run showed."""
         return [unseen_open(count, self.runs) for count in self._shown]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether rounding decides of some element whether it is finite."""
+        return any(np.isinf(each).any() for each in self.spreads)
 
     @property
     def is_all(self) -> bool:
@@ -265,20 +270,26 @@ def judge(
         expected: by the reference, without noise.
         rounding: of `expected`.
     """
+    pairs = list(zip(found, expected, strict=True))
+    unseen = [0.0] * len(pairs)
     while True:
         ratios = [
-            error_ratios(*each)
-            if each[0].shape == each[1].shape and each[0].dtype == each[1].dtype
+            error_ratios(*pair, spread, more)
+            if pair[0].shape == pair[1].shape and pair[0].dtype == pair[1].dtype
             else np.array(np.inf)
-            for each in zip(
-                found, expected, rounding.spreads, rounding.unseen, strict=True
-            )
+            for pair, spread, more in zip(pairs, rounding.spreads, unseen, strict=True)
         ]
         shares = [float(np.mean(each > 1)) for each in ratios if each.size]
         share = max(shares, default=0.0)
-        if share == 0 or rounding.runs >= (_MOST_RUNS if share <= _FEW else _RUNS):
+        if share == 0 or any(unseen):
             break
-        rounding.run_again()
+        is_worth_it = share <= _FEW or rounding.is_any
+        if rounding.runs < (_MOST_RUNS if is_worth_it else _RUNS):
+            rounding.run_again()
+        elif any(rounding.unseen):  # for the last time
+            unseen = rounding.unseen
+        else:
+            break
     return [
         _verdict(*each)
         for each in zip(names, found, expected, ratios, rounding.spreads, strict=True)

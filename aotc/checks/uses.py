@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.dialects.control import control_of
-from aotc.dialects.counters import counter_of
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.binary import Add, Divide, Maximum, Multiply, Subtract
+from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.normalization import LogSoftmax, Softmax
@@ -205,16 +207,31 @@ def _uses_in(
     elif isinstance(op, Compare):
         pairs = ((op.lhs, op.rhs), (op.rhs, op.lhs))
         for value, other in pairs:
-            counter = counter_of(other)
-            if counter is not None:
+            size = _counted(other)
+            if size is not None:
                 # any position, and as a length the whole axis
-                most = counter.limit + (op.direction not in ("eq", "ne"))
+                most = size + (op.direction not in ("eq", "ne"))
                 yield Use([(most,)]), sources[value].integers
     elif isinstance(op, (LogSoftmax, Softmax)):
         yield from _masks(operands[0].added)
     elif isinstance(op, Attention):
         bias = sources[op.bias]
         yield from _masks(bias.floats | bias.added)
+
+
+def _counted(value: Any) -> Size | None:
+    """Return how many numbers from 0 on a value counts along an axis, if it does."""
+    made = None if isinstance(value.owner, ir.Block) else value.owner.opview
+    if isinstance(made, _MOVES):
+        return _counted(made.x)
+    if isinstance(made, Iota):
+        size: Size = made.shape[made.axis]
+        return size
+    if not isinstance(made, Constant) or Tensor.of(value).dtype not in dtypes.INTEGERS:
+        return None
+    numbers = np.asarray(made.value).reshape(-1)
+    is_counting = numbers.size > 1 and np.array_equal(numbers, np.arange(numbers.size))
+    return numbers.size if is_counting else None
 
 
 def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[Use, _Names]]:
