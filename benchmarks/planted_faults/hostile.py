@@ -12,7 +12,7 @@ from typing import Any
 
 import aotc
 import aotc.numpy as np
-from aotc import control, nn
+from aotc import control, linalg, nn
 
 from .planting import check
 
@@ -74,10 +74,10 @@ _CANCELLING: dict[str, Program] = {
     ),
     "third_difference": (lambda x: np.diff(x, 3), _of((3, 50))),
     "inverse_of_ill_conditioned": (
-        lambda x: np.linalg.solve(x @ x.T + 1e-5 * np.eye(7), x[:, 0]),
+        lambda x: linalg.solve(x @ x.T + 1e-5 * np.eye(7), x[:, 0]),
         _of((7, 3)),
     ),
-    "determinant": (lambda x: np.linalg.det(x @ x.T), _of((6, 4))),
+    "determinant": (lambda x: linalg.det(x @ x.T), _of((6, 4))),
     "chaos": (_iterated, _of()),
     "newton": (_newton, _of()),
     "long_sum": (lambda x: np.sum(x), _of(("n",))),
@@ -141,8 +141,8 @@ _TIES: dict[str, Program] = {
 }
 
 _ODD: dict[str, Program] = {
-    "nothing_is_seen": (
-        lambda x: nn.softmax(np.where(x > 100.0, x, -np.inf)),
+    "rows_that_see_nothing": (
+        lambda x: nn.softmax(np.where(x > 2.0, x, -np.inf)),
         _of(),
     ),
     "little_is_seen": (_masked, _pair()),

@@ -23,9 +23,9 @@ w = aotc.Weights(
         "product": _normal(37, 100),
         "bias": _normal(100),
         "conv": _normal(3, 3, 8, 20),
-        "expand": _normal(1, 1, 8, 40),
-        "windows": _normal(3, 3, 1, 40),
-        "project": _normal(1, 1, 40, 12),
+        "expand": _normal(1, 1, 24, 144),
+        "windows": _normal(3, 3, 1, 144),
+        "project": _normal(1, 1, 144, 32),
         "depthwise": _normal(3, 3, 1, 41),
         "table": _normal(3000, 24),
     }
@@ -54,10 +54,10 @@ def convolution(w, x):
 # ---- chain, depthwise, pooling ------------------------------------------------------
 
 
-@aotc.entry(x=S((1, 40, 40, 8), "f32"))
+@aotc.entry(x=S((1, 32, 32, 24), "f32"))
 def chain(w, x):
     y = np.clip(nn.conv2d(x, w["expand"]), 0.0, 6.0)
-    y = nn.conv(y, w["windows"], padding=((1, 1), (1, 1)), groups=40)
+    y = nn.conv(y, w["windows"], padding=((1, 1), (1, 1)), groups=144)
     return nn.conv2d(np.clip(y, 0.0, 6.0), w["project"])
 
 

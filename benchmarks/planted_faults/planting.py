@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from aotc.checks import self_check
 from aotc.errors import CompileError
+from aotc.kernels.winograd import tile as winograd_tile
 from aotc.pipeline import build, stages
 from aotc.target import Target
 
@@ -98,6 +100,8 @@ def outcomes(group: Sequence[Fault]) -> list[Outcome]:
     with ExitStack() as stack:
         for fault in group:
             stack.enter_context(_planted(fault, calls))
+        # small convolutions are computed by Winograd's algorithm, too
+        stack.enter_context(patch.object(winograd_tile, "_WORTH", inf))
         module = group[0].model
         wanted = [fault.entry for fault in group]
         source = f"from benchmarks.planted_faults.{module} import {', '.join(wanted)}"
@@ -133,7 +137,8 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
         numerics: as `aotc build` takes it.
 
     Returns:
-        For each entry what the self-check says of it; empty if it finds nothing.
+        For each entry what the self-check says of it; empty if it was compared, and
+        nothing is wrong.
     """
     found: dict[str, str] = {}
 
@@ -146,8 +151,7 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
             except CompileError as error:
                 found[name] = error.message
             else:
-                assert row.checked, row
-                found[name] = ""
+                found[name] = "" if row.checked else str(row)
         return []
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
