@@ -49,7 +49,7 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
-_SPARE_ITEM, _SPARE_WORK = 2e8, 1e9  # for one with nothing but structure, and for all
+_SPARE_ITEM, _SPARE_WORK = 2e7, 1e8  # for one with nothing but structure, and for all
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
