@@ -188,7 +188,7 @@ _ODD: dict[str, Program] = {
         lambda x, y: (x * 1e19) @ (y * 1e19).T,
         _pair((5, 40)),
     ),
-    "mean_near_overflow": (lambda x: np.mean(x * 3e38, 1), _of()),
+    "mean_near_overflow": (lambda x: np.mean(x * 3e37, 1), _of()),
     "below_normal": (lambda x: x * 1e-30 * 1e-10, _of()),
     "grown_from_below_normal": (lambda x: x * 1e-38 * 1e-2 * 1e38, _of()),
     "small_beside_large": (

@@ -610,3 +610,25 @@ def test_odd_models_are_built_and_what_was_not_compared_is_said(model, capfd):
         assert not rows[name].checked
         assert all(why in reason for _, reason in rows[name].unchecked)
     assert "printed" not in "".join(capfd.readouterr())
+
+
+@aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "f32"))
+def infinities(x, y):
+    return anp.exp(x) - anp.exp(x), y - y
+
+
+def test_infinity_less_infinity_is_open_where_numbers_overflow_and_strict_elsewhere():
+    """`fma(p, 2**n, -inf)` is -inf where `p * 2**n` alone would be infinite."""
+    module = trace([infinities], {}).module
+
+    def passed(x, y, found):
+        given = [np.full(4, each, np.float32) for each in (x, y)]
+        right = reference.evaluate(module, "infinities", given)
+        noisy = partial(reference.evaluate, module, "infinities", given)
+        rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+        others = [np.full(4, each, np.float32) for each in found]
+        return [each.passed for each in judge(["", ""], others, right, rounding)]
+
+    assert passed(100.0, 1.0, (-np.inf, 0.0)) == [True, True]
+    assert passed(100.0, 1.0, (3.0, 0.0)) == [True, True]
+    assert passed(1.0, np.inf, (0.0, -np.inf)) == [True, False]
