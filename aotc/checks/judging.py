@@ -104,7 +104,7 @@ class Rounding:
         self._noises = noises()
         self.runs = 0
         self.spreads = [np.zeros(np.shape(array)) for array in expected]
-        self._shown = [np.zeros(np.shape(array), np.int64) for array in expected]
+        self._shown = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
         """Evaluate once more."""

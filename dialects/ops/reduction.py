@@ -28,6 +28,7 @@ from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
+from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 
@@ -171,15 +172,11 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.sum, of floats in f64: along outer axes NumPy adds up in series.
-
-        So the sums of 1e6 f32 numbers each would be off by 1e-5 of them.
-        """
-        dtype = dt.canonical(x.dtype)
-        if not dt.is_float(dtype):
-            return np.sum(x, axis=axes, dtype=dt.to_numpy(dtype))
-        kind = dt.to_numpy(accumulator(dtype))
-        return np.sum(x, axis=axes, dtype=np.float64).astype(kind)
+        """np.sum, of floats in f64; in the operand's dtype, or what that is kept in."""
+        kept = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))), copy=False)
+        if not dt.is_float(dt.canonical(x.dtype)):
+            return np.sum(kept, axis=axes, dtype=kept.dtype)
+        return wide_sum(kept, axes)
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:

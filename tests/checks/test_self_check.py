@@ -77,6 +77,20 @@ def test_every_entry_is_checked_at_small_sizes_before_it_is_signed(model):
     assert "does not run it" in other["unchecked"][0]["why"]
 
 
+def test_errors_are_told_in_units_in_the_last_place(model):
+    model.write_text(f"{SENSITIVE}\n\n{PLAIN}")
+    rows = {row.entry: row for row in build(model).self_checks}
+    plain, chaotic = rows["plain"], rows["chaotic"]
+    assert 0 < plain.farthest.error_ulp <= 32
+    assert f"{plain.farthest.error_ulp:.1f} ulp (32 allowed)" in str(plain)
+    assert chaotic.farthest.error_ulp > 32
+    assert chaotic.farthest.rounding_ulp > 16
+    assert "rounding in another order makes" in str(chaotic)
+    assert plain.to_manifest()["ulp_below"] in (1.0, 10.0, 100.0)
+    assert plain.to_manifest()["rounding_ulp_below"] == 0.0
+    assert chaotic.to_manifest()["rounding_ulp_below"] > 10.0
+
+
 def test_the_size_of_most_calls_is_checked_too(model):
     report = build(model, optimum={"n": 40}, targets=[Target.parse("cpu")])
     manifest = json.loads((report.bundle / FILE).read_bytes())
@@ -354,6 +368,12 @@ def test_what_rounding_alone_carries_apart_is_no_mismatch(model):
     assert result.distance.error > 1e-4
     assert result.passed
 
+
+PLAIN = """
+@aotc.entry(x=aotc.Spec((3, 40), "f32"))
+def plain(x):
+    return np.tanh(x)
+"""
 
 # near 0, rounding decides whether the root of what is chaotic is a number
 OPEN = SENSITIVE.replace("    for", "    plain = np.tanh(x)\n    for").replace(
