@@ -260,7 +260,8 @@ _self_check = record(
             record({"sizes": mapping(_identifier, _size), "why": _string})
         ),
         "error_below": number,
-    }
+    },
+    {"ulp_below": number, "rounding_ulp_below": number},
 )
 _boundary = record(
     {

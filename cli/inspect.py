@@ -187,6 +187,10 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
         below = row["error_below"]
         if count:
             found = f"error < {below:.0e}" if below else "equal"
+            if ulp := row.get("ulp_below", 0.0):  # earlier versions do not tell
+                found += f", < {ulp:.0f} ulp" if ulp < 1e4 else f", < {ulp:.0e} ulp"
+            if moved := row.get("rounding_ulp_below", 0.0):
+                found += f" (rounding makes < {moved:.0e})"
             lines.append(f"{title}: {count} x checked, {found}")
         for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
             lines.append(f"{title}: not all checked: {why}")

@@ -15,6 +15,7 @@ from aotc import dtypes
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 4e-2}
 
 _INFINITE = float("inf")
+_MANY = 1e6  # from where on nobody wants all digits
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class Distance:
         return self._describe(f"{self.error:.1e}")
 
     def _describe(self, error: str) -> str:
+        ulp = f"{self.ulp:.0f}" if self.ulp < _MANY else f"{self.ulp:.1e}"
         return (
             f"{self.name} ({self.dtype}): error {error}, "
-            f"abs {self.max_abs:.1e}, rel {self.max_rel:.1e}, {self.ulp:.0f} ulp, "
+            f"abs {self.max_abs:.1e}, rel {self.max_rel:.1e}, {ulp} ulp, "
             f"cosine {self.cosine:.7f}"
         )
 

@@ -4,12 +4,20 @@ An element may be off by `_NOISE_FACTOR` times what random rounding errors do to
 (`rounding`), and by a few units in its last place. Small elements beside large ones are
 held to their own size, but for the last places of the largest, which whatever adds them
 up or transforms them together may leave on all.
+
+Note [elements that no run showed]: runs with noise do not show all elements of which
+rounding decides whether they are finite. How many more a further run, and so compiled
+code, would show is about the number of those that exactly one of the runs showed,
+divided by the number of runs (Good, "The population frequencies of species and the
+estimation of population parameters", Biometrika 40, 1953). No more than some times that
+are taken for open; any other that is finite on one side alone is wrong, whatever its
+neighbours are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -22,24 +30,24 @@ from aotc.checks.rounding import Noise, is_float, noises, spreads
 Arrays = list[Any]
 
 _NOISE_FACTOR = 16.0
-_UNITS = 32.0  # in the last place
+UNITS = 32.0  # in the last place
 _PART = 0.05  # of the largest element: units are at least those of this
 _RUNS = 4  # with noise, at most, where many elements are too far off
-_MOST_RUNS = 16  # where few are, of which some runs may move none by much
+_MOST_RUNS = 16  # where few are, or some are open, which some runs do not show
 _FEW = 2e-2  # of the elements of a result
+_UNSEEN_FACTOR = 4.0  # times the open elements that a further run is expected to show
 
 
-def error_ratios(found: Any, expected: Any, spread: Any) -> Any:
+def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) -> Any:
     """How far each element is off, divided by how far it may be; wrong above 1.
 
-    Elements of which rounding decides whether they are finite may be anything. Runs
-    with noise do not show all of them: where there is one, a few others that differ in
-    this are taken for more of them.
+    Elements of which rounding decides whether they are finite may be anything.
 
     Args:
         found: an array.
         expected: the array that it should be, of the same shape and dtype.
         spread: how far rounding moves each element of `expected`, in f64.
+        unseen: how many others may be open in this way (`Rounding.unseen`).
 
     Returns:
         An f64 array of the same shape, infinite where nothing allows a difference.
@@ -49,10 +57,10 @@ def error_ratios(found: Any, expected: Any, spread: Any) -> Any:
     x, y = found.astype(np.float64), expected.astype(np.float64)
     is_open = ~np.isfinite(spread)
     undecided = ~is_open & (np.isfinite(x) != np.isfinite(y))
-    if undecided.sum() <= _NOISE_FACTOR * is_open.sum():
+    if undecided.sum() <= unseen:
         is_open |= undecided
     same = (x == y) | (np.isnan(x) & np.isnan(y)) | is_open
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf))
         return error / _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
 
@@ -60,12 +68,24 @@ def error_ratios(found: Any, expected: Any, spread: Any) -> Any:
 def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
     """How far each element may be off."""
     facts = ml_dtypes.finfo(dtype)
-    eps, least = float(facts.eps), float(facts.smallest_normal)
-    size = np.where(np.isfinite(y), np.abs(y), 0.0)
-    size = np.maximum(size, max(_PART * size.max(initial=0.0), least))
     # Numbers below the normal ones may be zeros; half floats have no such numbers.
-    flushed = 0.0 if dtype == np.float16 else least
-    return _NOISE_FACTOR * spread + _UNITS * eps * size + flushed
+    flushed = 0.0 if dtype == np.float16 else float(facts.smallest_normal)
+    return _NOISE_FACTOR * spread + UNITS * units_of(y, dtype) + flushed
+
+
+def units_of(y: Any, dtype: Any) -> Any:
+    """Return the unit in which the error of each element is told.
+
+    It is the last place of the element, or of a twentieth of the largest one.
+
+    Args:
+        y: an array, in f64.
+        dtype: that it has.
+    """
+    facts = ml_dtypes.finfo(dtype)
+    size = np.where(np.isfinite(y), np.abs(y), 0.0)
+    least = max(_PART * size.max(initial=0.0), float(facts.smallest_normal))
+    return float(facts.eps) * np.maximum(size, least)
 
 
 class Rounding:
@@ -84,21 +104,46 @@ class Rounding:
         self._noises = noises()
         self.runs = 0
         self.spreads = [np.zeros(np.shape(array)) for array in expected]
+        self._shown = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
         """Evaluate once more."""
         results = self._evaluate(next(self._noises))
         self.runs += 1
         found = spreads(self._expected, [results])
+        for count, spread in zip(self._shown, found, strict=True):
+            count += np.isinf(spread)
         self.spreads = [
             np.maximum(*pair) for pair in zip(self.spreads, found, strict=True)
         ]
+
+    @property
+    def unseen(self) -> list[float]:
+        """For each result, how many elements may be open that no run showed."""
+        return [unseen_open(count, self.runs) for count in self._shown]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether rounding decides of some element whether it is finite."""
+        return any(np.isinf(each).any() for each in self.spreads)
 
     @property
     def is_all(self) -> bool:
         """Whether rounding decides of every element whether it is finite."""
         elements = [each for each in self.spreads if each.size]
         return bool(elements) and all(np.isinf(each).all() for each in elements)
+
+
+def unseen_open(shown: Any, runs: int) -> float:
+    """Return how many elements may be open that no run showed.
+
+    See Note [elements that no run showed].
+
+    Args:
+        shown: for each element, how many runs showed that it is open.
+        runs: with noise.
+    """
+    return _UNSEEN_FACTOR * float(np.sum(shown == 1)) / runs if runs else 0.0
 
 
 class Rule(Protocol):
@@ -166,13 +211,19 @@ class Verdict:
 
     Args:
         distance: its figures, without the elements that rounding leaves open.
-        error_ratio: the largest error of an element, divided by what it may be.
+        error_ratio: the largest error of an element, divided by what it may be: with
+            noise as far as was needed, so below 1 it says nothing of nearness to 1.
         wrong: which elements are, in words; empty if none is.
+        error_ulp: the largest error of an element, in units of `units_of`.
+        rounding_ulp: how far noise has moved an element at most, in the same units; 0
+            where no evaluation with noise was needed.
     """
 
     distance: Distance
     error_ratio: float
     wrong: str = ""
+    error_ulp: float = 0.0
+    rounding_ulp: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -181,10 +232,11 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """As the report of a build holds it; a figure that is not finite is null."""
-        ratio = self.error_ratio if np.isfinite(self.error_ratio) else None
+        ulp = self.error_ulp if np.isfinite(self.error_ulp) else None
         return {
             **self.distance.to_json(),
-            "error_ratio": ratio,
+            "error_ulp": ulp,
+            "rounding_ulp": self.rounding_ulp,
             "passed": self.passed,
         }
 
@@ -194,8 +246,14 @@ class Verdict:
     def worse_of(self, other: Verdict) -> Verdict:
         """The one with the larger error, with the figures of both."""
         worst = max(self, other, key=lambda each: each.error_ratio)
+        far = max(self, other, key=lambda each: each.error_ulp)
         distance = self.distance.worst_of(other.distance)
-        return Verdict(distance, worst.error_ratio, worst.wrong)
+        return replace(
+            worst,
+            distance=distance,
+            error_ulp=far.error_ulp,
+            rounding_ulp=far.rounding_ulp,
+        )
 
 
 def judge(
@@ -212,24 +270,33 @@ def judge(
         expected: by the reference, without noise.
         rounding: of `expected`.
     """
+    pairs = list(zip(found, expected, strict=True))
+    unseen = [0.0] * len(pairs)
     while True:
         ratios = [
-            error_ratios(*each)
-            if each[0].shape == each[1].shape and each[0].dtype == each[1].dtype
+            error_ratios(*pair, spread, more)
+            if pair[0].shape == pair[1].shape and pair[0].dtype == pair[1].dtype
             else np.array(np.inf)
-            for each in zip(found, expected, rounding.spreads, strict=True)
+            for pair, spread, more in zip(pairs, rounding.spreads, unseen, strict=True)
         ]
         shares = [float(np.mean(each > 1)) for each in ratios if each.size]
         share = max(shares, default=0.0)
-        if share == 0 or rounding.runs >= (_MOST_RUNS if share <= _FEW else _RUNS):
+        if share == 0 or any(unseen):
             break
-        rounding.run_again()
+        is_worth_it = share <= _FEW or rounding.is_any
+        if rounding.runs < (_MOST_RUNS if is_worth_it else _RUNS):
+            rounding.run_again()
+        elif any(rounding.unseen):  # for the last time
+            unseen = rounding.unseen
+        else:
+            break
     return [
-        _verdict(*each) for each in zip(names, found, expected, ratios, strict=True)
+        _verdict(*each)
+        for each in zip(names, found, expected, ratios, rounding.spreads, strict=True)
     ]
 
 
-def _verdict(name: str, found: Any, expected: Any, ratios: Any) -> Verdict:
+def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> Verdict:
     kinds = [f"{dtypes.canonical(x.dtype)}{list(x.shape)}" for x in (found, expected)]
     if kinds[0] != kinds[1]:
         far = distance(name, found, expected)
@@ -240,7 +307,21 @@ def _verdict(name: str, found: Any, expected: Any, ratios: Any) -> Verdict:
         distance(name, decided, expected),
         ratio,
         _wrong_elements(found, expected, ratios) if ratio > 1 else "",
+        *_in_units(decided, expected, spread),
     )
+
+
+def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
+    """Return the largest error, and how far rounding moves at most, in units."""
+    if not is_float(expected) or not expected.size:
+        return float(np.any(found != expected)), 0.0
+    x, y = found.astype(np.float64), expected.astype(np.float64)
+    units = units_of(y, expected.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        errors = np.where(same, 0.0, np.nan_to_num(np.abs(x - y) / units, nan=np.inf))
+    moved = np.where(np.isfinite(spread), spread, 0.0) / units
+    return float(errors.max()), float(moved.max())
 
 
 def _wrong_elements(found: Any, expected: Any, ratios: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.judging import Verdict
+from aotc.checks.judging import UNITS, Verdict
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class SelfCheck:
         return max((each.distance.error for each in self.results), default=0.0)
 
     @property
-    def share(self) -> float:
-        """The largest error of any element, of what it may be."""
-        return max((each.error_ratio for each in self.results), default=0.0)
+    def farthest(self) -> Verdict | None:
+        """The verdict on the result with the largest error in units."""
+        return max(self.results, key=lambda each: each.error_ulp, default=None)
 
     def skip(
         self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
@@ -70,10 +70,15 @@ class SelfCheck:
     def to_manifest(self) -> dict[str, Any]:
         """As the manifest holds it.
 
-        The error is the next power of ten: its digits depend on the machine, and the
+        Errors are the next power of ten: their digits depend on the machine, and the
         same source is to give the same bytes.
         """
-        error = self.error
+        worst = self.farthest
+        figures = {}
+        if worst is not None:
+            figures["ulp_below"] = _next_power_of_ten(worst.error_ulp)
+            moved = worst.rounding_ulp if worst.error_ulp > UNITS else 0.0
+            figures["rounding_ulp_below"] = _next_power_of_ten(moved)
         return {
             "entry": self.entry,
             "target": self.target,
@@ -81,7 +86,8 @@ class SelfCheck:
             "unchecked": [
                 {"sizes": dict(sizes), "why": why} for sizes, why in self.unchecked
             ],
-            "error_below": float(10.0 ** np.ceil(np.log10(error))) if error else 0.0,
+            "error_below": _next_power_of_ten(self.error),
+            **figures,
         }
 
     def __str__(self) -> str:
@@ -91,7 +97,7 @@ class SelfCheck:
             at = sizes_text(self.checked)
             rows.append(
                 f"{title} checked{at}: error at most {self.error:.1e} of the largest "
-                f"value, {self.share:.0%} of what rounding may make"
+                f"value{_units_text(self.farthest)}"
             )
         reasons: dict[str, list[Mapping[str, int]]] = {}
         for sizes, why in self.unchecked:
@@ -99,6 +105,22 @@ class SelfCheck:
         for why, skipped in reasons.items():
             rows.append(f"{title} NOT CHECKED{sizes_text(skipped)}: {why}")
         return "\n".join(rows)
+
+
+def _next_power_of_ten(number: float) -> float:
+    return float(10.0 ** np.ceil(np.log10(number))) if number else 0.0
+
+
+def _units_text(worst: Verdict | None) -> str:
+    """Return the largest error in units in the last place, and what allows it."""
+    if worst is None or not worst.error_ulp:
+        return ""
+    if worst.error_ulp <= UNITS:
+        return f", {worst.error_ulp:.1f} ulp ({UNITS:.0f} allowed)"
+    return (
+        f", {worst.error_ulp:.1e} ulp (rounding in another order makes "
+        f"{worst.rounding_ulp:.1e})"
+    )
 
 
 def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:

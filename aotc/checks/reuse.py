@@ -100,7 +100,7 @@ def found_or_made(
 def _row(stored: Mapping[str, Any]) -> SelfCheck:
     """What was found of an entry, as it was before it was kept."""
     results = (
-        Verdict(Distance(**each["distance"]), each["error_ratio"], each["wrong"])
+        Verdict(**{**each, "distance": Distance(**each["distance"])})
         for each in stored["results"]
     )
     return SelfCheck(

@@ -24,6 +24,7 @@ from aotc import dtypes
 from aotc.checks.comparisons import Comparisons, compares_floats
 from aotc.dialects.graph import LOW, Evaluator
 from aotc.dialects.lowering.summation import LONGEST
+from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
@@ -59,6 +60,7 @@ class Noise:
         # Ops that have been seen to round, and how many terms they add up.
         self._rounding: dict[Any, float] = {}
         self._exact: set[Any] = set()  # and those that were exact when last seen
+        self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
@@ -69,7 +71,22 @@ class Noise:
         results = self._rounded(op, operands, symbols)
         if type(op).adds_products and _may_overflow(operands):
             return [self._overflowed(op, operands, symbols, results[0])]
+        self._has_overflowed |= _overflows(operands, results)
+        if self._has_overflowed and isinstance(op, (Add, Subtract)):
+            return [self._meeting(operands, results[0])]
         return results
+
+    def _meeting(self, operands: Sequence[Any], found: Any) -> Any:
+        """A sum or difference with other numbers where infinities make it NaN.
+
+        Of a product that overflows, a multiply-add has the exact value, so what is left
+        of infinity less infinity is infinite.
+        """
+        if not is_float(found):
+            return found
+        is_open = np.isnan(found) & ~np.isnan(operands[0]) & ~np.isnan(operands[1])
+        chosen = self._rng.choice(_OVERFLOWED[-1], found.shape).astype(found.dtype)
+        return np.where(is_open, chosen, found)
 
     def _overflowed(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
@@ -206,6 +223,23 @@ def _may_overflow(operands: Sequence[Any]) -> bool:
         finite = np.abs(x[np.isfinite(x)].astype(np.float64))
         bound *= float(finite.max(initial=0.0))
     return not bound < float(np.finfo(dtype).max)
+
+
+def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Whether numbers make an infinity by their size, not at a pole, as of 1 / 0."""
+    made = [np.isinf(x) for x in results if is_float(x)]
+    if not any(each.any() for each in made):
+        return False
+    floats = [x for x in operands if is_float(x)]
+    if not all(np.isfinite(x).all() for x in floats):
+        return False
+    poles = [x == 0 for x in floats]
+    return any(
+        (
+            each & ~np.logical_or.reduce([p for p in poles if p.shape == each.shape])
+        ).any()
+        for each in made
+    )
 
 
 def _may_be_winograd(op: Any) -> bool:

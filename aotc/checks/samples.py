@@ -5,13 +5,15 @@ then primes beyond the width of vectors and tiles, as far as contracts and guard
 Then they take the sizes that most calls have, as far as the model says so, and those
 that have code of their own, and each symbol that something is added up over takes a
 size beyond the blocks that long sums are cut into. Where no example shows integers, one
-more call takes any.
+more call takes any. A part of every array has structure, and where calls take little
+time, some more have nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import cycle, islice, product
 from math import prod
 from typing import Any
@@ -19,14 +21,16 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import Code, best_code
-from aotc.checks.inputs import Choice, Integers, has_free_integers, samples_of
+from aotc.checks.draws import Integers, Structure
+from aotc.checks.inputs import Choice, has_free_integers, samples_of
+from aotc.checks.uses import uses_of_inputs
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
-from aotc.dtypes import canonical, is_float
+from aotc.dtypes import INTEGERS, canonical, is_float
 from aotc.errors import InputError
 from aotc.program import Program
 
@@ -34,6 +38,17 @@ _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)
 _NEXT_SIZES = 20  # that are tried for code that others take calls from
 _LONG = 4099  # a prime beyond 4096: blocks of any power of two up to it leave a rest
+
+
+_FEW_STRUCTURED, _STRUCTURED = 2, 5  # items: for floats alone, for masks and positions
+
+
+class Share(IntEnum):
+    """What part of the work an item may take; the first kinds come first."""
+
+    USUAL = 0  # its part of all
+    SPARE = 1  # what is left over; without it nothing is missing
+    EXTRA = 2  # a small part
 
 
 @dataclass(frozen=True)
@@ -46,14 +61,25 @@ class Item:
         positive: whether floats are drawn from (0, 1), and states do not have their
             first values, which are often zeros that hide what is read of them.
         integers: how they are drawn.
-        is_extra: whether it may take but a small part of the work.
+        share: of the work.
     """
 
     number: int
     sizes: Mapping[str, int]
     positive: bool
     integers: Integers
-    is_extra: bool = False
+    share: Share = Share.USUAL
+
+    @property
+    def structure(self) -> Structure:
+        """How much of the inputs is other than random."""
+        return Structure.ALL if self.share is Share.SPARE else Structure.SOME
+
+    @property
+    def structure_text(self) -> str:
+        """What to say of it after the sizes, where a call is wrong."""
+        is_all = self.structure is Structure.ALL
+        return " (rounded numbers, masks and first or last positions)" * is_all
 
     def __str__(self) -> str:
         """What to say of it besides the sizes, before a reason."""
@@ -110,14 +136,28 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
             found.append(Item(len(found), sizes, True, Integers.BITS))
+    for number in range(_structured(graph, entry) if usual else 0):
+        sizes = _sizes_by_name(entry, usual[-1])
+        is_positive = number % 2 == 1
+        found.append(Item(len(found), sizes, is_positive, Integers.BITS, Share.SPARE))
     if has_free_integers(entry, _example(program, entry)):
         sizes = _sizes_by_name(entry, few)
-        found.append(Item(len(found), sizes, False, Integers.ANY, True))
+        found.append(Item(len(found), sizes, False, Integers.ANY, Share.EXTRA))
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
         if parts not in usual and has_code(parts):
             sizes = _sizes_by_name(entry, parts)
-            found.append(Item(len(found), sizes, True, Integers.BITS, True))
+            found.append(Item(len(found), sizes, True, Integers.BITS, Share.EXTRA))
     return found
+
+
+def _structured(graph: Any, entry: Entry) -> int:
+    """Return how many items have nothing but structure: as many as see all masks."""
+    uses = uses_of_inputs(graph, entry).values()
+    kinds = {port.type.dtype for port in entry.ports("input")}
+    if not kinds:
+        return 0
+    has_masks = any(use.is_bias or use.is_factor for use in uses)
+    return _STRUCTURED if has_masks or kinds & {"bool", *INTEGERS} else _FEW_STRUCTURED
 
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
@@ -143,12 +183,15 @@ def calls_of(
     count = 2 if entry.updates else 1
     inputs = []
     for turn in range(count):
+        number = count * item.number + turn
         choice = Choice(
-            seed + count * item.number + turn,
+            seed + number,
             1,
             item.sizes,
             positive=item.positive,
             integers=item.integers,
+            structure=item.structure,
+            turn=number,
         )
         (sample,) = samples_of(graph, entry, choice, _example(program, entry))
         inputs.append(sample.arrays)

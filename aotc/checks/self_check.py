@@ -9,7 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -26,7 +26,14 @@ from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck, sizes_text
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import Calls, Item, calls_of, input_elements, items_of
+from aotc.checks.samples import (
+    Calls,
+    Item,
+    Share,
+    calls_of,
+    input_elements,
+    items_of,
+)
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.dialects import context
@@ -42,6 +49,7 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
+_SPARE_ITEM, _SPARE_WORK = 2e7, 1e8  # for one with nothing but structure, and for all
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -61,8 +69,9 @@ def check_entries(
     *,
     full: bool = False,
     begin: Callable[[str], None] = lambda _: None,
+    entries: Container[str] | None = None,
 ) -> list[SelfCheck]:
-    """Compare every entry with the reference evaluator.
+    """Compare entries with the reference evaluator.
 
     Args:
         program: what was compiled.
@@ -71,6 +80,7 @@ def check_entries(
         variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
         begin: is told what is compared next.
+        entries: names of those to compare; None for all.
 
     Raises:
         CompileError: `self-check`: an entry computes something else.
@@ -79,12 +89,17 @@ def check_entries(
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
         running, found = _start(stack, bundle, variants, full)
+        points = [
+            entry
+            for entry in program.entry_points
+            if entries is None or entry.name in entries
+        ]
         rows = [
             SelfCheck(entry.name, str(target)).skip(
                 {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
             )
             for target, code in found.items()
-            for entry in program.entry_points
+            for entry in points
         ]
         if not running:
             return rows
@@ -92,12 +107,12 @@ def check_entries(
         rows += [
             SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
             for variant, _ in running
-            for entry in program.entry_points
+            for entry in points
             if entry.name not in known
         ]
         jobs = [
             (Subject(program, graph, entry), item)
-            for entry in program.entry_points
+            for entry in points
             if entry.name in known
             for item in items_of(program, graph, entry)
         ]
@@ -134,12 +149,18 @@ def _check(
         for subject, _ in jobs
         for variant, _ in running
     }
-    ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
-    for done, (subject, item) in enumerate(ordered):
-        begin(f"{subject.entry.name}, comparison {done + 1} of {len(jobs)}")
-        limit = 2 * work.left / (len(jobs) - done + 1)
-        if item.is_extra and limit < inf:
+    ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
+    spare = _Spare(work)
+    to_come = sum(item.share is not Share.SPARE for _, item in jobs)
+    for number, (subject, item) in enumerate(ordered, 1):
+        begin(f"{subject.entry.name}, comparison {number} of {len(jobs)}")
+        limit = 2 * work.left / (to_come + 1)
+        to_come -= item.share is not Share.SPARE
+        if item.share is Share.EXTRA and limit < inf:
             limit = min(limit, _EXTRA_WORK)
+        if item.share is Share.SPARE and not spare.covers(subject, item):
+            continue
+        before = work.left
         try:
             trial = _trial(subject, item, work.part(limit))
         except NothingToCompare as reason:
@@ -147,10 +168,38 @@ def _check(
                 key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
             continue
+        spare.note(subject, item, before - work.left)
         for variant, process in running:
             key = subject.entry.name, variant.target
             rows[key] = _extend(rows[key], trial, variant, process)
     return list(rows.values())
+
+
+class _Spare:
+    """Decides which items without which nothing is missing are cheap enough.
+
+    Args:
+        work: of the whole check.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._left = min(_SPARE_WORK, work.left)
+        self._is_limited = work.left < inf
+        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
+
+    def note(self, subject: Subject, item: Item, work: float) -> None:
+        """Take note of what an item took."""
+        self._known[subject.entry.name, tuple(item.sizes.items())] = work
+        if item.share is Share.SPARE:
+            self._left -= work
+
+    def covers(self, subject: Subject, item: Item) -> bool:
+        """Return whether what an item takes, as others of these sizes, is left."""
+        key = subject.entry.name, tuple(item.sizes.items())
+        work = self._known.get(key, inf)
+        if not self._is_limited:
+            return True
+        return work <= min(_SPARE_ITEM, self._left)
 
 
 def _start(
@@ -243,7 +292,9 @@ def _extend(
 def _skip(
     row: SelfCheck, item: Item, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
-    """The same with an item that was not compared."""
+    """The same with an item that was not compared, if anything is missing then."""
+    if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
+        return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
 
 
@@ -348,7 +399,8 @@ def _failure(
     return CompileError(
         "self-check",
         f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', does "
-        f"not compute what its graph says{sizes_text([trial.item.sizes])}:\n{wrong}",
+        f"not compute what its graph says{sizes_text([trial.item.sizes])}"
+        f"{trial.item.structure_text}:\n{wrong}",
         where=where,
         hint=_HINT,
     )

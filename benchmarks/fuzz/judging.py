@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from aotc import reference
-from aotc.checks.judging import error_ratios
-from aotc.checks.rounding import is_float, noises, spreads
+from aotc.checks.judging import Rounding, error_ratios
+from aotc.checks.rounding import is_float
 
 RUNS = 12  # with noise; an element at an edge moves in every other one
 
@@ -33,7 +32,7 @@ class Judgement:
 
 def rounding_of(
     module: Any, name: str, inputs: Sequence[Any], wanted: Sequence[Any]
-) -> list[Any]:
+) -> Rounding:
     """How far rounding moves each element of the results of a function.
 
     Args:
@@ -42,24 +41,29 @@ def rounding_of(
         inputs: of the call.
         wanted: the results without noise.
     """
-    runs = [
-        reference.evaluate(module, name, inputs, with_op=noise)
-        for noise in islice(noises(), RUNS)
-    ]
-    return spreads(wanted, runs)
+    rounding = Rounding(
+        wanted, lambda noise: reference.evaluate(module, name, inputs, with_op=noise)
+    )
+    for _ in range(RUNS):
+        rounding.run_again()
+    return rounding
 
 
 def judge(
-    found: Sequence[Any], wanted: Sequence[Any], rounding: Sequence[Any]
+    found: Sequence[Any], wanted: Sequence[Any], rounding: Rounding | None = None
 ) -> Judgement:
-    """Compare results with the reference, within what `rounding` moves them."""
+    """Compare results with the reference, within what `rounding` moves them.
+
+    Without it, within a few units in the last place.
+    """
+    rounding = rounding or Rounding(wanted, lambda noise: list(wanted))
     wrong, elements, left_open = "", 0, 0
     if len(found) != len(wanted):
         return Judgement(f"{len(found)} results; expected {len(wanted)}", 0, 0)
-    for number, (got, want, spread) in enumerate(
-        zip(found, wanted, rounding, strict=True)
+    for number, (got, want, *moved) in enumerate(
+        zip(found, wanted, rounding.spreads, rounding.unseen, strict=True)
     ):
-        differs, is_open = _compared(got, want, spread)
+        differs, is_open = _compared(got, want, *moved)
         elements += want.size
         left_open += int(np.sum(is_open))
         if differs and not wrong:
@@ -67,12 +71,12 @@ def judge(
     return Judgement(wrong, elements, left_open)
 
 
-def _compared(got: Any, want: Any, spread: Any) -> tuple[str, Any]:
+def _compared(got: Any, want: Any, spread: Any, unseen: float) -> tuple[str, Any]:
     """How an array differs, and which elements are open."""
     if got.shape != want.shape or got.dtype != want.dtype:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in (got, want)]
         return f"is {kinds[0]}; expected {kinds[1]}", np.zeros(want.shape, bool)
-    wrong = error_ratios(got, want, spread) > 1
+    wrong = error_ratios(got, want, spread, unseen) > 1
     return _told(got, want, wrong), _is_open(want, spread)
 
 

@@ -190,10 +190,9 @@ def _judged(
     wanted: Sequence[Any],
 ) -> str:
     """What is wrong with the results of a call; "" if nothing is."""
-    unmoved = [np.zeros(np.shape(y)) for y in wanted]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if not judge(found, wanted, unmoved).wrong:
+        if not judge(found, wanted).wrong:
             return ""  # without asking how far rounding may move it, which takes time
         rounding = rounding_of(module, name, given, wanted)
         return judge(found, wanted, rounding).wrong

@@ -20,6 +20,7 @@ from aotc.dialects.padding import along_axes, along_axis, harmless_but_along, hi
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg, math
 
@@ -74,7 +75,7 @@ class Softmax(AlongAxis, name="softmax"):
     def ref(x: np.ndarray, *, axis: int) -> Any:
         """e**(x - max) / sum."""
         e = np.exp(_shift(x, axis))
-        return e / np.sum(e, axis, keepdims=True)
+        return e / wide_sum(e, axis, keepdims=True)
 
     @staticmethod
     def _project(b: Builder, op: "Softmax", d: Value) -> Value:
@@ -119,7 +120,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     def ref(x: np.ndarray, *, axis: int) -> Any:
         """Shifted by the maximum, which cancels."""
         shifted = _shift(x, axis)
-        return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
+        return shifted - np.log(wide_sum(np.exp(shifted), axis, keepdims=True))
 
     @staticmethod
     def jvp(b: Builder, op: "LogSoftmax", dx: Value) -> Value:
@@ -222,9 +223,11 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         """Two-pass mean and variance."""
         wide = _widen(x)
         count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
-        mean = wide.sum(axes) / count if centered else np.zeros_like(wide.sum(axes))
+        mean = wide_sum(wide, axes) / count
+        if not centered:
+            mean = np.zeros_like(mean)
         shifted = wide - np.expand_dims(mean, axes)
-        variance = np.square(shifted).sum(axes) / count
+        variance = wide_sum(np.square(shifted), axes) / count
         deviation = np.sqrt(variance + wide.dtype.type(epsilon))
         return shifted / np.expand_dims(deviation, axes), mean, variance
 

@@ -17,6 +17,7 @@ from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
+from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, linalg
 
@@ -160,7 +161,7 @@ class SumPool(Pool, name="sum_pool"):
     why = "no windows in memory; its adjoint is a spread"
     adds_products = True
 
-    reduce = staticmethod(np.sum)
+    reduce = staticmethod(wide_sum)
     named = {
         1: "pooling_nwc_sum",
         2: "pooling_nhwc_sum",

@@ -28,6 +28,7 @@ from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
+from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 
@@ -171,10 +172,11 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.sum in the operand's dtype."""
-        return np.sum(
-            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
-        )
+        """np.sum, of floats in f64; in the operand's dtype, or what that is kept in."""
+        kept = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))), copy=False)
+        if not dt.is_float(dt.canonical(x.dtype)):
+            return np.sum(kept, axis=axes, dtype=kept.dtype)
+        return wide_sum(kept, axes)
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:

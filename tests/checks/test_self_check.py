@@ -77,6 +77,20 @@ def test_every_entry_is_checked_at_small_sizes_before_it_is_signed(model):
     assert "does not run it" in other["unchecked"][0]["why"]
 
 
+def test_errors_are_told_in_units_in_the_last_place(model):
+    model.write_text(f"{SENSITIVE}\n\n{PLAIN}")
+    rows = {row.entry: row for row in build(model).self_checks}
+    plain, chaotic = rows["plain"], rows["chaotic"]
+    assert 0 < plain.farthest.error_ulp <= 32
+    assert f"{plain.farthest.error_ulp:.1f} ulp (32 allowed)" in str(plain)
+    assert chaotic.farthest.error_ulp > 32
+    assert chaotic.farthest.rounding_ulp > 16
+    assert "rounding in another order makes" in str(chaotic)
+    assert plain.to_manifest()["ulp_below"] in (1.0, 10.0, 100.0)
+    assert plain.to_manifest()["rounding_ulp_below"] == 0.0
+    assert chaotic.to_manifest()["rounding_ulp_below"] > 10.0
+
+
 def test_the_size_of_most_calls_is_checked_too(model):
     report = build(model, optimum={"n": 40}, targets=[Target.parse("cpu")])
     manifest = json.loads((report.bundle / FILE).read_bytes())
@@ -355,6 +369,12 @@ def test_what_rounding_alone_carries_apart_is_no_mismatch(model):
     assert result.passed
 
 
+PLAIN = """
+@aotc.entry(x=aotc.Spec((3, 40), "f32"))
+def plain(x):
+    return np.tanh(x)
+"""
+
 # near 0, rounding decides whether the root of what is chaotic is a number
 OPEN = SENSITIVE.replace("    for", "    plain = np.tanh(x)\n    for").replace(
     "return x", "return np.sqrt(x), plain"
@@ -475,11 +495,11 @@ def test_gelu_may_be_zero_only_where_one_plus_erf_has_one_digit(number, passed):
     assert verdict.passed == passed
 
 
-def test_sums_of_each_image_s_own_number_are_no_mismatch_with_exact_ones():
+def test_sums_of_each_image_s_own_number_are_no_mismatch_with_sums_in_series():
     """The gradient of a bias before a ReLU and the mean over an image, channels last.
 
-    Its terms are alike along the axes of the sum, and differ from channel to channel;
-    NumPy adds them in series, which rounds them all one way.
+    Its terms are alike along the axes of the sum, and differ from channel to channel:
+    added up in series, which NumPy does, they are rounded all one way.
     """
 
     @aotc.entry(x=aotc.Spec(("n", 16, 16, 24), "f32"))
@@ -497,9 +517,10 @@ def test_sums_of_each_image_s_own_number_are_no_mismatch_with_exact_ones():
         rounding = Rounding(expected, lambda noise: noisy(with_op=noise))
         return judge(["total"], [found.astype(np.float32)], expected, rounding)[0]
 
-    exact = x.sum((0, 1, 2), dtype=np.float64)
-    assert not np.allclose(expected[0], exact, rtol=32 * np.finfo("f4").eps, atol=0)
-    assert verdict(exact).passed
+    exact, in_series = x.sum((0, 1, 2), dtype=np.float64), x.sum((0, 1, 2))
+    assert np.array_equal(expected[0], exact.astype(np.float32))
+    assert not np.allclose(in_series, exact, rtol=32 * np.finfo("f4").eps, atol=0)
+    assert verdict(in_series).passed
     assert not verdict(x[:-1].sum((0, 1, 2))).passed
 
 
@@ -609,3 +630,25 @@ def test_odd_models_are_built_and_what_was_not_compared_is_said(model, capfd):
         assert not rows[name].checked
         assert all(why in reason for _, reason in rows[name].unchecked)
     assert "printed" not in "".join(capfd.readouterr())
+
+
+@aotc.entry(x=aotc.Spec(("n",), "f32"), y=aotc.Spec(("n",), "f32"))
+def infinities(x, y):
+    return anp.exp(x) - anp.exp(x), y - y
+
+
+def test_infinity_less_infinity_is_open_where_numbers_overflow_and_strict_elsewhere():
+    """`fma(p, 2**n, -inf)` is -inf where `p * 2**n` alone would be infinite."""
+    module = trace([infinities], {}).module
+
+    def passed(x, y, found):
+        given = [np.full(4, each, np.float32) for each in (x, y)]
+        right = reference.evaluate(module, "infinities", given)
+        noisy = partial(reference.evaluate, module, "infinities", given)
+        rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+        others = [np.full(4, each, np.float32) for each in found]
+        return [each.passed for each in judge(["", ""], others, right, rounding)]
+
+    assert passed(100.0, 1.0, (-np.inf, 0.0)) == [True, True]
+    assert passed(100.0, 1.0, (3.0, 0.0)) == [True, True]
+    assert passed(1.0, np.inf, (0.0, -np.inf)) == [True, False]

@@ -93,11 +93,22 @@ def test_inspect_shows_what_was_checked_and_calls_results_without_error_equal(
     rows = [
         {**both, "entry": "scale", "error_below": 1e-5},
         {**both, "entry": "add", "error_below": 0.0},
+        {**both, "entry": "near", "error_below": 1e-6, "ulp_below": 10.0},
+        {
+            **both,
+            "entry": "chaos",
+            "error_below": 1.0,
+            "ulp_below": 1e7,
+            "rounding_ulp_below": 1e6,
+        },
     ]
     assert main(["inspect", shelf.bundle(self_check=rows)]) == 0
     text = capsys.readouterr().out
     assert "scale on vmvx: 2 x checked, error < 1e-05" in text
     assert "add on vmvx: 2 x checked, equal" in text
+    assert "near on vmvx: 2 x checked, error < 1e-06, < 10 ulp\n" in text
+    chaos = "chaos on vmvx: 2 x checked, error < 1e+00, < 1e+07 ulp"
+    assert f"{chaos} (rounding makes < 1e+06)" in text
 
 
 def test_inspect_gives_manifest_and_verdict_as_json(

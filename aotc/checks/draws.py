@@ -1,0 +1,215 @@
+"""Arrays to compare on: random numbers, and numbers with structure.
+
+Random floats are never equal, never zero, and random bits hide no block of positions as
+a whole. So what goes wrong on ties, on exact zeros, on a run of a mask, at the first or
+last position of an axis is not seen on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aotc.checks.uses import Use
+
+
+class Integers(Enum):
+    """How integers are drawn that no example shows; positions only if `ANY`."""
+
+    BITS = "0 and 1"
+    SMALL = "from -8 to 7, or from 0 to 15"
+    ANY = "all of the dtype, the least and the greatest among them"
+
+
+class Structure(Enum):
+    """How much of an array is other than random.
+
+    Floats are rounded to a few numbers, rows repeat each other or are zeros, masks are
+    runs, and positions are the first or last ones.
+    """
+
+    NONE = "nothing"
+    SOME = "every other row, two of three masks, every other position"
+    ALL = "everything"
+
+
+_SHARE_OF_EXTREMES = 0.25
+_PATTERNS = 60  # of masks that are made of an array; those beyond repeat them
+_BLOCK = 32  # positions that kernels of attention see or skip as a whole
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Draws arrays.
+
+    Args:
+        rng: random numbers.
+        positive: whether floats are from (0, 1), not around 0.
+        kind: of integers of which nothing is known.
+        structure: how much is other than random.
+        turn: number of the call: what has one structure only takes others in turn.
+    """
+
+    rng: np.random.Generator
+    positive: bool
+    kind: Integers
+    structure: Structure = Structure.NONE
+    turn: int = 0
+
+    # ---- floats ---------------------------------------------------------------------
+
+    def floats(self, shape: tuple[int, ...], use: Use) -> Any:
+        """Draw floats, or masks where an input is one and masks have structure."""
+        if use.is_bias and self.has_masks(shape):
+            hidden = -1e4 if self.turn % 3 == 2 else -np.inf  # exporters write both
+            return np.where(self.bits(shape), 0.0, hidden)
+        if use.is_factor and self.has_masks(shape):
+            return self.bits(shape).astype(float)
+        x = 1 - self.rng.random(shape) if self.positive else self._normal(shape)
+        if self.structure is Structure.NONE or prod(shape) < 2:
+            return x
+        axis = next(n for n, size in enumerate(shape) if size > 1)
+        rows = np.moveaxis(x, axis, 0)
+        if self.structure is Structure.SOME:
+            rows[1::2] = self._few(rows[1::2])
+            rows[3::4] = rows[1]
+        else:
+            rows[...] = self._few(rows)
+            rows[2::3] = rows[0]
+            rows[1::5] = 0.0
+        return x
+
+    def _normal(self, shape: tuple[int, ...]) -> Any:
+        return np.asarray(self.rng.standard_normal(shape))
+
+    def _few(self, x: Any) -> Any:
+        """Round to a few numbers: above 0 stay above; there is no zero with a sign."""
+        return np.ceil(x * 8) / 8 if self.positive else np.round(x * 2) / 2 + 0.0
+
+    # ---- masks ----------------------------------------------------------------------
+
+    def has_masks(self, shape: tuple[int, ...]) -> bool:
+        """Return whether 0 and 1 of a shape are drawn as masks."""
+        return self.structure is not Structure.NONE and bool(shape)
+
+    def bits(self, shape: tuple[int, ...]) -> Any:
+        """Draw bools: random ones, or masks in turn, one for each row or matrix.
+
+        What has two equal axes, or more than two, is taken for matrices, of which a row
+        is what one query sees; else each row is a mask.
+        """
+        if not self.has_masks(shape) or not prod(shape):
+            return self.rng.integers(0, 2, shape) > 0
+        is_matrix = len(shape) > 2 or (len(shape) == 2 and shape[0] == shape[1])
+        rows = shape[-2] if is_matrix else 1
+        count = prod(shape) // (rows * shape[-1])
+        made = np.stack(
+            [
+                self._mask(self.turn + number, rows, shape[-1])
+                for number in range(min(count, _PATTERNS))
+            ]
+        )
+        return made[np.arange(count) % len(made)].reshape(shape)
+
+    def _mask(self, number: int, rows: int, length: int) -> Any:
+        """Draw the mask of a matrix: a pattern in turn."""
+        made = _SOME_MASKS if self.structure is Structure.SOME else _ALL_MASKS
+        places, row = np.arange(length), np.arange(rows)[:, None]
+        return np.broadcast_to(
+            made[number % len(made)](self.rng, places, row), (rows, length)
+        )
+
+    # ---- integers -------------------------------------------------------------------
+
+    def between(self, low: int, high: int, shape: tuple[int, ...], numpy: Any) -> Any:
+        """Draw integers of a range; the ends of it more often where that is asked for.
+
+        Those are every other number; of one number, the random, the greatest and the
+        least come in turn.
+        """
+        x = np.asarray(self.rng.integers(low, high, shape, endpoint=True))
+        if self.structure is not Structure.NONE and x.size:
+            ends = np.array([high, low])
+            if x.size == 1:
+                x = (
+                    x
+                    if self.turn % 3 == 0
+                    else np.full_like(x, ends[self.turn % 3 - 1])
+                )
+            else:
+                flat = x.reshape(-1)
+                flat[1::2] = np.resize(ends, flat[1::2].size)
+                x = flat.reshape(shape)
+        return x.astype(numpy)
+
+    def around(self, size: int, shape: tuple[int, ...], numpy: Any) -> Any:
+        """Draw positions along an axis, before and beyond it, if the dtype has them."""
+        facts = np.iinfo(numpy)
+        low, high = max(int(facts.min), -2 * size), min(int(facts.max), 2 * size)
+        return self.rng.integers(low, high, shape, numpy, endpoint=True)
+
+    def integers(self, shape: tuple[int, ...], numpy: Any) -> Any:
+        """Draw integers of which nothing is known."""
+        facts = np.iinfo(numpy)
+        least, most = int(facts.min), int(facts.max)
+        if self.kind is Integers.BITS:
+            return self.bits(shape).astype(numpy)
+        if self.kind is Integers.SMALL:
+            low = max(least, -8)
+            return self.rng.integers(low, low + 16, shape).astype(numpy)
+        drawn = self.rng.integers(least, most, shape, numpy, endpoint=True)
+        extremes = np.array([least, most, 0, 1], numpy)
+        chosen = self.rng.choice(extremes, shape)
+        return np.where(self.rng.random(shape) < _SHARE_OF_EXTREMES, chosen, drawn)
+
+
+# ---- masks of the positions (columns) that each query (row) sees --------------------
+
+_Pattern = Callable[[np.random.Generator, Any, Any], Any]
+
+
+def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    return rng.integers(0, 2, (rows.size, places.size)) > 0
+
+
+def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    """Neighbours that begin in the second half of a block, later in later rows or not.
+
+    So the first vectors of the block are hidden and others are not.
+    """
+    length = places.size
+    block = min(length, _BLOCK)
+    start = block * int(rng.integers(0, length // block))
+    first = start + block // 2 + int(rng.integers(0, max(block // 2, 1)))
+    first = np.minimum(first + rows * int(rng.integers(0, 2)), length - 1)
+    last = first + 1 + int(rng.integers(0, max(length // 2, 1)))
+    return (places >= first) & (places < last)
+
+
+def _prefix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    """All up to a place, which is that of the row as often as not."""
+    length = places.size
+    if rows.size > 1 and rng.integers(0, 2):
+        return places <= rows + length - rows.size
+    return places + 0 * rows < int(rng.integers(1, max(length, 2)))
+
+
+def _suffix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    return ~_prefix(rng, places, rows)
+
+
+def _all(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    return places + 0 * rows >= 0
+
+
+def _none(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+    return places + 0 * rows < 0
+
+
+_SOME_MASKS: tuple[_Pattern, ...] = (_window, _random, _prefix)
+_ALL_MASKS: tuple[_Pattern, ...] = (_window, _prefix, _none, _suffix, _all)

@@ -1,0 +1,1 @@
+"""Does the self-check of a build catch faults, and none where there are none?"""

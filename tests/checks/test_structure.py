@@ -1,0 +1,178 @@
+"""Inputs of checks have structure; integers are what they are used for."""
+
+import numpy as np
+import pytest
+
+import aotc
+import aotc.numpy as anp
+from aotc import control, nn
+from aotc.checks.draws import Draw, Integers, Structure
+from aotc.checks.inputs import Choice, samples_of
+from aotc.checks.judging import Rounding, judge
+from aotc.checks.uses import Use, uses_of_inputs
+from aotc.program import Program
+from aotc.tracing.assembly import trace
+
+S = aotc.Spec
+
+
+@aotc.entry(x=S((2, 3), "f32"), i=S((4,), "i32"), j=S((), "i32"), t=S((30, 3), "f32"))
+def indexing(x, i, j, t):
+    return t[i] + anp.dynamic_slice(t, [j, 0], (4, 3))
+
+
+@aotc.entry(x=S((1, 3), "f32"), position=S((), "i32"), cache=S((64, 3), "f32"))
+def step(x, position, cache):
+    return anp.dynamic_update_slice(cache, x, [position, 0])
+
+
+@aotc.entry(x=S((6, "n"), "f32"), lengths=S((6,), "i32"), label=S((6,), "i32"))
+def lengths_and_labels(x, lengths, label):
+    seen = anp.arange(x.shape[1]) < lengths[:, None]
+    return anp.where(seen, x, 0.0), anp.arange(10) == label[:, None]
+
+
+@aotc.entry(x=S((5, 3), "f32"), i=S((), "i32"), t=S((30, 3), "f32"))
+def in_a_loop(x, i, t):
+    return control.scan(lambda c, row: (c + t[i], row), anp.zeros(3), x)
+
+
+@aotc.entry(
+    s=S((2, 5, 5), "f32"),
+    bias=S((1, 5, 5), "f32"),
+    seen=S((2, 5), "f32"),
+    other=S((2, 5, 5), "f32"),
+)
+def masks(s, bias, seen, other):
+    scores = s * other + bias
+    hidden = (1.0 - seen)[:, None, :] * -1e9
+    return nn.softmax(scores * 0.5), nn.softmax(scores + hidden)
+
+
+@aotc.entry(q=S((1, 5, 2, 4), "f32"), bias=S((1, 1, 5, 5), "f32"))
+def attention(q, bias):
+    return nn.attention(q, q, q, bias=bias)
+
+
+def uses(entry):
+    module = trace([entry], {}).module
+    (point,) = Program(module).entry_points
+    return uses_of_inputs(module, point), module, point
+
+
+@pytest.mark.parametrize(
+    ("entry", "limits"),
+    [
+        (indexing, {"i": 30, "j": 27}),
+        (step, {"position": 64}),
+        (lengths_and_labels, {"lengths": 8, "label": 10}),
+        (in_a_loop, {"i": 30}),
+    ],
+)
+def test_positions_and_lengths_are_read_from_use(entry, limits):
+    found, _, _ = uses(entry)
+    assert {name: use.limit([7]) for name, use in found.items()} == limits
+
+
+def test_masks_that_are_added_to_scores_are_read_from_use():
+    found, _, _ = uses(masks)
+    assert found == {"bias": Use(is_bias=True), "seen": Use(is_factor=True)}
+    assert uses(attention)[0] == {"bias": Use(is_bias=True)}
+
+
+def test_first_last_and_other_positions_are_drawn_in_turn():
+    _, module, point = uses(step)
+    choice = Choice(samples=6, structure=Structure.SOME)
+    drawn = [int(s.arrays[1]) for s in samples_of(module, point, choice, None)]
+    assert {0, 63} < set(drawn)
+    assert all(0 <= position < 64 for position in drawn)
+
+
+def draw(structure, *, positive=False, turn=0):
+    rng = np.random.default_rng(turn)
+    return Draw(rng, positive, Integers.BITS, structure, turn)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_floats_have_ties_and_equal_rows_and_random_numbers_beside_them(positive):
+    x = draw(Structure.SOME, positive=positive).floats((12, 40), Use())
+    assert len(np.unique(x[::2])) == 240
+    assert len(np.unique(x[1::2])) < 20
+    assert (x[3] == x[1]).all()
+    assert (x > 0).all() or not positive
+
+
+def test_structure_alone_has_exact_zeros():
+    x = draw(Structure.ALL).floats((12, 40), Use())
+    assert len(np.unique(x)) < 20
+    assert (x[1] == 0).all()
+    assert not np.signbit(x[x == 0]).any()
+
+
+def test_masks_are_windows_prefixes_all_and_none():
+    drawn = [draw(Structure.ALL, turn=turn).bits((75,)) for turn in range(5)]
+    counts = [int(mask.sum()) for mask in drawn]
+    assert {0, 75} < set(counts)
+    edges = [int(np.abs(np.diff(mask.astype(int))).sum()) for mask in drawn]
+    assert max(edges) <= 2
+    assert any(mask[0] and not mask[-1] for mask in drawn)
+
+
+@pytest.mark.parametrize("turn", range(0, 60, 5))
+def test_a_window_hides_the_first_vectors_of_a_block_that_is_seen(turn):
+    mask = draw(Structure.ALL, turn=turn).bits((75,))
+    first = int(np.argmax(mask))
+    block = mask[first - first % 32 :][:32]
+    assert block.any()
+    assert not block[: min(16, len(block) - 1)].any()
+
+
+def test_each_query_of_a_matrix_and_each_row_has_a_mask():
+    masks = draw(Structure.SOME).bits((4, 1, 9, 9))
+    assert len(np.unique(masks.reshape(4, -1), axis=0)) > 1
+    rows = draw(Structure.SOME).bits((7, 30))
+    assert len(np.unique(rows, axis=0)) > 1
+
+
+def test_random_draws_of_others_stay_without_structure():
+    x = draw(Structure.NONE).floats((12, 40), Use(is_bias=True))
+    assert len(np.unique(x)) == x.size
+
+
+# ---- what is open -------------------------------------------------------------------
+
+
+def verdict(wrong, shown):
+    """The verdict where elements of `wrong` are NaN and runs show some to be open.
+
+    Args:
+        wrong: elements that were found to be NaN.
+        shown: for each run with noise, the elements that were.
+    """
+    expected = [np.linspace(1, 2, 1000, dtype=np.float32)]
+    runs = iter(shown)
+
+    def evaluate(noise):
+        found = expected[0].copy()
+        found[list(next(runs, ()))] = np.nan
+        return [found]
+
+    found = expected[0].copy()
+    found[list(wrong)] = np.nan
+    return judge(["y"], [found], expected, Rounding(expected, evaluate))[0]
+
+
+def test_one_open_element_excuses_no_other():
+    one = [[0]] * 16
+    assert verdict([0], one).passed
+    for count in (1, 2, 16):
+        found = verdict([0, *range(1, count + 1)], one)
+        assert not found.passed
+        assert f"{count} of 1000 elements wrong" in found.wrong
+
+
+def test_as_many_as_a_further_run_would_show_are_open():
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(1000, 60, replace=False) for _ in range(17)]
+    assert verdict(drawn[0], drawn[1:]).passed
+    assert not verdict(range(0, 1000, 2), drawn[1:]).passed
