@@ -83,7 +83,7 @@ ALLOWED = {
     | {"program_files", "tracing", "traffic"},
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
-    | {"counting", "numpy"},  # operators of arrays
+    | {"checks", "counting", "numpy"},  # operators of arrays
     "foreign": TRACING | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
     | {"importers", "just_in_time", "counting", "packager", "pipeline", "passes"}

@@ -280,8 +280,14 @@ class JitFunction:
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
-    def _add(self, found: Traced | KeptCode) -> Variant:
-        """A variant of what was traced, or kept."""
+    def _add(self, found: Traced | KeptCode, pending: Pending | None = None) -> Variant:
+        """A variant of what was traced, or kept.
+
+        Args:
+            found: what it is made of.
+            pending: calls in the meantime, of which the last one is compared before
+                others have the code.
+        """
         if isinstance(found, KeptCode):
             made = found.made
         else:
@@ -289,6 +295,8 @@ class JitFunction:
             if found.recipe is not None and made.kept is not None:
                 note_kept(found.recipe, made.kept)
         variant = Variant(found, made)
+        if pending is not None and pending.last is not None:
+            variant.compare(pending.last)
         with self._lock:
             gone = self._variants.add(variant)
             if self._states.model in [each.made.model for each in gone]:
@@ -338,6 +346,8 @@ class JitFunction:
     ) -> Any:
         """The result by the reference evaluator, while the code is made."""
         self._count_of(call).calls += 1
+        if not self._has_states:  # which the code does not have yet
+            pending.last = leaves
         result, updated = pending.reference.run(self._values_of(call, leaves)())
         for name, arrays in updated.items():
             self._states.write(name, arrays)
@@ -369,7 +379,7 @@ class JitFunction:
 
     def _compile_aside(self, pending: Pending) -> None:
         try:
-            self._add(pending.traced)
+            self._add(pending.traced, pending)
         except Exception as error:  # told by the next call
             pending.error = error
             return
