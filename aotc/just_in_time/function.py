@@ -39,6 +39,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
+from aotc.tracing.snapshots import described
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -136,10 +137,11 @@ class CallCount:
 class Known:
     """The code for calls of one signature."""
 
-    __slots__ = ("_count", "variant")
+    __slots__ = ("_count", "captured", "variant")
 
     def __init__(self, variant: Variant, count: CallCount) -> None:
         self.variant, self._count = variant, count
+        self.captured = variant.specialization.captured
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result of a call."""
@@ -197,7 +199,7 @@ class JitFunction:
             return self._execute(*self._bind(args, kwargs))
         key = None if kwargs else _key_of(args)
         known = self._of_arrays.get(key)
-        if known is not None:
+        if known is not None and (known.captured is None or known.captured.holds()):
             return known.run(args)
         call, leaves = self._bind(args, kwargs)
         if self._has_states:  # which guards may look at, and all variants share
@@ -212,7 +214,7 @@ class JitFunction:
     def _compute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
         """The result of a call."""
         known = self._quick.get(call)
-        if known is None:
+        if known is None or not (known.captured is None or known.captured.holds()):
             found = self._code_for(call, leaves)
             if isinstance(found, Pending):
                 return self._evaluate(found, call, leaves)
@@ -323,13 +325,25 @@ class JitFunction:
         self, call: CallSignature, sizes: Sizes, values: _Values
     ) -> Traced | KeptCode:
         """The function, traced for some sizes, here or by another process."""
-        wanted = Specialization(self._trace.name, call.form, sizes, None)
+        captured = self._trace.captured()
+        wanted = Specialization(
+            self._trace.name, call.form, sizes, None, captured=captured
+        )
         recipe = self._kept.recipe(wanted)
         made = load_kept(find_kept(recipe), self._target, self._threads)
         if made is not None:
-            return KeptCode(self._trace.name, call.form, sizes, None, made)
+            name, form = wanted.entry, wanted.form
+            return KeptCode(name, form, sizes, None, made, captured=captured)
         traced = self._trace(call, sizes, values())
+        self._note_captured(traced)
         return replace(traced, recipe=recipe) if traced.check is None else traced
+
+    def _note_captured(self, traced: Traced) -> None:
+        """Name what is too large for its changes to be seen."""
+        if traced.captured is not None:
+            for each in traced.captured.unseen():
+                text = described(*each)
+                self.notes += [text] if text not in self.notes else []
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:

@@ -239,6 +239,10 @@ class Variants:
         if not fitting:
             sizes = (size_differences(each.sizes, call) for each in alike)
             return min(sizes, key=len)[0]
+        for each in fitting:
+            changed = each.captured.changed() if each.captured else []
+            if changed:
+                return f"captured {changed[0].text}"
         checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"
