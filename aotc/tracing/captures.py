@@ -25,42 +25,6 @@ from aotc.tracing.source_locations import Place, is_own
 _MOST = 256  # captures of one function, and depth of what they are made of
 _LOADS_OF_CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-# methods and statements that change a container
-CHANGING = frozenset(
-    [
-        "append",
-        "extend",
-        "insert",
-        "pop",
-        "remove",
-        "clear",
-        "update",
-        "setdefault",
-        "sort",
-        "reverse",
-        "add",
-        "discard",
-        "popitem",
-        "appendleft",
-        "popleft",
-        "rotate",
-        "difference_update",
-        "intersection_update",
-        "symmetric_difference_update",
-        "fill",
-        "put",
-        "resize",
-        "setflags",
-        "itemset",
-        "partition",
-        "byteswap",
-        "send",
-        "throw",
-        "close",
-        "at",
-    ]
-)
-CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 _NOTHING = object()
 
 
@@ -186,9 +150,8 @@ class _Search:
                     self.value(each, text, place)
         else:
             self._objects.append((value, text))
-            call = getattr(type(value), "__call__", None)
-            if isinstance(call, types.FunctionType):
-                self.value(call, text, place)
+            for kind in type(value).__mro__[:-1]:
+                self.value(vars(kind).get("__call__"), text, place)
 
     def attributes_of_objects(self) -> None:
         """Capture the attributes of objects that some code reads by name."""

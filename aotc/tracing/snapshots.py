@@ -92,8 +92,8 @@ class Snapshot:
 def described(capture: Capture, kind: str) -> str:
     """A sentence on a capture that is too large to be compared."""
     return (
-        f"{line_of(capture.place)}: '{capture.text}' ({kind}) is captured; what changes "
-        "in it in place is not seen: give it as an argument"
+        f"{line_of(capture.place)}: '{capture.text}' ({kind}) is captured; what "
+        "changes in it in place is not seen: give it as an argument"
     )
 
 
