@@ -83,9 +83,7 @@ def compile_program(
     with temporary_folder() as folder:
         bundle = kept.unpack(folder) if kept is not None else None
         if bundle is None:
-            bundle, (compiled,) = write_bundle(program, [target], folder)
-            if kept is not None:
-                kept.keep(bundle)
+            bundle, compiled = _made(program, target, kept, folder)
         model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
     seconds = time.perf_counter() - begun
     is_cached = compiled is None or compiled.reuse == "hit"
@@ -94,6 +92,22 @@ def compile_program(
         always = options.get("AOTC_CHECK") == "always"
         unchecked = Unchecked(original, seconds, compiled, kept, always)
     return Compilation(model, seconds, is_cached, kept, unchecked)
+
+
+def _made(
+    program: Program, target: Target, kept: KeptBundle | None, folder: Path
+) -> tuple[Path, Compiled | None]:
+    """The bundle of a program, and the code in it unless another process made it."""
+    if kept is None:
+        bundle, (compiled,) = write_bundle(program, [target], folder)
+        return bundle, compiled
+    with kept.cache.alone(kept.recipe) as is_there:
+        found = kept.unpack(folder) if is_there else None
+        if found is not None:
+            return found, None
+        bundle, (compiled,) = write_bundle(program, [target], folder)
+        kept.keep(bundle)
+        return bundle, compiled
 
 
 def _is_checked(kept: KeptBundle | None) -> bool:

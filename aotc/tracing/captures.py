@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dis
 import functools
-import sysconfig
+import os
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -328,4 +328,4 @@ def _is_in_library(file: str) -> bool:
     path = Path(file)
     if {"site-packages", "dist-packages"} & {*path.parts}:
         return True
-    return path.is_relative_to(sysconfig.get_path("stdlib"))
+    return path.is_relative_to(Path(os.__file__).parent)
