@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,8 @@ def write_bundle(
 ) -> tuple[Path, list[Compiled]]:
     """Compile a program for some targets and pack it.
 
+    What is signed is compared with the reference evaluator first, as by a build.
+
     Args:
         program: at the stage `graph`, with source and title; its module is used up.
         targets: to compile for.
@@ -151,6 +154,9 @@ def write_bundle(
 
     Returns:
         The bundle, and the code for each target.
+
+    Raises:
+        CompileError: the compiler fails; `self-check`: it is wrong.
     """
     from aotc import packager  # with the compiler's side
     from aotc.backend import compile_units
@@ -158,6 +164,8 @@ def write_bundle(
     from aotc.passes.base import Unit
     from aotc.passes.stages import PASS_STAGES
 
+    is_checked = signer is not None and options.get("AOTC_SELF_CHECK") != "off"
+    original = program.copy() if is_checked else None
     first, *rest = PASS_STAGES
     unit = Unit(program)
     run_passes(unit, first.passes(), silently=True)
@@ -169,13 +177,34 @@ def write_bundle(
     packager.merge_parameters(programs)
     variants = compile_units(units, cache=Cache.of_user())
     title = program.title.name or "function", program.title.version or "1.0.0"
-    bundle = packager.pack(
-        program,
-        variants,
-        packager.weight_files(programs),
-        title,
-        folder,
-        findings=findings,
-        signer=signer,
-    )
-    return bundle, variants
+    weights = packager.weight_files(programs)
+    pack = partial(packager.pack, program, variants, weights, title)
+    if original is not None:
+        checked = _self_check(original, variants, pack)
+        findings = {**(findings or {}), "self_check": checked}
+    return pack(folder, findings=findings, signer=signer), variants
+
+
+def _self_check(
+    original: Program, variants: Sequence[Compiled], pack: Callable[[Path], Path]
+) -> list[dict[str, Any]]:
+    """What the self-check of a build finds, for the manifest.
+
+    Args:
+        original: a copy of what was compiled, which is used up.
+        variants: the code.
+        pack: writes a bundle of it into a folder.
+
+    Raises:
+        CompileError: `self-check`, and others of `check_entries`.
+    """
+    from aotc.checks.self_check import check_entries
+    from aotc.passes import run_passes
+
+    run_passes(original.module, ("autodiff",), silently=True)
+    full = options.get("AOTC_SELF_CHECK") == "full"
+    with temporary_folder() as work:
+        found = check_entries(
+            original, original.module, pack(work), variants, full=full
+        )
+    return [each.to_manifest() for each in found]

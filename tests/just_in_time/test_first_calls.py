@@ -264,3 +264,15 @@ class TestBetweenProcesses:
         again(X)
         assert again.report()["from_cache"] == 1
         assert outcomes("kept_open") == {"passed": 1}
+
+
+def test_what_is_exported_is_compared_before_it_is_signed(wrong_tanh, tmp_path):
+    @aotc.jit
+    def exported(x):
+        return anp.tanh(x)
+
+    exported(np.zeros((3, 4), "f4"))  # of which sin is right
+    with pytest.raises(CompileError) as error:
+        exported.export(tmp_path / "exported.aotc")
+    assert error.value.code == "self-check"
+    assert not list(tmp_path.iterdir())
