@@ -17,8 +17,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any
 from aotc import options
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
+from aotc.locking import file_lock
 from aotc.writing import atomic_write, make_folder
 
 _SUFFIX = ".cached"
@@ -120,6 +121,33 @@ class Cache:
             return error.message
         self.collect(self.limit)
         return None
+
+    @contextmanager
+    def alone(
+        self, recipe: Recipe, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[bool]:
+        """Within this block nobody else makes the value for a recipe.
+
+        Other processes and threads wait, until this one ends the block or dies. Where
+        files cannot be locked or made, they do not: then each makes it for itself.
+
+        Args:
+            recipe: of what is to be made.
+            is_stopped: says whether there is no need to wait any more.
+
+        Returns:
+            Whether the value may be there now, made by another one meanwhile.
+        """
+        path = self._path(recipe)
+        try:
+            make_folder(self.folder, 0o700)
+            make_folder(path.parent, 0o700)
+        except SetupError:
+            yield False
+            return
+        lock = path.with_name(f".{path.name}.lock")
+        with file_lock(lock, f"makes {recipe.kind} {recipe.label}", is_stopped):
+            yield path.exists()
 
     def why_missing(self, recipe: Recipe) -> str:
         """What is new about a recipe beside the last one of its label, for people."""

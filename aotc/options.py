@@ -18,6 +18,7 @@ from typing import Any
 from aotc.errors import InputError
 
 SELF_CHECK_MODES = ("auto", "full", "off")
+CHECK_MODES = ("off", "first", "always")
 # IREE_TASK_TOPOLOGY_MAX_GROUP_COUNT in iree/task/topology.h: of a larger number IREE
 # makes this one without a word.
 MAX_THREADS = 256
@@ -75,6 +76,10 @@ def _self_check(text: str) -> str:
     return {mode: mode for mode in SELF_CHECK_MODES}[text]
 
 
+def _check(text: str) -> str:
+    return {mode: mode for mode in CHECK_MODES}[text]
+
+
 def _paths_by_arch(text: str) -> dict[str, str]:
     pairs = [each.partition("=") for each in text.split(",") if each.strip()]
     if not all(arch.strip() and path.strip() for arch, _, path in pairs):
@@ -99,6 +104,13 @@ _TABLE = [
         _self_check,
         "auto",
         f"self-check of builds: {', '.join(SELF_CHECK_MODES)}",
+    ),
+    Option(
+        "AOTC_CHECK",
+        _check,
+        "first",
+        "calls of code that is made when it is called (jit, hybrid programs), which "
+        f"are compared with the reference evaluator: {', '.join(CHECK_MODES)}",
     ),
     Option(
         "AOTC_PYTHONS",

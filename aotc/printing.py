@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from aotc.errors import InputError
+
+_is_silent: ContextVar[bool] = ContextVar("aotc_is_silent", default=False)
 
 
 class _Value:
@@ -39,9 +44,21 @@ def render(text: str, array: Any) -> str:
 
 
 def show(text: str, array: Any) -> None:
-    """Write `text` with `array` in it to standard error."""
+    """Write `text` with `array` in it to standard error, unless it is silenced."""
+    if _is_silent.get():
+        return
     sys.stderr.write(render(text, array))
     sys.stderr.flush()
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Within this block `show` writes nothing, in this thread."""
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
 
 
 def key(text: str, dtype: str) -> str:

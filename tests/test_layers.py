@@ -11,7 +11,8 @@ ROOT = Path(__file__).parent.parent
 LEAVES = {
     "errors", "exit_status", "options", "processor", "target", "device", "gpus",
     "dtypes", "numerics", "pytree", "installation",
-    "json_values", "printing", "system_errors", "writing", "counting", "deferring",
+    "json_values", "locking", "printing", "system_errors", "writing", "counting",
+    "deferring",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
@@ -83,7 +84,7 @@ ALLOWED = {
     | {"program_files", "tracing", "traffic"},
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
-    | {"counting", "numpy"},  # operators of arrays
+    | {"checks", "counting", "numpy"},  # operators of arrays
     "foreign": TRACING | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
     | {"importers", "just_in_time", "counting", "packager", "pipeline", "passes"}

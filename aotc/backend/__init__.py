@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -379,15 +379,19 @@ def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
 def _compile(job: _Job, running: Running) -> Compiled:
     start = time.perf_counter()
     found = job.kept.find() if job.kept else None
-    if found:
-        report, vmfb = found
-        report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
-        reuse = "hit"
-    else:
-        reuse = job.kept.why_missing() if job.kept else "off"
-        report, vmfb = _run(job, running)
-        if job.kept:
-            reuse += job.kept.keep(report, vmfb)
+    with ExitStack() as stack:
+        if job.kept and not found:  # one process compiles it, others wait for that
+            wait = job.kept.alone(lambda: running.is_stopped)
+            found = stack.enter_context(wait)
+        if found:
+            report, vmfb = found
+            report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            reuse = "hit"
+        else:
+            reuse = job.kept.why_missing() if job.kept else "off"
+            report, vmfb = _run(job, running)
+            if job.kept:
+                reuse += job.kept.keep(report, vmfb)
     labels = {"layer": "backend", "kind": "warm" if found else "cold"}
     counters.counter("compiles", labels).add()
     counters.histogram("compile_duration_seconds", labels).observe(report["seconds"])

@@ -8,7 +8,8 @@ keeps line numbers, so there they count (IREE 3.13; a test compiles both).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -68,6 +69,21 @@ class KeptModule:
             return None
         report, _, vmfb = value.partition(b"\n")
         return json.loads(report), vmfb
+
+    @contextmanager
+    def alone(
+        self, is_stopped: Callable[[], bool]
+    ) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+        """Within this block no other process compiles the module.
+
+        Args:
+            is_stopped: says whether there is no need to wait for one any more.
+
+        Returns:
+            As `find`: what another process has compiled meanwhile.
+        """
+        with self.cache.alone(self.recipe, is_stopped) as is_there:
+            yield self.find() if is_there else None
 
     def why_missing(self) -> str:
         """`miss`, and what is new since a module of this kind was made."""

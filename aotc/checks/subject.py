@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stderr
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
-from aotc import reference
+from aotc import printing, reference
 from aotc.checks.process import CompiledProcess
 from aotc.checks.samples import Calls
 from aotc.dialects.entries import Entry
@@ -62,7 +60,7 @@ class Subject:
         stored = {**self.program.parameters, **calls.states}
         for inputs in calls.inputs:
             arguments = self.arguments(inputs, stored)
-            with redirect_stderr(StringIO()):  # what the model prints of random numbers
+            with printing.silence():  # what the model prints of random numbers
                 found = reference.evaluate(
                     self.graph, self.entry.name, arguments, with_op=with_op
                 )

@@ -20,12 +20,20 @@ class NothingToCompare(Exception):
     """There are no results to compare for an item; the text says why."""
 
     is_lasting = True  # whether another run on this machine would find the same
+    kind = "nothing"  # as counters call it
+
+
+class OverBudget(NothingToCompare):
+    """The same, because the reference evaluator may not work as much."""
+
+    kind = "budget"
 
 
 class NoMemoryToCompare(NothingToCompare):
     """The same, because the reference evaluator ran out of memory."""
 
     is_lasting = False
+    kind = "memory"
 
     def __init__(self) -> None:
         super().__init__("the reference evaluator ran out of memory")
@@ -71,7 +79,7 @@ class Work:
             NothingToCompare: they are too many.
         """
         if elements > self.most:
-            raise NothingToCompare(
+            raise OverBudget(
                 "the reference evaluator would take too much memory (--self-check=full)"
             )
         self.take(elements)
@@ -86,7 +94,7 @@ class Work:
         if self.whole is not None:
             self.whole.left -= elements
         if self.left < 0:
-            raise NothingToCompare(
+            raise OverBudget(
                 "the reference evaluator would take too long (--self-check=full)"
             )
 

@@ -120,6 +120,13 @@ _TABLE = (
         SECONDS,
     ),
     Family(
+        "call_checks",
+        "counter",
+        (*_ENTRY, "outcome", "reason"),
+        "Calls of code that is made when it is called, beside the reference evaluator "
+        "(AOTC_CHECK). outcome: passed, failed or skipped. reason: why it was skipped.",
+    ),
+    Family(
         "cache_hits", "counter", ("cache",), "Values that were found, by kind of value."
     ),
     Family("cache_misses", "counter", ("cache",), "Values that were not found."),

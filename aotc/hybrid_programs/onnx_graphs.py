@@ -203,12 +203,13 @@ class _FileGraph(SplitGraph):
             program.title = Title("region", "1.0.0")
             program.source = source_of(path, "onnx")
             made = compile_program(program, target, threads)
-        entry = made.model.entry("main")
+        entry, call = made.model.entry("main"), made.caller("main")
         names = dict(zip(piece.inputs, identifiers(piece.inputs), strict=True))
         outputs = identifiers(piece.outputs)
 
         def run(given: Values) -> Values:
-            found = entry(**{names[own]: value for own, value in given.items()})
+            inputs = {names[own]: value for own, value in given.items()}
+            found = entry.build(call(entry.flatten(inputs)))
             values = [found] if len(outputs) == 1 else [found[n] for n in outputs]
             return dict(zip(piece.outputs, values, strict=True))
 

@@ -21,7 +21,6 @@ from aotc.hybrid_programs.breaks import (
     inside_region,
     is_data,
 )
-from aotc.hybrid_programs.contents import TooLarge, content_key
 from aotc.hybrid_programs.instrumenting import TOOLS, positioned
 from aotc.hybrid_programs.making import make_function, value_outside
 from aotc.hybrid_programs.names import reads, stores
@@ -29,6 +28,7 @@ from aotc.just_in_time import JitFunction, jit
 from aotc.pytree import Structure, flatten, flatten_in_order
 from aotc.runtime import regions
 from aotc.tracing.array import Array
+from aotc.tracing.contents import TooLarge, content_key
 
 STATIC = "_aotc_static"  # the argument with all that is no array
 

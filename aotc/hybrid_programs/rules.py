@@ -23,13 +23,13 @@ from aotc.hybrid_programs.breaks import (
     is_data,
     is_own,
 )
-from aotc.hybrid_programs.contents import (
+from aotc.pytree import flatten_in_order
+from aotc.tracing.array import Array
+from aotc.tracing.contents import (
     VIEWS,
     is_plain,
     parts_of,
 )
-from aotc.pytree import flatten_in_order
-from aotc.tracing.array import Array
 
 # of Python, which only compute, with values that regions may look into
 _COMPUTING = frozenset({

@@ -23,7 +23,8 @@ from aotc.hybrid_programs.pieces import Node, Piece, connect, split
 from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.variants import require_limits
 
-_CALLERS = ("shape-mismatch", "dtype-mismatch")  # errors of a call, not of the graph
+# errors of a call, or of compiled code, that say nothing of what can be compiled
+_RAISED = ("shape-mismatch", "dtype-mismatch", "self-check")
 _GUARDS = ("shape-contract", "shape-guard", "shape-mismatch")  # of code with symbols
 
 Limits = tuple[int, int]  # codes of a piece that are kept, and that are made
@@ -203,7 +204,7 @@ class SplitGraph(ABC):
             try:
                 return codes.add(kind, self._compiled(piece, kind, given))
             except (InputError, CompileError) as error:
-                if error.code in _CALLERS:
+                if error.code in _RAISED:
                     raise
                 reason = error.message.partition("\n")[0]
                 known = {*self.nodes_at_fault(piece)} & {*piece.nodes}

@@ -160,12 +160,12 @@ class _ModuleGraph(SplitGraph):
         digest = hashlib.sha256(module.text().encode()).hexdigest()
         program.source = {"kind": "stablehlo", "file": self.name, "sha256": digest}
         made = compile_program(program, self._target, self._threads)
-        entry = made.model.entry("main")
+        entry, call = made.model.entry("main"), made.caller("main")
 
         def run(given: Values) -> Values:
             arrays = [x for n, x in given.items() if n not in self.main.sizes]
             leaves = [part for each in arrays for part in _parts(each)]
-            found = entry.build(entry.call_flat(leaves))
+            found = entry.build(call(leaves))
             results = [found] if len(piece.outputs) == 1 else found
             return {n: _joined(x) for n, x in zip(piece.outputs, results, strict=True)}
 

@@ -93,7 +93,7 @@ class Part(Unobserved):
             call = signature_of(self._names, args, named)
             variant = self._variant_for(call, args, named)
         except (InputError, CompileError) as error:
-            if error.code == "recompile-storm":
+            if error.code in ("recompile-storm", "self-check"):
                 raise
             reason = _reason(error)
         if variant is None:

@@ -13,6 +13,7 @@ from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
 from aotc.program import Program, source_of
 from aotc.tracing.assembly import trace
+from aotc.tracing.effects import watch_effects
 from aotc.tracing.entry import DECLARED, EntryFunction, Stored
 from aotc.tracing.repeatable import require_repeatable
 from aotc.tracing.source_locations import Place, relative, source_root
@@ -30,7 +31,9 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             invalid; `where` is the line in the model.
     """
     with running(path, entries) as (module, selected):
-        program = trace(selected, names_in(module))
+        owner = ", ".join(f"'{each.name}'" for each in selected)
+        with watch_effects(owner, *(each.function for each in selected)):
+            program = trace(selected, names_in(module))
         whole = {entry.name for entry in program.entries}  # others a survey has noted
         traced = [each for each in selected if each.name in whole]
         require_repeatable(program, lambda: trace(traced, names_in(module)))

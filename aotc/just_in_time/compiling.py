@@ -9,19 +9,23 @@ where the cache has not got the bundle of a graph.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotc import options
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
+from aotc.just_in_time.first_calls import FirstCall, Unchecked, require_right
 from aotc.just_in_time.kept_bundles import KeptBundle
 from aotc.runtime import Model, load
 from aotc.target import Target
 
 if TYPE_CHECKING:
     from aotc.artifacts import Signer
+    from aotc.backend import Compiled
     from aotc.program import Program
 
 
@@ -34,12 +38,29 @@ class Compilation:
         seconds: of passes, compiler and loading.
         is_cached: whether the code came from the user's cache.
         kept: where that has its bundle; None for nowhere.
+        unchecked: by which a call is compared; None where that was done, or is off.
     """
 
     model: Model
     seconds: float
     is_cached: bool
     kept: KeptBundle | None = None
+    unchecked: Unchecked | None = None
+
+    def caller(
+        self, entry: str, done: Callable[[], None] = lambda: None
+    ) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """A function of the leaves of an entry's inputs: gives those of its result.
+
+        Where nothing was compared yet, its first call is: `FirstCall`.
+
+        Args:
+            entry: its name.
+            done: is called when no further call is to be compared.
+        """
+        if self.unchecked is None:
+            return self.model.entry(entry).call_flat
+        return FirstCall(self.model, entry, self.unchecked, done)
 
 
 def compile_program(
@@ -51,26 +72,59 @@ def compile_program(
         program: at the stage `graph`; its module is used up.
         target: that this machine runs.
         threads: as `aotc.load` takes them.
+
+    Raises:
+        CompileError: the compiler fails; `self-check`: the cache has the code, of which
+            a call was wrong.
     """
     begun = time.perf_counter()
     kept = KeptBundle.of(program, target)
+    original = None if _is_checked(kept) else program.copy()
+    compiled = None
     with temporary_folder() as folder:
         bundle = kept.unpack(folder) if kept is not None else None
-        reuse = "hit"
         if bundle is None:
-            bundle, reuse = write_bundle(program, [target], folder)
-            if kept is not None:
-                kept.keep(bundle)
+            bundle, compiled = _made(program, target, kept, folder)
         model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
-    return Compilation(model, time.perf_counter() - begun, reuse == "hit", kept)
+    seconds = time.perf_counter() - begun
+    is_cached = compiled is None or compiled.reuse == "hit"
+    unchecked = None
+    if original is not None:
+        always = options.get("AOTC_CHECK") == "always"
+        unchecked = Unchecked(original, seconds, compiled, kept, always)
+    return Compilation(model, seconds, is_cached, kept, unchecked)
+
+
+def _made(
+    program: Program, target: Target, kept: KeptBundle | None, folder: Path
+) -> tuple[Path, Compiled | None]:
+    """The bundle of a program, and the code in it unless another process made it."""
+    if kept is None:
+        bundle, (compiled,) = write_bundle(program, [target], folder)
+        return bundle, compiled
+    with kept.cache.alone(kept.recipe) as is_there:
+        found = kept.unpack(folder) if is_there else None
+        if found is not None:
+            return found, None
+        bundle, (compiled,) = write_bundle(program, [target], folder)
+        kept.keep(bundle)
+        return bundle, compiled
+
+
+def _is_checked(kept: KeptBundle | None) -> bool:
+    """Whether code need not be compared when it is called."""
+    mode = options.get("AOTC_CHECK")
+    if mode == "first":
+        return kept is not None and require_right(kept)
+    return bool(mode == "off")
 
 
 def load_kept(
     kept: KeptBundle | None, target: Target, threads: int | None
 ) -> Compilation | None:
-    """The code that the cache has; None without."""
+    """The code that the cache has; None without, or where its calls are compared."""
     begun = time.perf_counter()
-    if kept is None:
+    if kept is None or not _is_checked(kept):
         return None
     with temporary_folder() as folder:
         bundle = kept.unpack(folder)
@@ -86,8 +140,10 @@ def write_bundle(
     folder: Path,
     signer: Signer | None = None,
     findings: dict[str, Any] | None = None,
-) -> tuple[Path, str]:
+) -> tuple[Path, list[Compiled]]:
     """Compile a program for some targets and pack it.
+
+    What is signed is compared with the reference evaluator first, as by a build.
 
     Args:
         program: at the stage `graph`, with source and title; its module is used up.
@@ -97,7 +153,10 @@ def write_bundle(
         findings: for the manifest.
 
     Returns:
-        The bundle, and `hit` if the cache had the code.
+        The bundle, and the code for each target.
+
+    Raises:
+        CompileError: the compiler fails; `self-check`: it is wrong.
     """
     from aotc import packager  # with the compiler's side
     from aotc.backend import compile_units
@@ -105,6 +164,8 @@ def write_bundle(
     from aotc.passes.base import Unit
     from aotc.passes.stages import PASS_STAGES
 
+    is_checked = signer is not None and options.get("AOTC_SELF_CHECK") != "off"
+    original = program.copy() if is_checked else None
     first, *rest = PASS_STAGES
     unit = Unit(program)
     run_passes(unit, first.passes(), silently=True)
@@ -116,13 +177,34 @@ def write_bundle(
     packager.merge_parameters(programs)
     variants = compile_units(units, cache=Cache.of_user())
     title = program.title.name or "function", program.title.version or "1.0.0"
-    bundle = packager.pack(
-        program,
-        variants,
-        packager.weight_files(programs),
-        title,
-        folder,
-        findings=findings,
-        signer=signer,
-    )
-    return bundle, variants[0].reuse.partition(" ")[0]
+    weights = packager.weight_files(programs)
+    pack = partial(packager.pack, program, variants, weights, title)
+    if original is not None:
+        checked = _self_check(original, variants, pack)
+        findings = {**(findings or {}), "self_check": checked}
+    return pack(folder, findings=findings, signer=signer), variants
+
+
+def _self_check(
+    original: Program, variants: Sequence[Compiled], pack: Callable[[Path], Path]
+) -> list[dict[str, Any]]:
+    """What the self-check of a build finds, for the manifest.
+
+    Args:
+        original: a copy of what was compiled, which is used up.
+        variants: the code.
+        pack: writes a bundle of it into a folder.
+
+    Raises:
+        CompileError: `self-check`, and others of `check_entries`.
+    """
+    from aotc.checks.self_check import check_entries
+    from aotc.passes import run_passes
+
+    run_passes(original.module, ("autodiff",), silently=True)
+    full = options.get("AOTC_SELF_CHECK") == "full"
+    with temporary_folder() as work:
+        found = check_entries(
+            original, original.module, pack(work), variants, full=full
+        )
+    return [each.to_manifest() for each in found]

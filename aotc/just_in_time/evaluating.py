@@ -89,10 +89,12 @@ class Pending:
         traced: what of; its module is used up.
         reference: computes calls in the meantime.
         worker: makes it.
+        last: leaves of the call that was computed last, by which code is compared.
         error: that ended this, until a call has told it.
     """
 
     traced: Traced
     reference: ReferenceCode
     worker: threading.Thread | None = None
+    last: Sequence[Any] | None = None
     error: Exception | None = None

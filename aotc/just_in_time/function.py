@@ -12,8 +12,6 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
-import numpy as np
-
 from aotc import options
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program, load_kept
@@ -29,6 +27,7 @@ from aotc.just_in_time.kept_calls import (
     find_kept,
     note_kept,
 )
+from aotc.just_in_time.known_calls import CallCount, Known, are_leaves, quick_key
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
@@ -39,6 +38,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
+from aotc.tracing.snapshots import described
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -124,29 +124,6 @@ def jit(
     return declare if function is None else declare(function)
 
 
-class CallCount:
-    """How many calls of one signature there were."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-
-class Known:
-    """The code for calls of one signature."""
-
-    __slots__ = ("_count", "variant")
-
-    def __init__(self, variant: Variant, count: CallCount) -> None:
-        self.variant, self._count = variant, count
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """The result of a call."""
-        self._count.calls += 1
-        return self.variant.run(leaves)
-
-
 class JitFunction:
     """A function of `jit`; see there."""
 
@@ -175,7 +152,7 @@ class JitFunction:
         self._kept = KeptFunction(function, stored, guards_branches, self._target)
         self._variants = Variants(self._trace.name, self._target.id, *limits)
         self._quick: dict[CallSignature, Known] = {}
-        self._of_arrays: dict[Any, Known] = {}
+        self._by_key: dict[Any, Known] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
@@ -195,24 +172,30 @@ class JitFunction:
             return self._trace.inline(args, kwargs)
         if self._is_eager:
             return self._execute(*self._bind(args, kwargs))
-        key = None if kwargs else _key_of(args)
-        known = self._of_arrays.get(key)
-        if known is not None:
-            return known.run(args)
+        key, given = (None, args) if kwargs else quick_key(args)
+        known = self._by_key.get(key)
+        if known is not None and (known.captured is None or known.captured.holds()):
+            if not self._has_states:
+                return known.run_given(given)
+            with self._lock:
+                if self._by_key.get(key) is known:  # no other thread has dropped it
+                    self._states.move_to(known.variant.made.model)
+                    return known.run_given(given)
         call, leaves = self._bind(args, kwargs)
         if self._has_states:  # which guards may look at, and all variants share
             with self._lock:
-                return self._compute(call, leaves)
-        found = self._compute(call, leaves)
-        is_flat = self._bind.is_flat and len(leaves) == len(args)
-        if key is not None and is_flat and call in self._quick:
-            self._of_arrays[key] = self._quick[call]
+                found = self._compute(call, leaves)
+        else:
+            found = self._compute(call, leaves)
+        known = self._quick.get(call)
+        if key is not None and known is not None and are_leaves(given, call, leaves):
+            self._by_key[key] = known
         return found
 
     def _compute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
         """The result of a call."""
         known = self._quick.get(call)
-        if known is None:
+        if known is None or not (known.captured is None or known.captured.holds()):
             found = self._code_for(call, leaves)
             if isinstance(found, Pending):
                 return self._evaluate(found, call, leaves)
@@ -249,11 +232,11 @@ class JitFunction:
                 if isinstance(made, Pending):
                     return made
                 variant = made
-            known = Known(variant, self._count_of(call))
+            known = Known(variant, call, self._count_of(call))
             if variant.specialization.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
-                    self._of_arrays.clear()
+                    self._by_key.clear()
                 self._quick[call] = known
             return known
 
@@ -280,8 +263,14 @@ class JitFunction:
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
-    def _add(self, found: Traced | KeptCode) -> Variant:
-        """A variant of what was traced, or kept."""
+    def _add(self, found: Traced | KeptCode, pending: Pending | None = None) -> Variant:
+        """A variant of what was traced, or kept.
+
+        Args:
+            found: what it is made of.
+            pending: calls in the meantime, of which the last one is compared before
+                others have the code.
+        """
         if isinstance(found, KeptCode):
             made = found.made
         else:
@@ -289,12 +278,14 @@ class JitFunction:
             if found.recipe is not None and made.kept is not None:
                 note_kept(found.recipe, made.kept)
         variant = Variant(found, made)
+        if pending is not None and pending.last is not None:
+            variant.compare(pending.last)
         with self._lock:
             gone = self._variants.add(variant)
             if self._states.model in [each.made.model for each in gone]:
                 self._states.move_to(made.model)
             self._quick.clear()
-            self._of_arrays.clear()
+            self._by_key.clear()
         return variant
 
     def _traced_for(self, call: CallSignature, values: _Values) -> Traced | KeptCode:
@@ -315,13 +306,25 @@ class JitFunction:
         self, call: CallSignature, sizes: Sizes, values: _Values
     ) -> Traced | KeptCode:
         """The function, traced for some sizes, here or by another process."""
-        wanted = Specialization(self._trace.name, call.form, sizes, None)
+        captured = self._trace.captured()
+        wanted = Specialization(
+            self._trace.name, call.form, sizes, None, captured=captured
+        )
         recipe = self._kept.recipe(wanted)
         made = load_kept(find_kept(recipe), self._target, self._threads)
         if made is not None:
-            return KeptCode(self._trace.name, call.form, sizes, None, made)
+            name, form = wanted.entry, wanted.form
+            return KeptCode(name, form, sizes, None, made, captured=captured)
         traced = self._trace(call, sizes, values())
+        self._note_captured(traced)
         return replace(traced, recipe=recipe) if traced.check is None else traced
+
+    def _note_captured(self, traced: Traced) -> None:
+        """Name what is too large for its changes to be seen."""
+        if traced.captured is not None:
+            for each in traced.captured.unseen():
+                text = described(*each)
+                self.notes += [text] if text not in self.notes else []
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:
@@ -338,6 +341,8 @@ class JitFunction:
     ) -> Any:
         """The result by the reference evaluator, while the code is made."""
         self._count_of(call).calls += 1
+        if not self._has_states:  # which the code does not have yet
+            pending.last = leaves
         result, updated = pending.reference.run(self._values_of(call, leaves)())
         for name, arrays in updated.items():
             self._states.write(name, arrays)
@@ -369,7 +374,7 @@ class JitFunction:
 
     def _compile_aside(self, pending: Pending) -> None:
         try:
-            self._add(pending.traced)
+            self._add(pending.traced, pending)
         except Exception as error:  # told by the next call
             pending.error = error
             return
@@ -467,13 +472,3 @@ class JitFunction:
 
         counts = {call: count.calls for call, count in self._counts.items()}
         return export_bundle(self._trace, counts, Path(path), **asked)
-
-
-def _key_of(args: Sequence[Any]) -> Any:
-    """What arrays are like, quickly; None where one of the arguments is none."""
-    key = []
-    for each in args:
-        if type(each) is not np.ndarray:
-            return None
-        key.append((each.dtype, each.shape))
-    return tuple(key)

@@ -8,13 +8,14 @@ compiler's side of aotc.
 from __future__ import annotations
 
 import io
+import json
 import sys
 import zipfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotc import options
 from aotc.cache import Cache, Recipe, digest
@@ -75,6 +76,19 @@ class KeptBundle:
             for path in sorted(bundle.rglob("*")):
                 archive.write(path, path.relative_to(bundle.parent))
         self.cache.keep(self.recipe, value.getvalue())
+
+    def check(self) -> Any:
+        """What a process has noted of the first call of the code; None for nothing."""
+        value = self.cache.find(self._of_check)
+        return None if value is None else json.loads(value)
+
+    def note_check(self, found: Any) -> None:
+        """Note what the first call of the code has shown, as JSON."""
+        self.cache.keep(self._of_check, json.dumps(found).encode())
+
+    @property
+    def _of_check(self) -> Recipe:
+        return Recipe("call-check", self.recipe.label, self.recipe.parts)
 
 
 def _weights_digest(program: Program) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
@@ -115,7 +116,15 @@ class CallSignature:
     shapes: tuple[tuple[int, ...], ...]
     static: tuple[tuple[str, StaticArgument], ...]
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Asked several times of each call."""
+        return hash((self.structures, self.dtypes, self.shapes, self.static))
+
+    @cached_property
     def form(self) -> CallForm:
         """All but the sizes."""
         ranks = tuple(map(len, self.shapes))
@@ -182,9 +191,11 @@ class Binder:
             else None
         )
         self._signature = signature.replace(parameters=given)
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        are_positional = all(each.kind == kind for each in given)
+        # all parameters, where a call can give them by position
+        self._positional = [p.name for p in given] if are_positional else None
         self._static = static
-        # whether each argument of a call by position alone is a leaf, in order
-        self.is_flat = not static
 
     def __call__(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -195,16 +206,9 @@ class Binder:
             InputError: `bad-call`: arguments are missing, or more than there are;
                 `input-type`: a leaf is no array of an element type that there is.
         """
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InputError(
-                "bad-call", f"{self._owner}: {error}", hint=self._stored_hint
-            ) from None
-        bound.apply_defaults()
         structures, static = [], list[tuple[str, StaticArgument]]()
         given = list[tuple[str, Structure, int, Any]]()
-        for name, value in bound.arguments.items():
+        for name, value in self._arguments(args, kwargs).items():
             if name in self._static:
                 static.append((name, StaticArgument(self._hashable(name, value))))
             else:
@@ -223,6 +227,22 @@ class Binder:
             tuple(static),
         )
         return made, leaves
+
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The arguments by name, with those that are so by default."""
+        names = self._positional
+        if names is not None and not kwargs and len(args) == len(names):
+            return dict(zip(names, args, strict=True))  # quicker, and as a rule
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(
+                "bad-call", f"{self._owner}: {error}", hint=self._stored_hint
+            ) from None
+        bound.apply_defaults()
+        return bound.arguments
 
     def _number(self, name: str, number: bool | int | float, dtype: Any) -> Array:
         try:

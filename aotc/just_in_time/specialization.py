@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.just_in_time.guards import Check
 from aotc.just_in_time.shapes import Sizes, fits
 from aotc.just_in_time.signature import CallForm, CallSignature
+from aotc.tracing.snapshots import Snapshot
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,15 @@ class Specialization:
         form: of the calls.
         sizes: of the Specs that it was traced for.
         check: of the values that the trace looked at; None where it looked at none.
+        captured: what the function reads besides its arguments, as it was when it was
+            traced; None where it reads nothing.
     """
 
     entry: str
     form: CallForm
     sizes: Sizes
     check: Check | None
+    captured: Snapshot | None = field(default=None, kw_only=True)
 
     def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
         """Whether it is for a call: form, sizes and guarded values are as they were.
@@ -35,5 +39,7 @@ class Specialization:
             values: gives those of its arguments, as `Tracer.values` has them.
         """
         if call.form != self.form or not fits(self.sizes, call.shapes):
+            return False
+        if self.captured is not None and not self.captured.holds():
             return False
         return self.check is None or self.check.holds(values())

@@ -23,7 +23,10 @@ from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.pytree import flatten
+from aotc.tracing.captures import captures_of
+from aotc.tracing.effects import watch_effects
 from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored, Weights
+from aotc.tracing.snapshots import Snapshot
 from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
@@ -86,7 +89,11 @@ class Tracer:
         from aotc.tracing.call_values import specializing
 
         known = CallValues(values, guards_branches=self._guards_branches)
-        with specializing(known), warnings.catch_warnings():
+        with (
+            watch_effects(f"'{self.name}'", self._function),
+            specializing(known),
+            warnings.catch_warnings(),
+        ):
             # an input that guards alone have looked at is used
             warnings.filterwarnings("ignore", module=r"aotc\.tracing\.assembly")
             program = trace([self.as_entry(call, sizes)], {})
@@ -96,7 +103,16 @@ class Tracer:
         if known.guards:
             kept = program.copy()
             check = GuardCheck(kept.module, self.name, known.guards)
-        return Traced(self.name, call.form, sizes, check, program)
+        # once more, where the trace has changed what it reads
+        captured = self.captured()
+        return Traced(self.name, call.form, sizes, check, program, captured=captured)
+
+    def captured(self) -> Snapshot | None:
+        """What the function reads besides its arguments, as it is now; None if it does
+        not.
+        """
+        found = captures_of(self._function).reads
+        return Snapshot(found) if found else None
 
     def execute(
         self, call: CallSignature, leaves: Sequence[Any], states: Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.artifacts import trees
@@ -82,12 +82,27 @@ class Variant:
     def __post_init__(self) -> None:
         self.entry: Entry = self.made.model.entry(self.specialization.entry)
         self._build = trees.builder(self.entry.spec.result)
+        self._call = self.made.caller(self.specialization.entry, self._end_checks)
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result of a call that it takes."""
         self.calls += 1
         self.used = time.monotonic_ns()
-        return self._build(self.entry.call_flat(leaves))
+        return self._build(self._call(leaves))
+
+    def compare(self, leaves: Sequence[Any]) -> None:
+        """Compare a call with the reference evaluator, where none was compared yet.
+
+        Raises:
+            CompileError: `self-check`.
+        """
+        if self.made.unchecked is not None:
+            self._call(leaves)
+
+    def _end_checks(self) -> None:
+        """Call the code directly from now on, and let go what it was compared by."""
+        self._call = self.entry.call_flat
+        self.made = replace(self.made, unchecked=None)
 
     @property
     def is_dynamic(self) -> bool:
@@ -224,6 +239,10 @@ class Variants:
         if not fitting:
             sizes = (size_differences(each.sizes, call) for each in alike)
             return min(sizes, key=len)[0]
+        for each in fitting:
+            changed = each.captured.changed() if each.captured else []
+            if changed:
+                return f"captured {changed[0].text}"
         checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"

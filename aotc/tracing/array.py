@@ -14,8 +14,9 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.tracing.call_values import branch_value
+from aotc.tracing.effects import warn_of_text
 from aotc.tracing.operators import function_of
-from aotc.tracing.source_locations import fail
+from aotc.tracing.source_locations import calling_place, fail
 from aotc.tracing.spellings import exact_names
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ class Array:
 
     def __repr__(self) -> str:
         return f"Array({self.type if self._known is None else repr(self._known)})"
+
+    def __str__(self) -> str:
+        if self._known is None:
+            warn_of_text(calling_place(__name__))
+        return repr(self)
 
     __hash__ = object.__hash__
 

@@ -1,0 +1,252 @@
+"""One call of a loaded entry beside the reference evaluator, with its own arguments.
+
+For code that is made when it is called: a build compares entries on inputs that it
+draws (`self_check`), these are compared on what they are called with. Judged alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotc.backend import Compiled
+from aotc.checks.bisect import locate_divergence
+from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
+from aotc.checks.rounding import Noise
+from aotc.checks.samples import Calls
+from aotc.checks.subject import Arrays, Subject
+from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, Work
+from aotc.dialects import context
+from aotc.dtypes import to_numpy
+from aotc.errors import CompileError, InputError
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.program import Program
+from aotc.pytree import flatten
+from aotc.runtime import Model
+
+_WORK_PER_SECOND = 1e9  # of the reference evaluator, about: see `self_check`
+_ELEMENTS = 2**28  # of the largest array
+_NOISY = 8.0  # how many times longer rounding may be measured where results differ
+_LOCATED = 20.0  # seconds: what took longer to compile is not compiled again in parts
+_HINT = (
+    "the compiler is at fault, not the function: please report it; with "
+    "AOTC_CHECK=off it is called all the same"
+)
+
+
+class Refused(NothingToCompare):
+    """The model refuses the arguments, or rounding decides whether it does."""
+
+    kind = "refused"
+
+
+class Undecided(NothingToCompare):
+    """Rounding alone decides what is finite."""
+
+    kind = "rounding"
+
+
+class CheckedCall(NamedTuple):
+    """What a call gave.
+
+    Args:
+        results: its leaves, compiled.
+        skipped: why they could not be compared; None where they are right.
+    """
+
+    results: Sequence[Any]
+    skipped: NothingToCompare | None = None
+
+
+@dataclass
+class CallCheck:
+    """Compares calls of an entry of a loaded model.
+
+    Args:
+        program: a copy of what was compiled, which is used up.
+        entry: its name.
+        model: the compiled code.
+        seconds: that the reference evaluator may take, about; None for any time.
+        compiled: the code as the compiler gave it, by which the line is found where a
+            difference begins; None where it is not at hand.
+    """
+
+    program: Program
+    entry: str
+    model: Model
+    seconds: float | None
+    compiled: Compiled | None
+
+    def __post_init__(self) -> None:
+        run_passes(self.program.module, ("autodiff",), silently=True)
+        declared = self.program.entry(self.entry)
+        self._subject = Subject(self.program, self.program.module, declared)
+
+    def call(self, leaves: Sequence[Any]) -> CheckedCall:
+        """Compute a call, compiled and by the reference evaluator.
+
+        States are updated by it as by any other call, unless it fails.
+
+        Raises:
+            CompileError: `self-check`: the results differ.
+            AotcError: what the compiled code raises.
+        """
+        with context(), ir.Location.unknown():
+            before = self._states()
+            run = self.model.entry(self.entry).call_flat
+            try:
+                expected, calls = self._expected(leaves, before)
+            except NothingToCompare as reason:
+                return CheckedCall(run(leaves), reason)
+            found = run(leaves)
+            try:
+                self._require_right(found, expected, calls)
+            except NothingToCompare as reason:
+                return CheckedCall(found, reason)
+            except CompileError:
+                self._restore(before)
+                raise
+            return CheckedCall(found)
+
+    # ---- states
+
+    def _states(self) -> dict[str, Any]:
+        """The values of all states, by name."""
+        return {s.name: self.model.read_state(s.name) for s in self.program.states}
+
+    def _restore(self, states: dict[str, Any]) -> None:
+        for name, tree in states.items():
+            self.model.write_state(tree, name)
+
+    # ---- what it should be
+
+    def _expected(
+        self, leaves: Sequence[Any], states: dict[str, Any]
+    ) -> tuple[tuple[Arrays, Arrays], Calls]:
+        """Arguments and results by the reference evaluator, and the call itself.
+
+        Raises:
+            NothingToCompare: it makes nothing of them.
+        """
+        stored = {
+            leaf: array
+            for state in self.program.states
+            for leaf, array in zip(
+                state.leaves, flatten(states[state.name])[0], strict=True
+            )
+        }
+        work = (
+            Work(inf, inf)
+            if self.seconds is None
+            else Work(self.seconds * _WORK_PER_SECOND, _ELEMENTS)
+        )
+        try:
+            calls = Calls({}, (self._inputs(leaves),), stored)
+            (expected,) = self._subject.reference_results(calls, work)
+        except MemoryError:
+            raise NoMemoryToCompare from None
+        except InputError as error:
+            raise Refused(error.message) from None
+        return expected, calls
+
+    def _inputs(self, leaves: Sequence[Any]) -> Arrays:
+        """The leaves of a call as arrays of the entry's dtypes."""
+        ports = self._subject.entry.ports("input")
+        return [
+            np.asarray(leaf, to_numpy(port.type.dtype))
+            for leaf, port in zip(leaves, ports, strict=True)
+        ]
+
+    # ---- what is said of it
+
+    def _require_right(
+        self, found: Sequence[Any], expected: tuple[Arrays, Arrays], calls: Calls
+    ) -> None:
+        arguments, results = expected
+        updated = self._subject.entry.updates
+        after = [
+            leaf
+            for state in self.program.states
+            if state.name in updated
+            for leaf in flatten(self.model.read_state(state.name))[0]
+        ]
+        rounding = Rounding(results, _Noisy(self._subject, calls, self.seconds))
+        try:
+            arrays = [np.asarray(each) for each in (*found, *after)]
+            verdicts = judge(self._subject.names, arrays, results, rounding)
+        except InputError as error:
+            raise Refused(
+                f"rounding decides a check of the model: {error.message}"
+            ) from None
+        except MemoryError:
+            raise NoMemoryToCompare from None
+        wrong = [each for each in verdicts if not each.passed]
+        if rounding.is_all:
+            raise Undecided("rounding alone decides what is finite")
+        if wrong:
+            raise self._failure(wrong, arguments, results)
+
+    def _failure(
+        self, wrong: Sequence[Verdict], arguments: Arrays, results: Arrays
+    ) -> CompileError:
+        where, begins = self._place(arguments, results)
+        lines = [*(f"  FAIL {each}" for each in wrong), *begins]
+        shapes = ", ".join(
+            f"{port.name} {port.type.dtype}{list(x.shape)}"
+            for port, x in zip(self._subject.entry.arguments, arguments, strict=True)
+            if port.kind == "input"
+        )
+        return CompileError(
+            "self-check",
+            f"{self.entry}, compiled for '{self.model.variant.id}', does not compute "
+            f"what its graph says in this call ({shapes}):\n" + "\n".join(lines),
+            where=where,
+            hint=_HINT,
+        )
+
+    def _place(
+        self, arguments: Arrays, results: Arrays
+    ) -> tuple[str | None, list[str]]:
+        """The line where the difference begins, where it is quick to find."""
+        if self.compiled is None or self.compiled.seconds > _LOCATED:
+            return None, []
+        subject = self._subject
+        outputs = results[: len(subject.entry.ports("output"))]
+        where, begins = locate_divergence(
+            subject.program,
+            subject.graph,
+            subject.entry,
+            self.compiled,
+            arguments,
+            outputs,
+            RoundingRule(),
+        )
+        return where, [f"  {begins}"]
+
+
+@dataclass
+class _Noisy:
+    """Evaluates a call with noise, within a time."""
+
+    subject: Subject
+    calls: Calls
+    seconds: float | None
+
+    def __post_init__(self) -> None:
+        most = inf if self.seconds is None else _NOISY * self.seconds
+        self._end = time.monotonic() + most
+
+    def __call__(self, noise: Noise) -> Arrays:
+        def with_op(op: Any, operands: Sequence[Any], symbols: Sequence[int]) -> Any:
+            if time.monotonic() > self._end:
+                raise OverBudget("rounding would take too long to be measured")
+            return noise(op, operands, symbols)
+
+        ((_, results),) = self.subject.reference_results(self.calls, with_op)
+        return results

@@ -1,0 +1,159 @@
+"""Code that is made when it is called is compared with the reference evaluator then.
+
+IREE has compiled wrong results without a word. A build compares its entries before it
+signs (`aotc.checks`); what is made when it is called is compared at its first call,
+with the arguments of that (AOTC_CHECK). The reference evaluator may take about as long
+as the code took to be made; what would take longer is counted as not checked. Code of
+which a call was wrong computes no other one, here or in a process that finds it in the
+cache; what was found right is not compared again there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aotc.counting import counters
+from aotc.errors import CompileError
+from aotc.just_in_time.kept_bundles import KeptBundle
+from aotc.runtime import Model
+
+if TYPE_CHECKING:
+    from aotc.backend import Compiled
+    from aotc.program import Program
+
+_LEAST = 1.0  # seconds that the reference evaluator may take in any case
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """Code that nothing was compared of yet.
+
+    Args:
+        program: a copy of what it was compiled from.
+        seconds: that making it took.
+        compiled: the code as the compiler gave it; None where the cache had it.
+        kept: where the cache has its bundle; None for nowhere.
+        always: whether each of its calls is compared, and in any time.
+    """
+
+    program: Program
+    seconds: float
+    compiled: Compiled | None
+    kept: KeptBundle | None
+    always: bool
+
+
+class FirstCall:
+    """Calls an entry of a loaded model, and compares until one call was compared.
+
+    Threads wait for the first one. A call that raises, as for arguments that the entry
+    does not take, says nothing of the code.
+
+    Args:
+        model: that has the code.
+        entry: name of the entry.
+        unchecked: what is known of the code.
+        done: is called when no further call is to be compared.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        entry: str,
+        unchecked: Unchecked,
+        done: Callable[[], None],
+    ) -> None:
+        self._model, self._name = model, entry
+        self._run = model.entry(entry).call_flat
+        self._unchecked: Unchecked | None = unchecked
+        self._check: Any = None
+        self._lock = threading.Lock()
+        self._error: CompileError | None = None
+        self._done = done
+
+    def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The leaves of the result of a call.
+
+        Raises:
+            CompileError: `self-check`: this call, or one before, was computed wrongly.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise _same(self._error)
+            if self._unchecked is not None:
+                return self._compared(self._unchecked, leaves)
+        return self._run(leaves)
+
+    def _compared(self, unchecked: Unchecked, leaves: Sequence[Any]) -> Sequence[Any]:
+        from aotc.checks.call_check import CallCheck  # with the compiler's side
+
+        if self._check is None:
+            seconds = None if unchecked.always else max(unchecked.seconds, _LEAST)
+            self._check = CallCheck(
+                unchecked.program, self._name, self._model, seconds, unchecked.compiled
+            )
+        try:
+            results, skipped = self._check.call(leaves)
+        except CompileError as error:
+            if error.code == "self-check":
+                self._error = _same(error)
+                self._unchecked = self._check = None
+                self._note(unchecked, "failed", error=error)
+            raise
+        if skipped is None:
+            self._note(unchecked, "passed")
+        else:
+            self._note(unchecked, "skipped", skipped.kind)
+        if not unchecked.always:
+            self._unchecked = self._check = None
+            self._done()
+        found: Sequence[Any] = results
+        return found
+
+    def _note(
+        self,
+        unchecked: Unchecked,
+        outcome: str,
+        reason: str = "",
+        error: CompileError | None = None,
+    ) -> None:
+        """Count what was found of a call, and keep it beside the code."""
+        manifest = self._model.manifest
+        labels = {
+            "model": manifest.name,
+            "version": manifest.version,
+            "target": self._model.variant.id,
+            "entry": self._name,
+            "outcome": outcome,
+            "reason": reason,
+        }
+        counters.counter("call_checks", labels).add()
+        if unchecked.kept is not None:
+            unchecked.kept.note_check({"error": error and _facts(error)})
+
+
+def require_right(kept: KeptBundle) -> bool:
+    """Whether code in the cache was compared before, by any process.
+
+    Raises:
+        CompileError: `self-check`: it was, and computes something else.
+    """
+    found = kept.check()
+    if found is None:
+        return False
+    if found["error"] is not None:
+        message, where, hint = found["error"]
+        raise CompileError("self-check", message, where=where, hint=hint)
+    return True
+
+
+def _facts(error: CompileError) -> list[str | None]:
+    return [error.message, error.where, error.hint]
+
+
+def _same(error: CompileError) -> CompileError:
+    """The error once more, without the traceback of another call."""
+    return CompileError(error.code, error.message, where=error.where, hint=error.hint)

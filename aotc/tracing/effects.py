@@ -1,0 +1,65 @@
+"""Tell of what tracing a function changes outside of it.
+
+A function is traced once for many calls: what it appends, assigns or counts outside
+happens then, and in no call. Assignments are found in its code; changes of containers
+and small arrays by what they were before. Changes of what is larger, of what is reached
+by computed names only, and of files and the like are not seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aotc.tracing.captures import captures_of
+from aotc.tracing.snapshots import Snapshot
+from aotc.tracing.source_locations import Place, line_of
+
+_told = set[tuple[Place, str]]()
+
+
+@contextmanager
+def watch_effects(owner: str, *functions: Any) -> Iterator[None]:
+    """Within this block functions are traced; warn of what that changes outside.
+
+    Args:
+        owner: how the message calls them.
+        functions: of the user.
+    """
+    found = captures_of(*functions)
+    before = Snapshot(found.reads)
+    yield
+    writes = [(each.text, each.place) for each in found.writes]
+    known = {each.key for each in found.writes}
+    changed = (each for each in before.changed() if each.key not in known)
+    writes += [(f"changes '{each.text}'", each.place) for each in changed]
+    for what, place in writes:
+        _warn(
+            f"{what} when {owner} is traced, and in no call: return the value, or keep "
+            "it in a State",
+            place,
+        )
+
+
+def warn_of_text(place: Place | None) -> None:
+    """Warn of a text that is made of a traced array.
+
+    Args:
+        place: the user's line that makes it; None where aotc does, for messages.
+    """
+    if place is not None:
+        _warn(
+            "prints or makes a text of an array that has no values yet, once, when it "
+            "is traced: aotc.debug.print shows those of each call",
+            place,
+        )
+
+
+def _warn(what: str, place: Place) -> None:
+    """Warn once of each line."""
+    if (place, what) not in _told:
+        _told.add((place, what))
+        text = f"{line_of(place)}: {what}"
+        warnings.warn_explicit(text, UserWarning, *place)

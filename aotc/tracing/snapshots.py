@@ -1,0 +1,159 @@
+"""Whether what a function captures is as it was when the function was traced.
+
+Asked at each call, so it looks at identities first, which takes some ten nanoseconds
+for each name. Where one differs, contents decide: those of plain values, of containers
+and small arrays. What changes in place in a larger array, or in an object that is
+neither, is not seen.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Hashable, Iterator, Sequence
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from aotc.tracing.captures import Capture
+from aotc.tracing.contents import TooLarge, content_key, is_plain, parts_of
+from aotc.tracing.source_locations import line_of
+
+_GONE = object()
+
+
+class Snapshot:
+    """The values of captures, as they are when this is made.
+
+    Args:
+        captures: of a function.
+    """
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self.captures = [*captures]
+        self._keys = [_key(each) for each in self.captures]
+        self._take()
+
+    def holds(self) -> bool:
+        """Whether all values are what they were."""
+        try:
+            for owner, key, value in self._names:
+                if owner[key] is not value:
+                    return self._holds_by_contents()
+            for cell, value in self._cells:
+                if cell.cell_contents is not value:
+                    return self._holds_by_contents()
+            for container, parts in self._containers:
+                if len(container) != len(parts) or not all(map(is_, container, parts)):
+                    return self._holds_by_contents()
+            for array, data in self._arrays:
+                if array.tobytes() != data:
+                    return self._holds_by_contents()
+        except (LookupError, ValueError, RuntimeError):  # another thread changes it
+            return self._holds_by_contents()
+        return True
+
+    def changed(self) -> list[Capture]:
+        """The captures that have other values."""
+        pairs = zip(self.captures, self._keys, strict=True)
+        return [each for each, key in pairs if _key(each) != key]
+
+    def unseen(self) -> Iterator[tuple[Capture, str]]:
+        """The captures that are too large to be compared, and what these are."""
+        for each in self.captures:
+            kind = _unseen_part(_value(each))
+            if kind:
+                yield each, kind
+
+    def _holds_by_contents(self) -> bool:
+        if self.changed():
+            return False
+        self._take()  # equal, but other objects
+        return True
+
+    def _take(self) -> None:
+        """Take note of the objects that there are now."""
+        cells: list[tuple[Any, Any]] = []
+        names: list[tuple[Any, str, Any]] = []
+        values = [_value(each) for each in self.captures]
+        for each, value in zip(self.captures, values, strict=True):
+            if isinstance(each.owner, types.CellType):
+                cells.append((each.owner, value))
+            else:
+                names.append((each.owner, each.key, value))
+        self._cells, self._names = cells, names
+        mutable = [*_mutable(values)]
+        self._arrays = [(x, x.tobytes()) for x in mutable if isinstance(x, np.ndarray)]
+        containers = [x for x in mutable if not isinstance(x, np.ndarray)]
+        containers += [x.values() for x in mutable if isinstance(x, dict)]
+        self._containers = [(each, [*each]) for each in containers]
+
+
+def described(capture: Capture, kind: str) -> str:
+    """A sentence on a capture that is too large to be compared."""
+    return (
+        f"{line_of(capture.place)}: '{capture.text}' ({kind}) is captured; what "
+        "changes in it in place is not seen: give it as an argument"
+    )
+
+
+def _value(capture: Capture) -> Any:
+    try:
+        return capture.value()
+    except LookupError:
+        return _GONE
+
+
+def _key(capture: Capture) -> Hashable:
+    """What a value is, as far as it is compared."""
+    value = _value(capture)
+    try:
+        return content_key(value)
+    except (TooLarge, RuntimeError):
+        return id(value)
+
+
+def _mutable(values: Sequence[Any]) -> Iterator[Any]:
+    """The containers and small arrays in values that can change in place."""
+    left, seen = [*values], set[int]()
+    while left:
+        value = left.pop()
+        if is_plain(value) or id(value) in seen or _large_kind(value):
+            continue
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            if value.flags.writeable:
+                yield value
+            continue
+        parts = parts_of(value)
+        if parts is not None:
+            if type(value) in (list, dict, set):
+                yield value
+            left += parts
+
+
+def _unseen_part(value: Any) -> str:
+    """The first thing in a value that is too large to be compared; empty for none."""
+    left, seen = [value], set[int]()
+    while left:
+        each = left.pop()
+        if is_plain(each) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        kind = _large_kind(each)
+        if kind:
+            return kind
+        left += parts_of(each) or []
+    return ""
+
+
+def _large_kind(value: Any) -> str:
+    """What a value is that is too large to be compared; empty for others."""
+    if isinstance(value, np.ndarray):
+        is_open = value.flags.writeable and content_key(value) == id(value)
+        return f"{value.dtype}{[*value.shape]}" if is_open else ""
+    try:
+        content_key(value)
+    except (TooLarge, RuntimeError):
+        return f"{type(value).__name__} of {len(value)}"
+    return ""
