@@ -35,6 +35,7 @@ _PART = 0.05  # of the largest element: units are at least those of this
 _RUNS = 4  # with noise, at most, where many elements are too far off
 _MOST_RUNS = 16  # where few are, or some are open, which some runs do not show
 _FEW = 2e-2  # of the elements of a result
+_KNOWN = 16.0  # so many elements that no run showed are estimated well by few runs
 _UNSEEN_FACTOR = 4.0  # times the open elements that a further run is expected to show
 
 
@@ -123,9 +124,9 @@ class Rounding:
         return [unseen_open(count, self.runs) for count in self._shown]
 
     @property
-    def is_any(self) -> bool:
-        """Whether rounding decides of some element whether it is finite."""
-        return any(np.isinf(each).any() for each in self.spreads)
+    def estimate(self) -> float:
+        """How many elements may be open that no run showed, in the result with most."""
+        return max(self.unseen, default=0.0)
 
     @property
     def is_all(self) -> bool:
@@ -283,7 +284,7 @@ def judge(
         share = max(shares, default=0.0)
         if share == 0 or any(unseen):
             break
-        is_worth_it = share <= _FEW or rounding.is_any
+        is_worth_it = share <= _FEW or 0 < rounding.estimate < _KNOWN
         if rounding.runs < (_MOST_RUNS if is_worth_it else _RUNS):
             rounding.run_again()
         elif any(rounding.unseen):  # for the last time

@@ -1,0 +1,89 @@
+"""Faults in attention, of many queries and of few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aotc.kernels import vectors
+from aotc.kernels.attention import _Kernel as AttentionKernel
+from aotc.kernels.attention import decoder, scores
+from aotc.kernels.vectors import add, index
+from aotc.mlir import Value
+
+from ..planting import Fault
+from .ways import by, given
+
+
+def _seen_by_first_vector(right: Any) -> Any:
+    def is_seen(self: Any, block: Any) -> Value:
+        first = min(block.count, self._lanes)
+        return right(self, replace(block, count=first))
+
+    return is_seen
+
+
+def _whole_blocks_only(right: Any) -> Any:
+    def write_block(self: Any, block: Any) -> None:
+        if block.count == self._tile.keys:
+            right(self, block)
+
+    return write_block
+
+
+def _strictly(right: Any) -> Any:
+    return lambda predicate, x, y: right(
+        "sgt" if predicate == "sge" else predicate, x, y
+    )
+
+
+def _one_less(block: Any, *_: Any) -> Any:
+    seen = block.seen
+    return replace(block, seen=seen - 1 if isinstance(seen, int) else add(seen, -1))
+
+
+FAULTS = [
+    Fault(
+        "a block is skipped by the first vector of its mask",
+        "decoder", "decoder", decoder._Decoder, "_is_seen", _seen_by_first_vector,
+    ),
+    Fault(
+        "positions after the last whole block are left out",
+        "decoder", "decoder", decoder._Decoder, "_write_block", _whole_blocks_only,
+    ),
+    Fault(
+        "all heads read the values of the first",
+        "decoder", "decoder", decoder, "queries_of",
+        by(lambda queries, *_: replace(queries, value=index(0))),
+    ),
+    Fault(
+        "a row of all batches has the mask of the first",
+        "decoder", "decoder", decoder, "queries_of",
+        by(lambda queries, *_: replace(queries, bias=index(0))),
+    ),
+    Fault(
+        "sums are not scaled to a later, higher score",
+        "attention", "attention", scores, "rescale_factors",
+        lambda right: lambda before, after: [
+            vectors.splat(1.0, x.type.shape[0]) for x in after
+        ],
+    ),
+    Fault(
+        "a block of which a query sees nothing makes NaN",
+        "attention", "attention", scores, "finite",
+        lambda right: lambda highest: highest,
+    ),
+    Fault(
+        "the last key of a block is left out of the sums",
+        "attention", "attention", AttentionKernel, "_block", by(_one_less),
+    ),
+    Fault(
+        "a query does not see its own position",
+        "attention", "causal", scores, "int_compare", _strictly,
+    ),
+    Fault(
+        "queries of the second vector have the bias of the first",
+        "attention", "attention", scores.Scores, "_bias_at",
+        given(lambda self, *given: (self, *given[:2], (given[2][0], 0))),
+    ),
+]  # fmt: skip

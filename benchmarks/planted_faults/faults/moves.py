@@ -1,0 +1,47 @@
+"""Faults in concatenations and transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aotc.kernels import movement, vectors
+from aotc.kernels.movement import transposing
+
+from ..planting import Fault
+from .ways import by, given
+
+
+def _without_rest(length: int, lanes: int, write: Any) -> Sequence[Any]:
+    return max(length - length % lanes, lanes), lanes, write
+
+
+FAULTS = [
+    Fault(
+        "elements after the last whole vector are not copied",
+        "movement", "movement", movement, "write_run", given(_without_rest),
+    ),
+    Fault(
+        "a part after the first begins one element early",
+        "movement", "movement", movement._Part, "of",
+        by(lambda part, *_: replace(part, column=max(part.column - 1, 0))),
+    ),
+    Fault(
+        "the last column of a square that is not whole is not written",
+        "transpose", "transpose", transposing._Kernel, "_square",
+        given(lambda self, begin, width, rows: (self, begin, max(width - 1, 1), rows)),
+    ),
+    Fault(
+        "what is after the last whole vector of the long axis is left out",
+        "transpose", "transpose", transposing._Kernel, "_along_long",
+        lambda right: lambda self, write: right(
+            self, lambda n, width: write(n, width) if width == self.lanes else None
+        ),
+    ),
+    Fault(
+        "vectors of a short axis are mixed in another order",
+        "transpose", "transpose_of_few", vectors, "gather",
+        given(lambda found, places: (found, [*places[:-1], places[0]])),
+    ),
+]  # fmt: skip

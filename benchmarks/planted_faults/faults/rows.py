@@ -1,0 +1,119 @@
+"""Faults in rows and columns, and the order of rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from aotc.dialects.lowering import scalars
+from aotc.kernels import columns, sorting, vectors
+from aotc.kernels.rows import _Kernel as RowsKernel
+from aotc.kernels.rows import formulas, walk
+from aotc.kernels.vectors import add, index
+from aotc.mlir import Value, arith, ir
+
+from ..planting import Fault
+
+
+def _whole_tiles_only(right: Any) -> Any:
+    def write(self: Any, first: Value, last: Value, rows: int) -> None:
+        if rows == self.tile.rows:
+            right(self, first, last, rows)
+
+    return write
+
+
+def _part_only(right: Any) -> Any:
+    def reduce(self: Any, how: Any, elements: Any, first: Value, count: int) -> Any:
+        part = walk._PART
+        kept = count // part * part if how.is_sum and count > part else count
+        return right(self, how, elements, first, kept)
+
+    return reduce
+
+
+def _without_epsilon(right: Any) -> Any:
+    return lambda op, row: right(
+        SimpleNamespace(epsilon=0.0, centered=op.centered), row
+    )
+
+
+def _turned(right: Any) -> Any:
+    def precedes(one: Any, other: Any) -> Value:
+        is_less = scalars.int_compare("ult", one.key, other.key)
+        is_equal = scalars.int_compare("eq", one.key, other.key)
+        is_after = scalars.int_compare("ugt", one.position, other.position)
+        return arith.ori(is_less, arith.andi(is_equal, is_after))
+
+    return precedes
+
+
+def _first_child(right: Any) -> Any:
+    def child(self: Any, place: Value, end: Value) -> Any:
+        first = add(vectors.scale(place, 2), 1)
+        return first, self._item_at(first)
+
+    return child
+
+
+def _not_before_equal(right: Any) -> Any:
+    """Positions beyond the heap take the place of an equal top."""
+
+    def compare(predicate: str, x: Value, y: Value) -> Value:
+        is_of_keys = isinstance(x.type, ir.IntegerType) and x.type.width == 32
+        return right("ule" if is_of_keys else predicate, x, y)
+
+    return compare
+
+
+def _reading_first(right: Any) -> Any:
+    def write(self: Any, matrix: Value, column: Value, count: int) -> None:
+        right(self, index(0), column, count)
+
+    return write
+
+
+FAULTS = [
+    Fault(
+        "zeros after the end of a row take part",
+        "rows", "row_max", vectors, "select_first",
+        lambda right: lambda x, count, otherwise: x, frozenset({"columns"}),
+    ),
+    Fault(
+        "rows after the last whole tile are not written",
+        "rows", "row_max", RowsKernel, "_write_tiles", _whole_tiles_only,
+    ),
+    Fault(
+        "a norm has no epsilon",
+        "rows", "norm", formulas, "_normalize", _without_epsilon,
+    ),
+    Fault(
+        "steps after the last whole part are left out",
+        "rows", "row_sum", walk.Walk, "_reduce_steps", _part_only,
+        frozenset({"columns"}),
+    ),
+    Fault(
+        "the last row is left out",
+        "columns", "columns", columns, "Walk",
+        lambda right: lambda side, length, *rest, **named: right(
+            side, length - 1, *rest, **named
+        ),
+    ),
+    Fault(
+        "a matrix reads the rows of the first",
+        "columns", "columns", columns._Kernel, "_write_tile",
+        _reading_first,
+    ),
+    Fault(
+        "ties are in the opposite order",
+        "sort", "sort", sorting, "_precedes", _turned,
+    ),
+    Fault(
+        "a heap does not look at second children",
+        "sort", "sort", sorting._Heap, "_later_child", _first_child,
+    ),
+    Fault(
+        "a later one of equal elements takes the place of an earlier one",
+        "sort", "top", sorting, "int_compare", _not_before_equal,
+    ),
+]  # fmt: skip
