@@ -123,7 +123,7 @@ def test_a_validation_that_a_signal_ends_is_made_when_the_loop_goes_on(load, x, 
         def __iter__(self):
             self.passes += 1
             if self.passes == 2:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
             yield {"x": x[:4]}
             yield {"x": x[4:8]}
 
