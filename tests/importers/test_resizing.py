@@ -1,4 +1,4 @@
-"""Images of other sizes in ONNX files and PyTorch modules, of sizes that calls decide."""
+"""Images of other sizes in ONNX files and PyTorch modules, also of symbolic sizes."""
 
 import numpy as np
 import pytest

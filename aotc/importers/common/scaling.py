@@ -64,8 +64,8 @@ def _other_sizes(wrong: Numbers, step: int, limit: int | None) -> str:
     """The condition that a size is none of the wrong ones.
 
     Args:
-        wrong: sizes in order. Those are multiples of `step`, where the product is whole,
-            and come in runs; all sizes from the first one on that is none are refused.
+        wrong: sizes in order. Those are multiples of `step`, where the product is
+            whole, and come in runs; from the first other one on all are refused.
         step: the denominator of the factor.
         limit: the greatest size of all.
     """
