@@ -137,9 +137,10 @@ _ROLES_OF = {"n": {"n"}, "c": {"c", "p"}}
 
 
 def _merged(roles: Sequence[set[str]]) -> set[str]:
-    """The roles of an axis that several are merged into: of the one that has a whole one.
+    """The roles of an axis that several are merged into.
 
-    What was split off others goes into it. Several whole ones make it none of an image.
+    Those of the one that is no part of a split axis, as parts go into it. Several such
+    ones make it none of an image.
     """
     whole = [each for each in roles if each - {"p", "q"}]
     if len(whole) > 1:

@@ -179,9 +179,9 @@ def _ambiguous_error(port: Port) -> InputError:
     """The error for an image that may have its channels first or last."""
     return InputError(
         "unknown-layout",
-        f"the {port.kind} '{port.name}' of {port.type} has spatial axes of an image, and "
-        "nothing tells which of its axes are the channels, so --io-layout cannot say "
-        "whether it stays as it is",
+        f"the {port.kind} '{port.name}' of {port.type} has spatial axes of an image, "
+        "and nothing tells which of its axes are the channels, so --io-layout cannot "
+        "say whether it stays as it is",
         hint="leave out --io-layout and transpose it outside, or give the model an "
         "output of three axes or fewer in its place",
     )

@@ -216,7 +216,7 @@ def test_pixels_to_channels_have_the_layout_too():
 
 
 def test_tokens_and_heads_are_no_images():
-    """Of pixels in a row, of channels in groups, and of products with their features."""
+    """Of pixels in a row, of channels in groups, and of products with features."""
 
     def function(x):
         y = conv(x)
