@@ -2,7 +2,8 @@
 
 Convolutions and pooling say it of their own operands and results. The ops around them,
 elementwise ones, transposes, broadcasts and so on, tie axes of their operands to axes
-of their results, and axes that are tied are one and the same.
+of their results, and axes that are tied are one and the same. Ops that change the size
+of an image pass the roles of its axes on (`image_axis_relations.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Value
 from aotc.passes.disjoint_sets import DisjointSets
+from aotc.passes.image_axis_relations import Relation, axis_relations
 
 _Axis = tuple[Value, int]
-_Roles = dict[_Axis, set[str]]  # of sets of axes, by their roots: n, c or s (spatial)
+# of sets of axes, by their roots: n, c, s (spatial), p and q (what was split off c and
+# s), r (the batch and the pixels in a row), or x (merged of others)
+_Roles = dict[_Axis, set[str]]
+_PART_OF = {"c": "p", "s": "q", "p": "p", "q": "q"}
 
 
 class ImageAxes:
@@ -38,28 +43,36 @@ class ImageAxes:
         self._roles: list[_Roles] = []
         over_images = [op for op in ops if op.takes_images]
         if over_images:
-            self._tie(ops, weight_values(function))
+            weights = weight_values(function)
+            self._tie(ops, weights)
             # pooling of other things than pixels is written as pooling, too: where a
             # convolution knows better, it does not count
             filters = [op for op in over_images if len(op.operands) > 1]
             pools = [op for op in over_images if len(op.operands) == 1]
-            self._roles = [self._roles_by(filters), self._roles_by(pools)]
+            self._roles = [self._roles_by(filters), self._roles_by(pools), {}]
+            self._pass_roles_on([r for op in ops for r in axis_relations(op, weights)])
 
     def layout(self, value: Value) -> str | None:
         """The layout of a batch of images, of `IMAGE_LAYOUTS`; None for other values.
 
         It is the only one that what is known of the axes does not contradict.
         """
+        fitting = self._fitting_layouts(value)
+        return fitting[0] if len(fitting) == 1 else None
+
+    def is_ambiguous(self, value: Value) -> bool:
+        """Whether a value has axes of an image, and may have either layout."""
+        return len(self._fitting_layouts(value)) > 1
+
+    def _fitting_layouts(self, value: Value) -> list[str]:
+        """The layouts that what is known of the axes of a value does not contradict."""
         shape = Tensor.of(value).shape
         if len(shape) not in IMAGE_RANKS:
-            return None
+            return []
         roles = [self._roles_of((value, axis)) for axis in range(len(shape))]
-        if not any(roles) or not (roles[0] or shape[0] == 1):
-            return None
-        fitting = [
-            layout for layout in IMAGE_LAYOUTS if _fits(roles, layout, len(shape))
-        ]
-        return fitting[0] if len(fitting) == 1 else None
+        if not any(roles[1:]) or not (roles[0] or shape[0] == 1):
+            return []
+        return [layout for layout in IMAGE_LAYOUTS if _fits(roles, layout, len(shape))]
 
     def _tie(self, ops: Sequence[GraphOp], weights: set[Value]) -> None:
         for op in ops:
@@ -77,6 +90,33 @@ class ImageAxes:
                     found[self._sets.root((image, axis))].add(role)
         return found
 
+    def _pass_roles_on(self, relations: Sequence[Relation]) -> None:
+        """Give roles to the axes that ops make of others, until no more are found."""
+        while any([self._pass_on(relation) for relation in relations]):
+            pass
+
+    def _pass_on(self, relation: Relation) -> bool:
+        """Whether a role was found."""
+        known = [self._roles_of(part) for part in relation.parts]
+        own = self._roles_of(relation.result)
+        through = [self._roles_of(axis) for axis in relation.through or ()]
+        if through and not (any(through) and set().union(*through) <= _SPATIAL):
+            return False
+        if relation.role:
+            is_new = known[0] == {"r"} and not own
+            return is_new and self._set(relation.result, {relation.role})
+        if own:
+            is_same = len(known) == 1 and not relation.is_part
+            return is_same and not known[0] and self._set(relation.parts[0], own)
+        found = _merged(known)
+        if relation.is_part:
+            found = {_PART_OF[role] for role in found if role in _PART_OF}
+        return bool(found) and self._set(relation.result, found)
+
+    def _set(self, axis: _Axis, roles: set[str]) -> bool:
+        self._roles[-1][self._sets.root(axis)] = roles
+        return True
+
     def _roles_of(self, axis: _Axis) -> set[str]:
         """None for an axis of which nothing is known."""
         root = self._sets.root(axis)
@@ -87,9 +127,25 @@ class ImageAxes:
 def _fits(roles: Sequence[set[str]], layout: str, rank: int) -> bool:
     letters = layout_of_rank(layout, rank)
     return all(
-        known <= {letter if letter in "nc" else "s"}
+        known <= _ROLES_OF.get(letter, _SPATIAL)
         for known, letter in zip(roles, letters, strict=True)
     )
+
+
+_SPATIAL = {"s", "q"}
+_ROLES_OF = {"n": {"n"}, "c": {"c", "p"}}
+
+
+def _merged(roles: Sequence[set[str]]) -> set[str]:
+    """The roles of an axis that several are merged into.
+
+    Those of the one that is no part of a split axis, as parts go into it. Several such
+    ones make it none of an image.
+    """
+    whole = [each for each in roles if each - {"p", "q"}]
+    if len(whole) > 1:
+        return {"r" if set().union(*whole) <= {"n", "s"} else "x"}
+    return whole[0] if whole else set().union(*roles)
 
 
 def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:

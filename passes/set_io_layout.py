@@ -47,7 +47,8 @@ class SetIoLayout(Pass):
         layout: `nhwc` or `nchw`.
 
     Raises:
-        InputError: `bad-pass-option`; `no-images`: no entry takes or returns any.
+        InputError: `bad-pass-option`; `no-images`: no entry takes or returns any;
+            `unknown-layout`: one may have either layout.
     """
 
     layout: str
@@ -167,9 +168,23 @@ def _layouts(
     found: list[str | None] = []
     for value, port in zip(values, ports, strict=True):
         layout = axes.layout(value) if port.kind in ("input", "output") else None
+        if port.kind in ("input", "output") and axes.is_ambiguous(value):
+            raise _ambiguous_error(port)
         rank = Tensor.of(value).rank
         found.append(None if layout is None else layout_of_rank(layout, rank))
     return found
+
+
+def _ambiguous_error(port: Port) -> InputError:
+    """The error for an image that may have its channels first or last."""
+    return InputError(
+        "unknown-layout",
+        f"the {port.kind} '{port.name}' of {port.type} has spatial axes of an image, "
+        "and nothing tells which of its axes are the channels, so --io-layout cannot "
+        "say whether it stays as it is",
+        hint="leave out --io-layout and transpose it outside, or give the model an "
+        "output of three axes or fewer in its place",
+    )
 
 
 def _end(function: Function) -> ir.OpView:

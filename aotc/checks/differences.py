@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -30,6 +30,8 @@ class Distance:
         ulp: the same, in units of the last place of each element.
         cosine: of the angle between them, as vectors.
         error: largest difference relative to the largest element.
+        reason: why there are no figures, as where the shapes differ; they are infinite
+            then.
     """
 
     name: str
@@ -39,18 +41,22 @@ class Distance:
     ulp: float
     cosine: float
     error: float
+    reason: str = field(default="", kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures; one that is not finite is null."""
+        """The figures; one that is not finite is null, and no reason is left out."""
         return {
             key: None if isinstance(value, float) and not np.isfinite(value) else value
             for key, value in asdict(self).items()
+            if key != "reason" or value
         }
 
     def __str__(self) -> str:
         return self._describe(f"{self.error:.1e}")
 
     def _describe(self, error: str) -> str:
+        if self.reason:
+            return f"{self.name} ({self.dtype}): {self.reason}"
         ulp = f"{self.ulp:.0f}" if self.ulp < _MANY else f"{self.ulp:.1e}"
         return (
             f"{self.name} ({self.dtype}): error {error}, "
@@ -68,6 +74,7 @@ class Distance:
             max(self.ulp, other.ulp),
             min(self.cosine, other.cosine),
             max(self.error, other.error),
+            reason=self.reason or other.reason,
         )
 
 
@@ -136,17 +143,21 @@ def distance(name: str, found: Any, expected: Any) -> Distance:
         expected: the array it should be.
     """
     dtype = dtypes.canonical(expected.dtype)
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return _infinite_distance(name, dtype)
+    for what, got, wanted in (
+        ("shapes", list(found.shape), list(expected.shape)),
+        ("dtypes", dtypes.canonical(found.dtype), dtype),
+    ):
+        if got != wanted:
+            reason = f"{what} differ: got {got}, expected {wanted}"
+            return _infinite_distance(name, dtype, reason)
     wide = np.float64 if dtypes.is_float(dtype) else object
     x, y = found.astype(wide).ravel(), expected.astype(wide).ravel()
     if dtypes.is_float(dtype):
         finite = np.isfinite(y)
-        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-            return _infinite_distance(name, dtype)
+        apart = ~_same(x, y) & ~(finite & np.isfinite(x))
+        if apart.any():
+            return _infinite_distance(name, dtype, _not_finite(x, y, apart))
         x, y = x[finite], y[finite]
-        if not np.isfinite(x).all():
-            return _infinite_distance(name, dtype)
     delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
     largest = size.max(initial=0.0)
     worst = delta.max(initial=0.0)
@@ -166,9 +177,23 @@ def worst_of(differences: Sequence[Difference]) -> Difference:
     return reduce(Difference.worst_of, differences)
 
 
-def _infinite_distance(name: str, dtype: str) -> Distance:
+def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
     far = _INFINITE
-    return Distance(name, dtype, far, far, far, -1.0, far)
+    return Distance(name, dtype, far, far, far, -1.0, far, reason=reason)
+
+
+def _same(x: Any, y: Any) -> Any:
+    """Where elements are equal, or both NaN."""
+    return (x == y) | (np.isnan(x) & np.isnan(y))
+
+
+def _not_finite(found: Any, expected: Any, apart: Any) -> str:
+    """How many elements differ of which one of both is not finite, and the first."""
+    first = int(np.flatnonzero(apart)[0])
+    return (
+        f"{int(apart.sum())} of {apart.size} elements differ that are not finite: got "
+        f"{found[first]}, expected {expected[first]} at {first}"
+    )
 
 
 def _last_place(size: Any, dtype: str) -> Any:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy
-
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Size
+from aotc.nn.interpolation import (
+    Places,
+    grid,
+    interpolate_along,
+    module_of,
+    shrinking,
+    take_along,
+    whole_ratio,
+)
 from aotc.nn.spatial import spatial_rank, static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 
 Scale = float | Sequence[float]
-
-Numbers = numpy.ndarray[Any, Any]
 
 METHODS = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -61,57 +65,46 @@ def resize(
             fail(f"bad-{what}", f"expected {what} {', '.join(known)}; got {value!r}")
     wanted, factors = _target(image, sizes, scale)
     for axis, (new, factor) in enumerate(zip(wanted, factors, strict=True), 1):
+        size = image.shape[axis]
+        if whole_ratio(new, size) == 1 and factor in (None, 1):
+            continue
+        dtype = _place_dtype(image, size, new)
         if method == "nearest":
-            image = _nearest(image, axis, new, factor, coordinates)
-        elif new != image.shape[axis] or factor != 1:
-            size = static_size(image.shape[axis], "image")
-            places = _source_positions(
-                size, static_size(new, "image"), factor, coordinates
-            )
-            shrink = min(factor, 1.0) if antialias else 1.0
-            image = interpolate_along(
-                image,
-                axis,
-                places,
-                method,
-                cubic,
-                shrink=shrink,
-                exclude_outside=antialias,
-            )
+            image = _nearest(image, axis, new, factor, coordinates, dtype)
+            continue
+        image = interpolate_along(
+            image,
+            axis,
+            _source_positions(size, new, factor, coordinates, dtype),
+            method,
+            cubic,
+            shrink=min(shrinking(size, new, factor), 1.0) if antialias else 1.0,
+            exclude_outside=antialias,
+        )
     return image
+
+
+def _place_dtype(x: Array, *sizes: Size) -> str:
+    """The dtype of places: f64 in NumPy, and what images of f64 are worth."""
+    known = all(isinstance(size, int) for size in sizes)
+    return "f64" if known or x.dtype == "f64" else "f32"
 
 
 def _target(
     x: Array, sizes: Size | Sequence[Size] | None, scale: Scale | None
-) -> tuple[list[Size], list[float]]:
-    """The new spatial sizes, and their ratios to the old ones."""
+) -> tuple[list[Size], list[float | None]]:
+    """The new spatial sizes, and the factors that are given instead of their ratios."""
     spatial = spatial_rank(x)
     given = sizes if scale is None else scale
     if given is None:
         fail("bad-size", "expected sizes or a scale")
     values = _each(given, spatial)
-    have = x.shape[1:-1]
     if scale is None:
-        numbers = [static_size(n, "image, for given sizes,") for n in have]
-        wanted = [static_size(m, "image, without a scale,") for m in values]
-        return values, [m / n for m, n in zip(wanted, numbers, strict=True)]
+        return values, [None] * spatial
     if sizes is not None:
         return _each(sizes, spatial), values
-    return [_scaled_size(n, f) for n, f in zip(have, values, strict=True)], values
-
-
-def _each(given: Any, spatial: int) -> list[Any]:
-    """One positive number per spatial axis."""
-    many = isinstance(given, (list, tuple))
-    values = list(given) if many else [given] * spatial
-    finite = all(math.isfinite(value) for value in values if isinstance(value, float))
-    if len(values) != spatial or not finite or any(value <= 0 for value in values):
-        fail(
-            "bad-size",
-            f"expected one positive number, or one per spatial axis ({spatial}); "
-            f"got {given}",
-        )
-    return values
+    pairs = zip(x.shape[1:-1], values, strict=True)
+    return [_scaled_size(n, f) for n, f in pairs], values
 
 
 def _scaled_size(size: Size, factor: float) -> Size:
@@ -122,83 +115,49 @@ def _scaled_size(size: Size, factor: float) -> Size:
     )
 
 
-def _source_positions(size: int, new: int, factor: float, coordinates: str) -> Any:
-    """Where in x the pixels of the result are."""
-    i = numpy.arange(new)
+def _each(given: Any, spatial: int) -> list[Any]:
+    """One positive number per spatial axis."""
+    many = isinstance(given, (list, tuple))
+    values = list(given) if many else [given] * spatial
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    positive = all(math.isfinite(value) and value > 0 for value in numbers)
+    if len(values) != spatial or not positive:
+        fail(
+            "bad-size",
+            f"expected one positive number, or one per spatial axis ({spatial}); "
+            f"got {given}",
+        )
+    return values
+
+
+def _source_positions(
+    size: Size, new: Size, factor: float | None, coordinates: str, dtype: str
+) -> Places:
+    """Where in x the pixels of the result are; without a factor by the sizes."""
+    i, after, before = grid(new, size, dtype)
+    xp = module_of(after)
     if coordinates == "align_corners":
-        return i * ((size - 1) / (new - 1) if new > 1 else 0.0)
+        return i * ((before - 1) / xp.maximum(after - 1, 1))
+    ratio = after / before if factor is None else factor
     if coordinates == "asymmetric":
-        return i / factor
-    if coordinates == "pytorch_half_pixel" and new == 1:
-        return i * 0.0
-    return (i + 0.5) / factor - 0.5
+        return i / ratio
+    centers = (i + 0.5) / ratio - 0.5
+    if coordinates == "pytorch_half_pixel":
+        return xp.where(after > 1, centers, 0.0)
+    return centers
 
 
-def _nearest(x: Array, axis: int, new: Size, factor: float, coordinates: str) -> Array:
-    """By position; halves round up, "asymmetric" rounds down."""
-    repeats = float(factor).is_integer() and factor >= 1
-    if repeats and coordinates != "align_corners":
-        return x if factor == 1 else np.repeat(x, int(factor), axis)
-    size = static_size(x.shape[axis], "image")
-    places = _source_positions(size, static_size(new, "image"), factor, coordinates)
-    half = 0.0 if coordinates == "asymmetric" else 0.5
-    index = numpy.clip(numpy.floor(places + half), 0, max(size - 1, 0))
-    return np.take(x, index.astype("i4"), axis)
-
-
-def interpolate_along(
-    x: Array,
-    axis: int,
-    places: Numbers,
-    method: str,
-    cubic: float,
-    *,
-    shrink: float = 1.0,
-    exclude_outside: bool = False,
+def _nearest(
+    x: Array, axis: int, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Array:
-    """The elements at places along an axis: a matrix product.
-
-    Args:
-        x: an array whose axis has a fixed size.
-        axis: which one.
-        places: positions in x, one for each of the result.
-        method: "linear" or "cubic".
-        cubic: parameter of the cubic kernel.
-        shrink: what distances are multiplied by: less than 1 averages more of x.
-        exclude_outside: whether what is beyond the border has no weight; else it is as
-            the nearest element.
-    """
-    size = static_size(x.shape[axis], "image")
-    reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
-    span = math.ceil(reach / shrink)
-    taps = numpy.floor(places)[:, None] + numpy.arange(1 - span, span + 1)
-    shares = kernel(numpy.abs(taps - places[:, None]) * shrink)
-    if exclude_outside:
-        shares = numpy.where((taps < 0) | (taps > size - 1), 0.0, shares)
-    shares = shares / shares.sum(1, keepdims=True)
-    weights = numpy.zeros((len(places), size))
-    columns = numpy.clip(taps, 0, size - 1).astype(int)
-    rows = numpy.broadcast_to(numpy.arange(len(places))[:, None], columns.shape)
-    numpy.add.at(weights, (rows, columns), shares)
-    matrix = weights.astype(dtypes.to_numpy(x.dtype))
-    return np.moveaxis(np.tensordot(x, matrix, ((axis,), (1,))), -1, axis)
-
-
-def _linear(distance: Numbers) -> Numbers:
-    found: Numbers = numpy.maximum(1 - distance, 0)
-    return found
-
-
-def _cubic(a: float) -> Callable[[Numbers], Numbers]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
-
-    def kernel(d: Numbers) -> Numbers:
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((d - 5) * d + 8) * d * a - 4 * a
-        found: Numbers = numpy.where(d <= 1, near, numpy.where(d < 2, far, 0))
-        return found
-
-    return kernel
+    """By position; halves round up, "asymmetric" rounds down."""
+    size = x.shape[axis]
+    repeats = whole_ratio(new, size)
+    if repeats and factor in (None, repeats) and coordinates != "align_corners":
+        return x if repeats == 1 else np.repeat(x, repeats, axis)
+    places = _source_positions(size, new, factor, coordinates, dtype)
+    half = 0.0 if coordinates == "asymmetric" else 0.5
+    return take_along(x, axis, module_of(places).floor(places + half))
 
 
 # ---- space and depth ----------------------------------------------------------------

@@ -175,6 +175,27 @@ def test_what_is_not_comparable_or_not_equal_fails(x, y):
     assert json.dumps(compare("y", x, y).to_json(), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "said"),
+    [
+        (np.zeros(6, "f"), np.zeros(7, "f"), "shapes differ: got [6], expected [7]"),
+        (np.zeros(2, "d"), np.zeros(2, "f"), "dtypes differ: got f64, expected f32"),
+        (
+            np.array([0, np.nan, 2], "f"),
+            np.array([0, 1, 2], "f"),
+            "1 of 3 elements differ that are not finite: got nan, expected 1.0 at 1",
+        ),
+    ],
+)
+def test_why_two_results_cannot_be_compared_is_said(x, y, said):
+    far, near = compare("y", x, y), compare("y", y, y)
+    for found in (far, far.worst_of(near), near.worst_of(far)):
+        assert said in str(found)
+        assert "inf" not in str(found)
+        assert found.to_json()["reason"] == said
+    assert "reason" not in near.to_json()
+
+
 def test_equal_infinities_and_nans_are_equal():
     y = np.array([np.nan, np.inf, -np.inf, 3], "f")
     assert compare("y", y.copy(), y).passed

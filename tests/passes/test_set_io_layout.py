@@ -168,6 +168,80 @@ def test_images_become_channels_last_and_no_transpose_is_left(name):
         assert "graph.transpose" not in str(unit.module)
 
 
+def channels_last(function, x, *args, **named):
+    """What a function of an image of channels last makes of one of channels first."""
+    return anp.moveaxis(function(anp.moveaxis(x, 1, -1), *args, **named), -1, 1)
+
+
+GRID = RNG.uniform(-1, 1, (2, 3, 7, 2)).astype("f4")
+H, W = (aotc.Dim(name, min=3) for name in "hw")
+
+# name → what makes an image of another size
+RESIZED = {
+    "repeated": lambda x: channels_last(nn.resize, x, method="nearest", scale=2),
+    "nearest": lambda x: channels_last(nn.resize, x, (9, 4), method="nearest"),
+    "linear": lambda x: channels_last(nn.resize, x, (9, 4)),
+    "depth to space": lambda x: channels_last(nn.depth_to_space, x, 2),
+    "shuffled pixels": lambda x: channels_last(nn.pixel_shuffle, x, 2),
+    "grid": lambda x: channels_last(nn.grid_sample, x, GRID),
+}
+
+
+@pytest.mark.parametrize("sizes", [(6, 5), (H, W)])
+@pytest.mark.parametrize("name", RESIZED)
+def test_images_behind_ops_that_resize_them_have_the_layout_too(name, sizes):
+    resized = RESIZED[name]
+    unit = unit_of(lambda x: nn.relu(resized(conv(x))) * 2, [(2, 4, *sizes)])
+    arrays = arrays_for(unit)
+    before = evaluate(unit, arrays)
+    assert run(unit, "set-io-layout{layout=nhwc}")
+    assert layouts(unit, "output") == layouts(unit, "input") == ["nhwc"]
+    (after,) = evaluate(unit, [last(x, "nhwc") for x in arrays])
+    np.testing.assert_allclose(after, last(before[0], "nhwc"), rtol=1e-4, atol=1e-5)
+
+
+def test_images_before_ops_that_resize_them_have_the_layout_too():
+    for name in ("repeated", "nearest", "linear"):
+        unit = unit_of(lambda x, name=name: conv(RESIZED[name](x)), [IMAGE])
+        assert run(unit, "set-io-layout{layout=nhwc}")
+        assert layouts(unit, "input") == ["nhwc"]
+
+
+def test_pixels_to_channels_have_the_layout_too():
+    unit = unit_of(
+        lambda x: channels_last(nn.space_to_depth, conv(x), 2), [(2, 4, 6, 8)]
+    )
+    assert run(unit, "set-io-layout{layout=nhwc}")
+    assert layouts(unit, "output") == ["nhwc"]
+
+
+def test_tokens_and_heads_are_no_images():
+    """Of pixels in a row, of channels in groups, and of products with features."""
+
+    def function(x):
+        y = conv(x)
+        n, c, h, w = y.shape
+        tokens = anp.reshape(y, (n, c, h * w))
+        heads = anp.reshape(y, (n, 2, c // 2, h, w))
+        features = anp.moveaxis(y, 1, -1) @ CLASSES
+        scores = anp.matmul(anp.swapaxes(tokens, 1, 2), tokens)[:, None]
+        return tokens, heads, anp.moveaxis(heads, 2, -1), features[:, 0], scores
+
+    unit = unit_of(function, [IMAGE])
+    assert run(unit, "set-io-layout{layout=nhwc}")
+    assert layouts(unit, "output") == [""] * 5
+
+
+def test_an_image_of_which_nothing_tells_the_channels_is_refused_by_name():
+    def function(x):
+        columns = anp.sum(conv(x), (1, 2))  # n, w
+        return {"heat": columns[:, None, :, None] * np.ones((3, 1, 2), "f4")}
+
+    unit = unit_of(function, [IMAGE])
+    with pytest.raises(InputError, match=r"output 'heat'.*\[unknown-layout\]"):
+        run(unit, "set-io-layout{layout=nhwc}")
+
+
 def test_a_model_of_channels_last_takes_the_other_layout_and_back():
     unit = unit_of(lambda x: nn.max_pool(x, (2, 2)) * 2, [(1, 6, 4, 3)])
     assert run(unit, "set-io-layout{layout=nchw}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.importers.common.declared import Declared
 from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.tensors import DataArray, Files, array_of
 from aotc.tracing.source_locations import Place, at_location, fail, scope
@@ -87,6 +88,17 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[str, Constant] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
+
+    def declared_shape(self, name: str) -> Declared | None:
+        """The shape that the file gives the value `name`, if it gives one.
+
+        For what they do not know exporters write 0, a negative number or no axes.
+        """
+        kind = self.types.get(name)
+        sizes = kind.tensor_type.shape.dim if kind is not None else ()
+        if not sizes:
+            return None
+        return [size.dim_value if size.dim_value > 0 else None for size in sizes]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc import numpy as anp
+from aotc.importers.common.declared import require_declared
 from aotc.importers.common.padded import Padded
 from aotc.importers.common.padded.values import refuse
 from aotc.importers.onnx.calling import Imports, call, signature
@@ -82,7 +83,7 @@ class Interpreter:
         within = replace(around, values=ChainMap(own, around.values))
         for node in graph.nodes:
             with at_location(node.place), scope(node.name):
-                results = self._import(node, within)
+                results = self._import(node, within, graph)
             for name, result in zip(node.outputs, results, strict=False):
                 own[name] = result
         return [_lookup(within, name) for name in graph.outputs]
@@ -102,10 +103,18 @@ class Interpreter:
 
     # ---- one node -------------------------------------------------------------------
 
-    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
+    def _import(
+        self, node: Node, within: Scope, graph: Graph
+    ) -> Sequence[Value | None]:
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):
-                return self._node(node, within)
+                results = self._node(node, within)
+            for name, result in zip(node.outputs, results, strict=False):
+                declared = graph.declared_shape(name)
+                if declared is not None:
+                    what = f"'{name}' of {node.key}"
+                    require_declared(what, declared, result)
+            return results
 
         if not within.in_file:
             return run()

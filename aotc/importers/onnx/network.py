@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from aotc.importers.common.declared import declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import Padded, data_dependent_sizes
 from aotc.importers.common.padded.values import refuse
@@ -63,12 +64,14 @@ def network_of(
         weights = dict(arguments[0]) if stored else {}
         arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
         given = arguments[1:] if stored else arguments
-        found = interpreter(model, arrays).run(
-            [
-                with_element(lift(x), element(code), code)
-                for x, code in zip(given, codes, strict=True)
-            ]
-        )
+        values = [
+            with_element(lift(x), element(code), code)
+            for x, code in zip(given, codes, strict=True)
+        ]
+        declared = map(model.graph.declared_shape, model.graph.inputs)
+        pairs = [(d or (), x.shape) for d, x in zip(declared, values, strict=True)]
+        with declared_shapes(pairs):
+            found = interpreter(model, arrays).run(values)
         return [
             _result(name, value)
             for name, value in zip(model.graph.outputs, found, strict=True)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aotc.errors import AotcError
+from aotc.importers.common.declared import require_declared, undeclared_shapes
 from aotc.importers.stablehlo.known_sizes import computed_sizes
 from aotc.importers.stablehlo.operation import Op, Region
 from aotc.importers.stablehlo.ops import OPS
@@ -63,7 +64,13 @@ class Interpreter:
         node = Op(op, regions, self.call, values)
 
         def run() -> list[Value]:
-            return _call(node, operands)
+            results = _call(node, operands)
+            pairs = zip(node.kinds, results, strict=True)
+            for number, (kind, result) in enumerate(pairs):
+                if kind is not None:
+                    what = f"result {number} of {op.name}"
+                    require_declared(what, kind.shape, result)
+            return results
 
         def zeros() -> list[Value]:
             return [zeros_of(result.type) for result in op.results]
@@ -74,7 +81,11 @@ class Interpreter:
             return import_node(key, op.name, run, zeros)
 
     def _region(self, region: Any, values: Environment) -> Region:
-        return lambda *operands: self._run(region.blocks[0], operands, values)
+        def run(*operands: Value) -> list[Value]:
+            with undeclared_shapes():  # a region may be run for all elements at once
+                return self._run(region.blocks[0], operands, values)
+
+        return run
 
 
 def _call(node: Op, operands: list[Value]) -> list[Value]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from aotc.complexes import Complex
 from aotc.errors import InputError
+from aotc.importers.common.declared import declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Original
 from aotc.importers.stablehlo.contracts import open_sizes
@@ -94,7 +95,14 @@ class Module:
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
         }
-        results = self.interpreter(known).call(self.main, operands)
+        kinds = [kind_of(argument.type) for argument in self.arguments]
+        pairs = [
+            (kind.shape, x.shape)
+            for kind, x in zip(kinds, operands, strict=True)
+            if kind is not None and not isinstance(x, Token)
+        ]
+        with declared_shapes(pairs):
+            results = self.interpreter(known).call(self.main, operands)
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
     def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:

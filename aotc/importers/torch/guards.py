@@ -175,8 +175,8 @@ class _Plain(ast.NodeTransformer):
     """Python code of torch.export in the words that conditions have."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """`floor` for `math.floor`."""
-        return ast.Name(node.attr)
+        """`floor` for `math.floor`, `float` for `torch.sym_float`."""
+        return ast.Name(_PLAIN_NAMES.get(node.attr, node.attr))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """`x * x` for `x ** 2`."""
@@ -188,6 +188,14 @@ class _Plain(ast.NodeTransformer):
         for _ in range(power - 1):
             product = ast.BinOp(product, ast.Mult(), node.left)
         return product
+
+
+_PLAIN_NAMES = {
+    "sym_float": "float",
+    "sym_int": "trunc",
+    "sym_max": "max",
+    "sym_min": "min",
+}
 
 
 def _plain(text: str) -> str:

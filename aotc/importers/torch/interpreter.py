@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.errors import AotcError
+from aotc.importers.common.declared import require_declared
 from aotc.importers.common.padded import is_involved
 from aotc.importers.torch.nodes import layer_of, line_of, title_of
 from aotc.importers.torch.ops import (
@@ -26,6 +27,7 @@ from aotc.importers.torch.ops import (
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
+    declared_of,
     is_complex,
     name_of_dtype,
 )
@@ -111,11 +113,22 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
             result = function(*given, **options)
             if padded:
                 require_agreement(node, result)
+            _require_declared(node, result)
             return sizes.as_size(node, result)
     except AotcError as error:
         if error.hint and "aotc.Dim(" in error.hint:
             error.hint = _DIM_ADVICE
         raise
+
+
+def _require_declared(node: Node, result: Any) -> None:
+    """Hold the results of a node to the shapes that torch gives them."""
+    made = node.meta.get("val")
+    several = isinstance(made, (list, tuple))
+    fakes, values = (made, result) if several else ([made], [result])
+    for fake, found in zip(fakes, values, strict=False):
+        if isinstance(fake, torch.Tensor):
+            require_declared(f"{node.name} ({node.target})", declared_of(fake), found)
 
 
 _DIM_ADVICE = (

@@ -19,6 +19,7 @@ from torch.export.graph_signature import (
 
 from aotc.complexes import Complex
 from aotc.dialects.types import Dim
+from aotc.importers.common.declared import Declared, declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import (
     count_of,
@@ -35,6 +36,7 @@ from aotc.importers.torch.symbolic import named_dims, term_of
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
+    declared_of,
     is_known,
     memory_of,
     name_of_dtype,
@@ -347,9 +349,18 @@ class _Network:
         ]
         settled = {guard.node for guard in self.guards}
         key = None if self.key is None else lift(given[self.key])
-        with drawing_from(key), data_dependent_sizes():
+        declared = declared_shapes(self._declared(values))
+        with drawing_from(key), data_dependent_sizes(), declared:
             results = evaluate(self.program.graph_module, values, settled)
             return self._pack_results(state, results)
+
+    def _declared(self, values: Sequence[Any]) -> Iterator[tuple[Declared, Any]]:
+        """The shape that torch gives each input, and the one that it has."""
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        for node, slot, value in zip(nodes, self.slots, values, strict=True):
+            made = node.meta.get("val")
+            if slot.kind != "fixed" and isinstance(made, torch.Tensor):
+                yield declared_of(made), value.shape
 
     def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
         """The arguments in a row; flags must be those of the export."""

@@ -11,6 +11,7 @@ from torch.fx import Node
 from aotc import dtypes
 from aotc.complexes import Complex
 from aotc.errors import InputError
+from aotc.importers.common.declared import Declared
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
@@ -29,6 +30,11 @@ def name_of_dtype(dtype: torch.dtype) -> str:
     """
     name = str(dtype).removeprefix("torch.")
     return name if name in PARTS else dtypes.canonical(name)
+
+
+def declared_of(fake: Any) -> Declared:
+    """The shape that torch gives a value, without the sizes that vary."""
+    return [size if isinstance(size, int) else None for size in fake.shape]
 
 
 def is_complex(node: Node) -> bool:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy
 
+from aotc import dtypes
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size
+from aotc.artifacts.conditions import Condition
+from aotc.dialects.types import Size, bounds
 from aotc.importers.common.channels import apply_channels_last
+from aotc.importers.common.guards import require_sizes
+from aotc.importers.common.scaling import scaled_size
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
-from aotc.nn.resizing import interpolate_along
+from aotc.nn.interpolation import (
+    Places,
+    grid,
+    interpolate_along,
+    module_of,
+    shrinking,
+    take_along,
+    whole_ratio,
+)
+from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
-Numbers = numpy.ndarray[Any, Any]
+# what a size is multiplied by; an array where a call decides it
+Factor = numpy.floating[Any] | Array
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class Sampling:
     Args:
         mode: "nearest", "linear" or "cubic".
         places: ONNX's coordinate_transformation_mode.
-        nearest: its nearest_mode.
+        nearest: its nearest_mode; "simple" for operators that had none.
         cubic: parameter of the cubic kernel.
         antialias: whether a smaller result averages all of x.
         exclude_outside: whether what is beyond the border has no weight.
@@ -87,11 +102,12 @@ def upsample(
     scales: tuple[float, ...] = (),
 ) -> Array:
     """`x` with sizes that are multiplied; the operator before Resize."""
-    given = [float(f) for f in (scales if factors is None else factors.reshape(-1))]
-    sampling = Sampling(mode, "asymmetric", "floor", -0.75, False, False, 0.0)
+    listed = scales if factors is None else factors.reshape(-1)
+    given = [numpy.float32(f) for f in listed]
     wanted = [_scaled_size(n, f) for n, f in zip(x.shape, given, strict=True)]
-    axes = list(range(x.ndim))
-    return _resize_axes(x, axes, wanted, given, [(0.0, 1.0)] * x.ndim, sampling)
+    whole = [(0.0, 1.0)] * x.ndim
+    sampling = Sampling(mode, "asymmetric", "simple", -0.75, False, False, 0.0)
+    return _resize_axes(x, range(x.ndim), wanted, given, whole, sampling)
 
 
 def _regions(roi: Known | None, count: int) -> list[tuple[float, float]]:
@@ -107,129 +123,193 @@ def _target(
     scales: Known | None,
     sizes: Known | None,
     policy: str,
-) -> tuple[list[Size], list[float]]:
+) -> tuple[list[Size], list[Factor]]:
     """The new size of each axis, and its ratio to the old one."""
     have = [x.shape[axis] for axis in axes]
     if scales is not None and scales.size:
-        given = [float(f) for f in scales.reshape(-1)]
-        return [_scaled_size(n, f) for n, f in zip(have, given, strict=True)], given
+        given = [numpy.float32(f) for f in scales.reshape(-1)]
+        return [_scaled_size(n, f) for n, f in zip(have, given, strict=True)], [*given]
     if sizes is None:
         fail("bad-node", "expected scales or sizes")
     wanted = list(integers(sizes))
     ratios = [_ratio(m, n) for m, n in zip(wanted, have, strict=True)]
     if policy == "stretch":
         return wanted, ratios
-    pick: Callable[..., float] = min if policy == "not_larger" else max
-    ratio = pick(ratios)
-    kept: list[Size] = [math.floor(ratio * _static_size(n) + 0.5) for n in have]
+    pick: Callable[..., Any] = min if policy == "not_larger" else max
+    ratio = numpy.float32(pick(map(_known_ratio, ratios)))
+    kept = [_rounded_size(n, ratio) for n in have]
     return kept, [ratio] * len(kept)
 
 
-def _ratio(new: Size, old: Size) -> float:
-    if new == old:
-        return 1.0
-    if isinstance(new, Dim) and isinstance(old, Dim):
-        for factor in range(2, 17):
-            if new == old * factor:
-                return float(factor)
-    return _static_size(new) / _static_size(old)
+def _ratio(new: Size, old: Size) -> Factor:
+    """The factor between two sizes; an array where a call decides it."""
+    repeats = whole_ratio(new, old)
+    if repeats:
+        return numpy.float32(repeats)
+    _, after, before = grid(new, old)
+    return after / before
 
 
-def _scaled_size(size: Size, factor: float) -> Size:
-    if float(factor).is_integer():
-        return size * int(factor)
-    return math.floor(_static_size(size) * factor)
-
-
-def _static_size(size: Size) -> int:
-    if isinstance(size, Dim):
+def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
+    if isinstance(ratio, Array):
         fail(
             "symbolic-size",
-            f"resizing the size '{size}' by a factor that is not whole needs a fixed "
-            "one",
+            "which of the sizes keeps the aspect ratio depends on the sizes of a call",
             "export the model with fixed image sizes",
         )
-    return size
+    return ratio
+
+
+def _scaled_size(size: Size, factor: numpy.floating[Any]) -> Size:
+    """The size times the factor in f32, as ONNX Runtime and shape inference have it."""
+    return scaled_size(size, float(factor), numpy.float32)
+
+
+def _rounded_size(size: Size, factor: numpy.floating[Any]) -> Size:
+    known = static_size(size, "image, to keep its aspect ratio,")
+    return int(numpy.floor(numpy.float32(known) * factor + numpy.float32(0.5)))
 
 
 def _resize_axes(
     x: Array,
     axes: Sequence[int],
     sizes: Sequence[Size],
-    factors: Sequence[float],
+    factors: Sequence[Factor],
     regions: Sequence[tuple[float, float]],
     how: Sampling,
 ) -> Array:
-    outside: dict[int, Numbers] = {}
-    scaled = [axis for axis, factor in zip(axes, factors, strict=True) if factor != 1]
-    is_image = min(scaled, default=0) > 1
-    for axis, new, factor, region in zip(axes, sizes, factors, regions, strict=True):
+    changed = [
+        (axis, new, factor, region)
+        for axis, new, factor, region in zip(axes, sizes, factors, regions, strict=True)
+        if not (_is_one(factor) and whole_ratio(new, x.shape[axis]) == 1)
+        or (how.places == "tf_crop_and_resize" and region != (0.0, 1.0))
+    ]
+    pairs = [(new, x.shape[axis]) for axis, new, _, _ in changed]
+    if how.places == "tf_crop_and_resize":
+        _require_other_size(pairs)
+    if all(whole_ratio(new, old) == 1 for new, old in pairs):
+        return x  # as ONNX Runtime and PyTorch, whatever the factors were
+    is_image = min((axis for axis, *_ in changed), default=0) > 1
+    outside: dict[int, Places] = {}
+    for axis, new, factor, region in changed:
         size = x.shape[axis]
-        if new == size and factor == 1 and region == (0.0, 1.0):
+        repeats = whole_ratio(new, size)
+        if how.mode == "nearest" and repeats and _repeats(factor, repeats, how):
+            x = _repeat(x, repeats, axis, is_image=is_image)
             continue
-        if how.mode == "nearest" and _repeats(factor, how):
-            x = _repeat(x, int(factor), axis, is_image=is_image)
-            continue
-        places = _source_positions(
-            _static_size(size), _static_size(new), factor, region, how.places
-        )
+        places = _source_positions(size, new, factor, region, how.places)
+        places = _unless_equal(pairs, places)
         if how.places == "tf_crop_and_resize":
-            outside[axis] = (places < 0) | (places > _static_size(size) - 1)
-        x = _along(x, axis, places, factor, how)
+            outside[axis] = _beyond(places, size)
+        x = _along(x, axis, new, places, factor, how)
     for axis, beyond in outside.items():
         shape = [-1 if i == axis else 1 for i in range(x.ndim)]
         x = np.where(beyond.reshape(shape), how.extrapolated, x)
     return x
 
 
-def _repeats(factor: float, how: Sampling) -> bool:
-    """Whether each element of x comes `factor` times, whatever its size."""
-    if not float(factor).is_integer() or how.places == "align_corners":
+def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
+    """Refuse to crop to the same size: of that ONNX Runtime returns the whole input."""
+    if not pairs:
+        return
+    sizes = {f"new{i}": new for i, (new, _) in enumerate(pairs)}
+    sizes |= {f"old{i}": old for i, (_, old) in enumerate(pairs)}
+    text = " or ".join(f"new{i} != old{i}" for i in range(len(pairs)))
+    why = "ONNX defines a part of the input, and ONNX Runtime returns all of it"
+    require_sizes(Condition.parse(text), sizes, why)
+
+
+def _unless_equal(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
+    """The places, or for calls of which no size changes those of the input."""
+    if not isinstance(places, Array):
+        return places
+    if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
+        return places
+    same = [np.equal(lift(new, "i64"), lift(old, "i64")) for new, old in pairs]
+    every = reduce(np.logical_and, same)
+    return np.where(every, np.arange(0, places.shape[0], dtype=places.dtype), places)
+
+
+def _is_one(factor: Factor) -> bool:
+    return not isinstance(factor, Array) and factor == 1
+
+
+def _beyond(places: Places, size: Size) -> Places:
+    _, _, length = grid(size, size) if isinstance(places, Array) else (0, 0, size)
+    found: Places = module_of(places).logical_or(places < 0, places > length - 1)
+    return found
+
+
+def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
+    """Whether each element of x comes so many times, whatever its size."""
+    if isinstance(factor, Array) or factor != repeats:
         return False
-    if how.places == "tf_crop_and_resize":
+    if how.places in ("align_corners", "tf_crop_and_resize"):
         return False
-    count = 4 * int(factor)
-    places = _source_positions(4, count, factor, (0.0, 1.0), how.places)
+    places = _source_positions(4, 4 * repeats, factor, (0.0, 1.0), how.places)
     found = numpy.clip(_nearest(places, how.nearest), 0, 3)
-    return bool((found == numpy.arange(count) // int(factor)).all())
+    return bool((found == numpy.arange(4 * repeats) // repeats).all())
 
 
 def _source_positions(
-    size: int, new: int, factor: float, region: tuple[float, float], mode: str
-) -> Numbers:
-    """Where in x the elements of the result are."""
-    i, length = numpy.arange(new, dtype=float), factor * size
+    size: Size, new: Size, factor: Factor, region: tuple[float, float], mode: str
+) -> Places:
+    """Where in x the elements of the result are.
+
+    In f32 and in the order of ONNX Runtime, whose roundings decide between neighbours.
+    """
+    i, after, before = grid(new, size)
+    half = numpy.float32(0.5)
     if mode == "align_corners":
-        return i * ((size - 1) / (length - 1)) if length != 1 else i * 0.0
+        return i * (before - 1) / module_of(after).maximum(after - 1, 1)
     if mode == "asymmetric":
         return i / factor
     if mode == "tf_crop_and_resize":
-        first, last = (end * (size - 1) for end in region)
-        if length == 1:
-            return i * 0 + (first + last) / 2
-        return first + i * (last - first) / (length - 1)
+        first, last = map(numpy.float32, region)
+        if isinstance(new, int) and new == 1:
+            return i * 0 + half * (first + last) * (before - 1)
+        span = i * (last - first) * (before - 1)
+        return first * (before - 1) + span / (after - 1)
     if mode == "tf_half_pixel_for_nn":
-        return (i + 0.5) / factor
-    if mode == "pytorch_half_pixel" and new == 1:
-        return i * 0 - 0.5
-    centers = (i + 0.5) / factor - 0.5
+        return (i + half) / factor
+    if mode == "pytorch_half_pixel" and isinstance(new, int) and new == 1:
+        return i * 0
     if mode == "half_pixel_symmetric":
-        return centers + size / 2 * (1 - new / length)
+        edge = before / 2 * (1 - after / (factor * before))
+        i, edge, ratio = (_as(part, "f64") for part in (i, edge, factor))
+        return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
+    centers = (i + half) / factor - half
     if mode not in ("half_pixel", "pytorch_half_pixel"):
         fail("bad-node", f"the coordinate_transformation_mode {mode!r} is none of ONNX")
     return centers
 
 
-def _nearest(places: Numbers, mode: str) -> Numbers:
-    rounding: dict[str, Callable[[Numbers], Numbers]] = {
-        "round_prefer_floor": lambda x: numpy.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: numpy.floor(x + 0.5),
-        "floor": numpy.floor,
-        "ceil": numpy.ceil,
-        "simple": numpy.floor,
-    }
-    found: Numbers = rounding[mode](places).astype(int)
-    return found
+def _as(x: Any, dtype: str) -> Any:
+    """A number, or places, in another precision."""
+    if isinstance(x, Array):
+        return np.astype(x, dtype)
+    return x.astype(dtypes.to_numpy(dtype))
+
+
+def _rounding(how: Sampling, factor: Factor) -> str:
+    """The nearest_mode; before there was one, ONNX Runtime's."""
+    if how.nearest != "simple":
+        return how.nearest
+    return "ceil" if not isinstance(factor, Array) and factor < 1 else "floor"
+
+
+def _nearest(places: Places, mode: str) -> Places:
+    xp = module_of(places)
+    low = xp.floor(places)
+    if mode not in _HALVES:
+        return xp.ceil(places) if mode == "ceil" else low
+    rest = places - low
+    return xp.where(rest > 0.5 + _HALVES[mode], low + 1, low)
+
+
+# by how much more than a half it takes to round up; ONNX Runtime takes for a half what
+# is nearer to one than 1e-6
+_HALVES = {"round_prefer_floor": 1e-6, "round_prefer_ceil": -1e-6}
 
 
 def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
@@ -239,18 +319,20 @@ def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
     return np.repeat(x, factor, axis)
 
 
-def _along(x: Array, axis: int, places: Numbers, factor: float, how: Sampling) -> Array:
-    size = x.shape[axis].__index__()
+def _along(
+    x: Array, axis: int, new: Size, places: Places, factor: Factor, how: Sampling
+) -> Array:
     if how.mode == "nearest":
-        index = numpy.clip(_nearest(places, how.nearest), 0, size - 1)
-        return np.take(x, index.astype("i4"), axis)
+        return take_along(x, axis, _nearest(places, _rounding(how, factor)))
+    known = None if isinstance(factor, Array) else float(factor)
+    shrink = min(shrinking(x.shape[axis], new, known), 1.0) if how.antialias else 1.0
     return interpolate_along(
         x,
         axis,
         places,
         how.mode,
         how.cubic,
-        shrink=min(factor, 1.0) if how.antialias else 1.0,
+        shrink=shrink,
         exclude_outside=how.exclude_outside,
     )
 

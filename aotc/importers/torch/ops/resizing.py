@@ -7,57 +7,61 @@ from typing import Any
 
 import numpy
 
-from aotc import nn
+from aotc import dtypes
 from aotc import numpy as np
-from aotc.dialects.types import Size
-from aotc.importers.common.channels import (
-    apply_channels_last,
-    channels_first,
-    channels_last,
+from aotc.dialects.types import Size, bounds
+from aotc.importers.common.channels import channels_first, channels_last
+from aotc.importers.common.scaling import scaled_size
+from aotc.nn.interpolation import (
+    Number,
+    Places,
+    grid,
+    interpolate_along,
+    module_of,
+    shrinking,
+    take_along,
+    whole_ratio,
 )
 from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
 
 # the new sizes, and for each spatial axis the factor that places are scaled by, if one
 # is given instead of the ratio of the sizes
 Target = tuple[list[Size], list[float | None]]
 
 
-def _target(
-    x: Array,
-    sizes: Sequence[Size] | None,
-    given: Sequence[Any],
-    whole: Sequence[float],
-) -> Target:
-    """From the arguments of an op: factors, or sizes and one factor per axis.
-
-    An axis whose sizes have one of the ratios `whole` drops its factor: PyTorch copies
-    or repeats its pixels, whatever factor led to that size (1.2 leaves 3 pixels 3).
-    """
+def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Target:
+    """From the arguments of an op: factors, or sizes and one factor per axis."""
     have = x.shape[2:]
     factors = list(given[0] if given and isinstance(given[0], list) else given)
     factors += [None] * (len(have) - len(factors))
     if sizes is None:
-        sizes = [_scaled_size(n, f) for n, f in zip(have, factors, strict=True)]
-    used = [
-        None if _ratio(m, n) in whole else f
-        for m, n, f in zip(sizes, have, factors, strict=True)
-    ]
-    return list(sizes), used
+        sizes = [scaled_size(n, f) for n, f in zip(have, factors, strict=True)]
+    return list(sizes), factors
 
 
-def _scaled_size(size: Size, factor: float) -> Size:
-    if float(factor).is_integer():
-        return size * int(factor)
-    return int(static_size(size, "image, for a scale that is not whole,") * factor)
+def _step(
+    size: Size, new: Size, factor: float | None, ratios: Sequence[int], dtype: str
+) -> Number:
+    """The distance of neighbours of the result, in elements of x.
 
-
-def _ratio(size: Size, of: Size) -> float | None:
-    """How many times a size is another, if it is a whole number for all sizes."""
-    for factor in (1, 2, 3, 4, 8, 16):
-        if size == of * factor:
-            return float(factor)
-    return None
+    By the factor, if one is given; sizes that have one of the whole `ratios` drop it:
+    PyTorch copies or repeats their pixels, whatever factor led to that size (1.2 leaves
+    3 pixels 3).
+    """
+    _, after, before = grid(new, size, dtype)
+    if factor is None or whole_ratio(new, size) in ratios:
+        return before / after
+    step: Number = dtypes.to_numpy(dtype).type(1 / factor)
+    if not isinstance(after, Array):
+        return step
+    for ratio in ratios:
+        low, high = bounds(new - size * ratio)
+        if low <= 0 <= high:  # a call decides it
+            is_whole = np.equal(lift(new, "i64"), lift(size * ratio, "i64"))
+            step = np.astype(np.where(is_whole, 1 / ratio, step), dtype)
+    return step
 
 
 # ---- the nearest pixel --------------------------------------------------------------
@@ -70,29 +74,37 @@ def _nearest(exact: bool) -> Callable[..., Array]:
         # only the kernel for two axes tells sizes that are equal or double (nearest_idx
         # in UpSampleKernel.cpp); that for three does so for images in channels-last
         # memory alone, which an exported program does not tell
-        whole = (1, 2) if x.ndim == 4 and not exact else ()
-        target = _target(x, sizes, given, whole)
+        ratios = (1, 2) if x.ndim == 4 and not exact else ()
+        target = _target(x, sizes, given)
         x = channels_last(x)  # as the convolutions around have it
-        for axis, (new, factor) in enumerate(zip(*target, strict=True)):
-            x = _nearest_along(x, axis + 1, new, factor, 0.5 if exact else 0.0)
+        for axis, (new, factor) in enumerate(zip(*target, strict=True), 1):
+            x = _nearest_along(x, axis, new, factor, ratios, 0.5 if exact else 0.0)
         return channels_first(x)
 
     return call
 
 
 def _nearest_along(
-    x: Array, axis: int, new: Size, factor: float | None, shift: float
+    x: Array,
+    axis: int,
+    new: Size,
+    factor: float | None,
+    ratios: Sequence[int],
+    shift: float,
 ) -> Array:
     size = x.shape[axis]
-    repeats = _ratio(new, size)
-    if repeats is not None and factor in (None, repeats):
-        return x if repeats == 1 else np.repeat(x, int(repeats), axis)
-    size, new = static_size(size, "image"), static_size(new, "image")
+    repeats = whole_ratio(new, size)
+    dropped = factor is None or factor == repeats or repeats in ratios
+    if dropped and repeats in _REPEATED:
+        return x if repeats == 1 else np.repeat(x, repeats, axis)
     # in the precision of PyTorch, which decides between neighbours
-    single = numpy.float32
-    step = single(1 / factor) if factor else single(size) / single(new)
-    places = numpy.floor((numpy.arange(new, dtype=single) + single(shift)) * step)
-    return np.take(x, numpy.minimum(places, size - 1).astype("i4"), axis)
+    i, _, _ = grid(new, size)
+    step = _step(size, new, factor, ratios, "f32")
+    return take_along(x, axis, module_of(i).floor((i + numpy.float32(shift)) * step))
+
+
+# for which `i * (1 / n)` in f32, rounded down, is `i // n`
+_REPEATED = (1, 2, 3, 4, 8, 16)
 
 
 # ---- interpolation ------------------------------------------------------------------
@@ -100,35 +112,59 @@ def _nearest_along(
 
 def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]:
     """A sum of neighbours, weighted by their distance."""
+    # the cubic kernel is applied where nothing changes, too
+    ratios = (1,) if method == "linear" or antialias else ()
 
     def call(
         x: Array, sizes: Sequence[Size] | None, align_corners: bool, *given: Any
     ) -> Array:
-        # the cubic kernel is applied where nothing changes, too
-        whole = (1,) if method == "linear" or antialias else ()
-        target, factors = _target(x, sizes, given, whole)
-        ends = align_corners and antialias
-        old = x.shape[2:]
-        scale = [
-            _end_to_end(n, m) if ends else factor or _ratio(m, n) or _quotient(m, n)
-            for n, m, factor in zip(old, target, factors, strict=True)
-        ]
-        return apply_channels_last(
-            nn.resize,
-            x,
-            target,
-            method,
-            scale=scale,
-            coordinates="align_corners" if align_corners and not ends else "half_pixel",
-            antialias=antialias,
-            cubic=-0.5 if antialias else -0.75,
-        )
+        target = _target(x, sizes, given)
+        x = channels_last(x)
+        for axis, (new, factor) in enumerate(zip(*target, strict=True), 1):
+            size = x.shape[axis]
+            if whole_ratio(new, size) == 1 and (factor in (None, 1) or 1 in ratios):
+                continue
+            shrink = _shrinking(size, new, factor, align_corners) if antialias else 1.0
+            x = interpolate_along(
+                x,
+                axis,
+                _places(size, new, factor, ratios, align_corners, antialias),
+                method,
+                -0.5 if antialias else -0.75,
+                shrink=min(shrink, 1.0),
+                exclude_outside=antialias,
+            )
+        return channels_first(x)
 
     return call
 
 
-def _quotient(new: Size, size: Size) -> float:
-    return static_size(new, "image") / static_size(size, "image")
+def _places(
+    size: Size,
+    new: Size,
+    factor: float | None,
+    ratios: Sequence[int],
+    align_corners: bool,
+    antialias: bool,
+) -> Places:
+    """Where in x the pixels of the result are."""
+    known = isinstance(size, int) and isinstance(new, int)
+    dtype = "f64" if known else "f32"
+    i, after, before = grid(new, size, dtype)
+    if not align_corners:
+        step = _step(size, new, factor, ratios, dtype)
+        return (i + 0.5) * step - 0.5
+    if antialias:
+        return (i + 0.5) / _end_to_end(size, new) - 0.5
+    return i * ((before - 1) / module_of(after).maximum(after - 1, 1))
+
+
+def _shrinking(
+    size: Size, new: Size, factor: float | None, align_corners: bool
+) -> float:
+    if align_corners:
+        return _end_to_end(size, new)
+    return shrinking(size, new, factor)
 
 
 def _end_to_end(size: Size, new: Size) -> float:

@@ -1,0 +1,114 @@
+"""What the axes of an op's result have to do with those of its operands, in images.
+
+Ops that change the size of an image keep the meaning of its axes: a reshape that merges
+a spatial axis with what was split off the channels (DepthToSpace), a product of a
+spatial axis with a matrix of weights or a gather along it (Resize), a gather at places
+(GridSample). Other than the ties of `ImageAxes` they pass a role on, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.indexing import Gather, IndexMap
+from aotc.dialects.ops.shape import Reshape
+from aotc.dialects.types import Shape, Tensor, same_count
+from aotc.mlir import Value
+
+Axis = tuple[Value, int]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """An axis of a result that is made of axes of an operand.
+
+    Args:
+        result: the axis.
+        parts: what it is made of: one axis, or several that are merged.
+        is_part: whether it is a part of the one in `parts`, which is split.
+        through: an axis of the operand and the one of the result that it becomes: the
+            relation holds if they are spatial.
+        role: what the axis is if the one in `parts` has the batch and all pixels in a
+            row; the relation holds for such alone.
+    """
+
+    result: Axis
+    parts: tuple[Axis, ...]
+    is_part: bool = False
+    through: tuple[Axis, Axis] | None = None
+    role: str = ""
+
+
+def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
+    """The relations of an op.
+
+    Args:
+        op: the op.
+        weights: values that weights and constants alone decide.
+    """
+    if isinstance(op, Reshape) and op.x not in weights:
+        yield from _of_reshape(op)
+    elif isinstance(op, DotGeneral) and op.lhs not in weights and op.rhs in weights:
+        yield from _of_product(op)
+    elif isinstance(op, Gather) and op.x not in weights:
+        yield from _of_gather(op)
+
+
+def _of_reshape(op: Reshape) -> Iterator[Relation]:
+    """By groups of neighbouring axes that hold as many elements."""
+    for source, result in _groups(Tensor.of(op.x).shape, Tensor.of(op.y).shape):
+        parts = tuple((op.x, axis) for axis in source)
+        if len(result) == 1:
+            yield Relation((op.y, result[0]), parts)
+        elif len(source) == 1:
+            for axis in result:
+                yield Relation((op.y, axis), parts, is_part=True)
+
+
+def _groups(source: Shape, result: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """The axes of both sides that belong together, those of size 1 aside."""
+    before = [axis for axis, size in enumerate(source) if size != 1]
+    after = [axis for axis, size in enumerate(result) if size != 1]
+    while before and after:
+        counts = [(i, j) for i in range(len(before)) for j in range(len(after))]
+        for i, j in sorted(counts, key=sum):
+            group = before[: i + 1], after[: j + 1]
+            if same_count(
+                tuple(source[axis] for axis in group[0]),
+                tuple(result[axis] for axis in group[1]),
+            ):
+                yield group
+                break
+        else:
+            return
+        before, after = before[i + 1 :], after[j + 1 :]
+
+
+def _of_product(op: DotGeneral) -> Iterator[Relation]:
+    """An axis that a matrix of weights maps to another one; the rest stays."""
+    if len(op.lhs_contract) != 1 or op.lhs_batch or Tensor.of(op.rhs).rank != 2:
+        return
+    rank = Tensor.of(op.lhs).rank
+    mapped = (op.lhs, op.lhs_contract[0]), (op.y, rank - 1)
+    free = [axis for axis in range(rank) if axis != op.lhs_contract[0]]
+    for number, axis in enumerate(free):
+        yield Relation((op.y, number), ((op.lhs, axis),), through=mapped)
+    yield Relation(mapped[1], (mapped[0],), through=mapped)
+
+
+def _of_gather(op: Gather) -> Iterator[Relation]:
+    """Axes that are kept, and those read along as many others."""
+    at = IndexMap.of(op)
+    for axis in at.kept:
+        yield Relation((op.y, axis), ((op.x, at.source(axis)),))
+    own: Sequence[int] = [axis for axis in at.along if axis not in at.kept]
+    if len(own) == len(at.axes):
+        for axis, source in zip(own, at.axes, strict=True):
+            yield Relation((op.y, axis), ((op.x, source),))
+    elif len(at.axes) == 1:
+        for number, axis in enumerate(own):
+            role = "s" if number else "n"
+            yield Relation((op.y, axis), ((op.x, at.axes[0]),), role=role)
