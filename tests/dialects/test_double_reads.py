@@ -155,7 +155,9 @@ def _wrong_programs(
         name = entry.name
         got = getattr(compiled, name)(x)
         got = got if isinstance(got, (list, tuple)) else [got]
-        for one, want in zip(got, reference.evaluate(evaluated, name, [x]), strict=True):
+        for one, want in zip(
+            got, reference.evaluate(evaluated, name, [x]), strict=True
+        ):
             slack = 4e-3 if want.dtype == np.float16 else 1e-4
             scale = np.abs(want) + np.max(np.abs(want), initial=1e-30)
             error = float(np.max(np.abs(np.asarray(one) - want) / scale, initial=0))
