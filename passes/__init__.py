@@ -53,6 +53,7 @@ PASSES = {
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
+    "separate-updates": "aotc.passes.separate_updates:SeparateUpdates",
     "advance-updates": "aotc.passes.advance_updates:AdvanceUpdates",
     "rematerialize": "aotc.passes.rematerialize:Rematerialize",
     "update-in-place": "aotc.passes.update_in_place:UpdateInPlace",

@@ -86,7 +86,11 @@ PASS_STAGES = (
         ),
         per_target=True,
     ),
-    PassStage("linalg", ("lower-to-linalg", "cse", "advance-updates"), per_target=True),
+    PassStage(
+        "linalg",
+        ("lower-to-linalg", "cse", "separate-updates", "advance-updates"),
+        per_target=True,
+    ),
     PassStage(
         "variant",
         ("update-in-place", "control-to-blocks"),

@@ -2,9 +2,10 @@
 
 Note [two reads of a reduction]: IREE 3.13 merges what reads a reduction, or a product,
 into its loops. Where one op reads the result in two ways, by rows and by columns, as
-`s[:, None] * s` does, both reads become that of the part at hand, and most elements are
-wrong without a word (x86-64; `s` of 6 sums of 5 elements, of 64 products of 128; with
-other sizes it is right). Behind a barrier what reads is in another dispatch.
+`s[:, None] * s` and `einsum("i,j->ij", s, s)` do, both reads become that of the part at
+hand, and most elements are wrong without a word (x86-64; `s` of 6 sums of 5 elements,
+of 64 products of 128; with other sizes it is right). Behind a barrier what reads is in
+another dispatch. What sums up is one of its own: `s @ s.T` is right.
 
 Note [sums of all of a product]: where a reduction goes over two axes of a product,
 whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
@@ -32,7 +33,8 @@ _Ways = dict[Value, set[_Axes]]  # by the value that is read
 def values_read_in_two_ways(block: Block) -> set[Value]:
     """The results of ops of a graph function that one op reads along different axes.
 
-    Views, repetitions and elementwise ops in between are looked through.
+    Views, repetitions, elementwise ops, and products of which nothing is summed up, in
+    between are looked through.
     """
     found: set[Value] = set()
     ways: dict[Value, _Ways] = {}
@@ -78,11 +80,13 @@ def _reduces_symbols(op: Any) -> bool:
     return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
 
 
-def _is_seen_through(op: GraphOp) -> bool:
+def _is_seen_through(op: Any) -> bool:
     """Whether IREE computes an op where its result is read."""
     if op._op_name == "reshape":
         sizes = [_long_sizes(value) for value in (op.operands[0], op.results[0])]
         return sizes[0] == sizes[1]
+    if op._op_name == "dot_general":
+        return not op.lhs_contract
     return op._op_name in ("broadcast", "transpose") or _is_elementwise(op)
 
 
@@ -94,22 +98,24 @@ def _is_elementwise(op: GraphOp) -> bool:
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> Iterator[_Ways]:
     """How an op reads what its operands are made of, by axes of its result."""
-    for value in op.operands:
-        moved = _moved_axes(op, value)
+    for number, value in enumerate(op.operands):
+        moved = _moved_axes(op, number)
         for root, axes in ways.get(value, {}).items():
             yield {root: {tuple(moved.get(a, -1) for a in each) for each in axes}}
 
 
-def _moved_axes(op: Any, value: Value) -> dict[int, int]:
+def _moved_axes(op: Any, number: int) -> dict[int, int]:
     """Where the axes of an operand are in the result."""
-    rank = Tensor.of(value).rank
+    value = op.operands[number]
     if op._op_name == "broadcast":
         return dict(enumerate(op.axes))
     if op._op_name == "transpose":
         return {axis: at for at, axis in enumerate(op.permutation)}
     if op._op_name == "reshape":
         return dict(zip(_long_axes(value), _long_axes(op.results[0]), strict=False))
-    return {axis: axis for axis in range(rank)}
+    if op._op_name == "dot_general":
+        return {axis: at for at, axis in type(op).scaled_axes(op, number).items()}
+    return {axis: axis for axis in range(Tensor.of(value).rank)}
 
 
 def _merge(read: list[_Ways]) -> _Ways:

@@ -77,9 +77,7 @@ class Variation:
         if self.varies(x):
             return x
         element = ir.RankedTensorType(x.type).element_type
-        is_integer = isinstance(element, ir.IntegerType)
-        bits = element if is_integer else ir.IntegerType.get_signless(element.width)
-        return _with_bits(x, self._unknown_zero(bits))
+        return _with_bits(x, self._unknown_zero(_bits_of(element)))
 
     def _unknown_zero(self, bits: ElementType) -> Value:
         """A tensor of rank 0."""
@@ -107,8 +105,20 @@ class Variation:
         return self._known[value]
 
 
+def _bits_of(element: ElementType) -> ElementType:
+    """The integer of an element's bits; a byte for a bool.
+
+    IREE 3.13 keeps bools as bytes, and refuses the tensor.from_elements of one that it
+    has made of a number behind a barrier.
+    """
+    return ir.IntegerType.get_signless(max(element.width, 8))
+
+
 def _with_bits(x: Value, some: Value) -> Value:
-    """The elements of a tensor, `or` the integer in one of rank 0."""
+    """The elements of a tensor, `or` the integer in one of rank 0.
+
+    Of that as many bits as an element has.
+    """
     kind, bits = ir.RankedTensorType(x.type), some.type.element_type
     same = ir.AffineMap.get_identity(kind.rank)
     maps = [same, ir.AffineMap.get(kind.rank, 0, []), same]
@@ -122,7 +132,9 @@ def _with_bits(x: Value, some: Value) -> Value:
     block = op.regions[0].blocks.append(kind.element_type, bits, kind.element_type)
     with ir.InsertionPoint(block):
         element, more, _ = block.arguments
-        if bits == kind.element_type:
+        if isinstance(kind.element_type, ir.IntegerType):
+            same_width = bits == kind.element_type
+            more = more if same_width else arith.trunci(kind.element_type, more)
             mixed = arith.ori(element, more)
         else:
             mixed = arith.ori(arith.bitcast(bits, element), more)

@@ -183,6 +183,25 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
 
     @staticmethod
+    def simplify(b: Builder, op: "DotGeneral") -> Value | None:
+        """A product of which nothing is summed up is one of repeated operands.
+
+        Elementwise ops fuse with more, and IREE computes them right where both operands
+        come from one value (Note [two reads of a reduction]).
+        """
+        if op.lhs_contract:
+            return None
+        result = Tensor.of(op.y)
+        *sides, _ = loop_numbers(
+            Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
+        )
+        factors = [
+            _broadcast_along(b, cast(b, x, result.dtype), loops, result)
+            for x, loops in zip(op.operands, sides, strict=True)
+        ]
+        return b.multiply(*factors)
+
+    @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
         """linalg.matmul where it is one, a contraction generic otherwise."""
         result = Tensor.of(op.y)
@@ -321,6 +340,15 @@ def _product_of(b: Builder, left: Side, right: Side) -> Value:
 def cast(b: Builder, x: Value, dtype: str) -> Value:
     """`x` in `dtype`; nothing when it has that dtype."""
     return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
+
+
+def _broadcast_along(
+    b: Builder, x: Value, loops: Sequence[int], result: Tensor
+) -> Value:
+    """`x`, whose axes are these ones of the result, with the shape of the result."""
+    order = sorted(range(len(loops)), key=lambda axis: loops[axis])
+    moved = b.transpose(x, permutation=tuple(order))
+    return b.broadcast(moved, axes=tuple(sorted(loops)), shape=result.shape)
 
 
 def _is_matmul(op: DotGeneral) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import control, nn, reference
+from aotc import control, debug, nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
 from aotc.passes import run_passes
@@ -22,7 +22,7 @@ from aotc.tracing.assembly import trace
 rng = np.random.default_rng(0)
 b = aotc.Dim("b", min=1)
 
-TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "i8": 0.0, "bool": 0.0}
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "i8": 0.0, "u8": 0.0, "bool": 0.0}
 
 Program = tuple[Callable[..., Any], aotc.Spec]
 PROGRAMS: dict[str, Program] = {}
@@ -321,6 +321,57 @@ def statistics_of_many_narrow_numbers(x):
         return (anp.mean(x) + anp.std(x)).astype("f32") * 1000.0
 
     return anp.mean(x), anp.var(x), aotc.grad(loss)(x), nn.layer_norm(x)
+
+
+# ---- reductions of what is compared: nothing says that it varies ---------------------
+
+
+@program(b, dtype="i32")
+def checks_of_integers(x):
+    debug.check(x > -100, "x is above -100")
+    debug.check(x[:, None] < x + 100, "x is small")
+    return anp.all(x > 0), anp.any(x == 1), anp.max(x >= 0)
+
+
+@program(5, dtype="u8")
+def checks_of_bytes(x):
+    debug.check(anp.astype(x, "i64") >= 0, "x is no byte")
+    debug.check(x <= 255, "x is no byte")
+    return anp.all(x > 0), anp.any(x == 1), anp.sum(x > 3)
+
+
+# ---- Note [shared updates]: parts of one dispatch in several tensors -----------------
+
+
+def _three_sums(x):
+    s = anp.sum(x, 1)
+    return s, s * 2, s * 3
+
+
+@program(64, 128)
+def concatenations_that_begin_alike(x):
+    a, b, c = _three_sums(x)
+    return anp.concatenate([a, b]), anp.concatenate([a, c]), anp.stack([a, b, c])
+
+
+@program(64, 128)
+def stacks_that_begin_alike(x):
+    a, b, c = _three_sums(x)
+    return anp.stack([a, b]) * anp.stack([a, c]), anp.stack([b, a]), anp.stack([c, a])
+
+
+@program(64, 128)
+def concatenation_that_is_read_and_written_over(x):
+    a, b, c = _three_sums(x)
+    whole = anp.concatenate([a, b])
+    return whole.at[:64].set(c), anp.sqrt(anp.abs(whole)), whole.at[64:].set(c), whole
+
+
+@program(64, 128)
+def updates_of_one_update(x):
+    a, b, c = _three_sums(x)
+    first = anp.zeros(128).at[:64].set(a)
+    return first.at[64:].set(b), first.at[64:].set(c), first.at[32:96].add(c)
 
 
 # ---- compiled once, each compared ---------------------------------------------------

@@ -6,13 +6,16 @@ import pytest
 import aotc
 import aotc.numpy as anp
 from aotc import debug, reference
+from aotc.backend import compile_targets
 from aotc.dialects import context
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
-from aotc.pipeline import build
+from aotc.pipeline import build, lower
+from aotc.target import Target
+from aotc.tracing.assembly import trace
 from aotc.tracing.tracing import Trace
 
 MODEL = """
@@ -206,3 +209,20 @@ def test_equal_prints_share_one_function():
     run_passes(module, all_passes())
     names = [str(op.attributes["sym_name"]) for op in module.body.operations]
     assert sorted(names) == ['"f"', '"iree.barrier"', '"iree.print"']
+
+
+@pytest.mark.parametrize("target", ["x86_64-v3", "vmvx", "cuda:sm_80", "vulkan"])
+def test_checks_of_comparisons_compile(target):
+    entries = []
+    for dtype in ("i8", "i32", "i64", "f32", "bool"):
+
+        def compared(x, dtype=dtype):
+            debug.check(x > 0 if dtype != "bool" else x, "x is positive")
+            return x
+
+        compared.__name__ = f"compared_{dtype}"
+        entries.append(aotc.entry(x=aotc.Spec(("n",), dtype))(compared))
+    program = trace(entries, {})
+    compiled = Target.parse(target)
+    (variant,) = compile_targets(lower(program, compiled), [compiled])
+    assert variant.vmfb

@@ -1,0 +1,100 @@
+"""Write no two tensors over a part that they share.
+
+    %a = tensor.concat dim(0) %s, %x          %a = tensor.concat dim(0) %s, %x
+    %b = tensor.concat dim(0) %s, %y    →     %t = call @iree.barrier(%s)
+                                              %b = tensor.concat dim(0) %t, %y
+
+Note [shared updates]: IREE 3.13 copies parts one after the other, over the tensor that
+has those before, and merges equal copies. Two tensors that begin alike are then two
+updates of one, which has to be copied for one of them; where one dispatch computes the
+parts, it writes them to their places itself, and the copy comes after that or is
+forgotten. So it is, too, where something else reads a tensor of parts that another part
+is written over. All is computed, stored in the wrong places, and no word is said (CPU
+and VMVX). Behind a barrier the tensor is another one.
+
+Requires: linalg (lower-to-linalg). Ensures: no two concatenations of a block begin with
+the same part, and no slice is inserted into parts that something else reads, too.
+"""
+
+from collections.abc import Iterator
+
+from aotc.dialects.function_table import index_functions
+from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering import foreign
+from aotc.mlir import Block, Function, Operation, Value, ir
+from aotc.passes.base import Pass, Unit
+
+_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
+
+
+class SeparateUpdates(Pass):
+    """Put what is written over, and read elsewhere, behind barriers."""
+
+    name = "separate-updates"
+    level = 0
+    keeps_graph = False
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        shared = [
+            found
+            for function in functions_of(unit.module).values()
+            if not function.is_external
+            for block in _blocks_of(function)
+            for found in _shared_updates(block)
+        ]
+        with index_functions(unit.module):
+            for op, number in shared:
+                with ir.InsertionPoint(op), op.location:
+                    behind = foreign.optimization_barrier(op.operands[number])
+                op.operands[number] = behind
+        return bool(shared)
+
+
+def _blocks_of(function: Function) -> Iterator[Block]:
+    """The blocks of a function and of what runs in it: loops and branches."""
+    rest = [block for region in function.regions for block in region]
+    while rest:
+        block = rest.pop()
+        yield block
+        for op in block.operations:
+            rest += [nested for region in op.regions for nested in region]
+
+
+def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
+    """Ops, with the number of the operand that is written over and read elsewhere."""
+    begun = set()
+    for op in block.operations:
+        if op.operation.name == "tensor.concat":
+            beginning = (op.results[0].type, op.attributes["dim"])
+            beginning += _source(op.operands[0])
+            if beginning in begun:
+                yield op.operation, 0
+            begun.add(beginning)
+        elif _inserts_into_shared_parts(op.operation):
+            yield op.operation, 1
+
+
+def _inserts_into_shared_parts(op: Operation) -> bool:
+    if op.name != "tensor.insert_slice":
+        return False
+    return _is_made_of_parts(op.operands[1]) and _has_other_uses(op.operands[1])
+
+
+def _source(value: Value) -> tuple[Value, ir.Type]:
+    """What a part is a view of, and its type."""
+    kind = value.type
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _VIEWS:
+        value = value.owner.operands[0]
+    return value, kind
+
+
+def _is_made_of_parts(value: Value) -> bool:
+    names = ("tensor.concat", "tensor.insert_slice")
+    return not isinstance(value.owner, ir.Block) and value.owner.name in names
+
+
+def _has_other_uses(value: Value) -> bool:
+    uses = iter(value.uses)
+    next(uses)
+    return next(uses, None) is not None
