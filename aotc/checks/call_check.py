@@ -46,6 +46,12 @@ class Refused(NothingToCompare):
     kind = "refused"
 
 
+class Failed(NothingToCompare):
+    """The reference evaluator fails, which is no reason to refuse a call."""
+
+    kind = "evaluator"
+
+
 class Undecided(NothingToCompare):
     """Rounding alone decides what is finite."""
 
@@ -153,6 +159,10 @@ class CallCheck:
             raise NoMemoryToCompare from None
         except InputError as error:
             raise Refused(error.message) from None
+        except NothingToCompare:
+            raise
+        except Exception as error:
+            raise Failed(f"{type(error).__name__}: {error}") from error
         return expected, calls
 
     def _inputs(self, leaves: Sequence[Any]) -> Arrays:

@@ -5,6 +5,8 @@ guards      values that a trace has looked at, and the check that they are the s
 shapes      which sizes of calls become symbols, from the calls there were
 tracing     a function and a signature → a program
 compiling   a program → a loaded model, by way of a bundle of its own
+first_calls the first call of code beside the reference evaluator
+known_calls the code of calls like those before, by a key that is quick to make
 variants    what is compiled, what it is guarded by, and how often it was called
 function    `jit`: a call → the variant that computes it
 exporting   the variants of a function → a signed bundle

@@ -16,13 +16,14 @@ import hashlib
 import sys
 import types
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from aotc.tracing.captures import leading_attributes
 from aotc.tracing.source_locations import is_own
 
 _LARGEST = 16 << 20  # bytes of arrays
@@ -295,7 +296,7 @@ class _Walk:
             if step.argval in function.__code__.co_freevars:
                 _unknown()
         elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            self._global(step.argval, [*_leading_attributes(rest)], function)
+            self._global(step.argval, [*leading_attributes(rest)], function)
         elif "ATTR" in name or "METHOD" in name:
             self._attribute(step.argval)
         elif ("GLOBAL" in name or "NAME" in name) and name != "KW_NAMES":
@@ -519,11 +520,3 @@ def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[
         if (loaded.opname, loaded.argval) == ("LOAD_FAST", own)
         and stored.opname == "STORE_ATTR"
     }
-
-
-def _leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
-    """The attributes that are read first, each of the one before."""
-    for step in steps:
-        if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-            return
-        yield step.argval

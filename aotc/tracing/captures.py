@@ -13,7 +13,7 @@ import dis
 import functools
 import os
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -255,7 +255,7 @@ class _Search:
         place: Place,
     ) -> None:
         """Capture a name, or what is read of the module that it stands for."""
-        text, attributes = name, _leading_attributes(rest)
+        text, attributes = name, leading_attributes(rest)
         while True:
             try:
                 value = Capture(owner, name, text, place).value()
@@ -284,7 +284,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(each)
 
 
-def _leading_attributes(steps: list[dis.Instruction]) -> Iterator[str]:
+def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
     """The attributes that are read first, each of the one before."""
     for step in steps:
         if step.opname not in _ATTRIBUTES:

@@ -223,6 +223,28 @@ def test_regions_of_onnx_graphs_are_compared(wrong_tanh, tmp_path):
     assert error.value.code == "self-check"
 
 
+def test_parts_of_pytorch_modules_are_compared(wrong_tanh):
+    torch = pytest.importorskip("torch")
+    module = aotc.from_torch(torch.nn.Tanh(), breaks="island")
+    with torch.no_grad(), pytest.raises(CompileError) as error:
+        module(torch.from_numpy(X.copy()))
+    assert error.value.code == "self-check"
+
+
+def test_an_evaluator_that_fails_is_counted_and_fails_no_call(monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("out of order")
+
+    monkeypatch.setattr(reference, "evaluate", fail)
+
+    @aotc.jit
+    def unlucky(x):
+        return anp.exp(x)
+
+    np.testing.assert_allclose(unlucky(X), np.exp(X), 1e-5)
+    assert counters.value("call_checks", entry="unlucky", reason="evaluator") == 1
+
+
 class TestBetweenProcesses:
     """What the cache has of code says whether it was compared."""
 
