@@ -58,14 +58,19 @@ class Trust:
 
 
 def home() -> Path:
-    """The folder of the development key: `AOTC_HOME` or the user's data folder.
+    """The folder of the development key: `AOTC_HOME`, else `aotc` in `XDG_DATA_HOME`
+    (if that is absolute, as its specification asks) or in `~/.local/share`.
 
     Raises:
         InputError: `no-home`, for an account without a home folder.
     """
     chosen = options.get("AOTC_HOME")
+    data = os.environ.get("XDG_DATA_HOME", "")
     try:
-        return Path(chosen) if chosen else Path.home() / ".local" / "share" / "aotc"
+        if chosen:
+            return Path(chosen)
+        folder = Path(data) if os.path.isabs(data) else Path.home() / ".local/share"
+        return folder / "aotc"
     except RuntimeError:
         raise InputError(
             "no-home",
