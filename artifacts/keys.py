@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.artifacts.private_keys import is_p256, parse_private
 from aotc.errors import InputError
-from aotc.system_errors import cannot_read, cannot_write
+from aotc.system_errors import cannot_read, cannot_write, system_errors
 from aotc.writing import atomic_write
 
 SIZE_LIMIT = 1 << 16  # bytes of a key
@@ -91,6 +91,7 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
+@system_errors()
 def write_key_pair(path: Path) -> Signer:
     """Make a new key: private in `path` (mode 0600), public beside it as `.pub`.
 
@@ -154,6 +155,7 @@ def write_private(path: Path, signer: Signer) -> bool:
     return True
 
 
+@system_errors()
 def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
     """The bytes of a regular file of a key's size, and its status.
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from aotc import options
 from aotc.artifacts import keys
 from aotc.errors import InputError, SetupError
+from aotc.system_errors import system_errors
 from aotc.writing import make_folder
 
 _KEY_FILE = "development.key"
@@ -30,6 +31,7 @@ class Trust:
     channels: frozenset[str] = frozenset({"development", "release"})
 
     @classmethod
+    @system_errors()
     def of(cls, *sources: str | bytes | os.PathLike[str]) -> Trust:
         """Trust public keys, each given as a file or as PEM text.
 

@@ -20,10 +20,12 @@ from aotc.pipeline.specializations import (
     complete_specializations,
 )
 from aotc.program import Title
+from aotc.system_errors import system_errors
 from aotc.target import Target
 from aotc.writing import make_folder
 
 
+@system_errors()
 def export_bundle(
     trace: Tracer,
     calls: Mapping[CallSignature, int],
