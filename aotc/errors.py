@@ -3,10 +3,13 @@
 An `AotcError` carries a stable kebab-case `code`, a `message` that says what was
 expected and what was found, `where` it happened (the user's source line or file) and a
 `hint` that can be typed or followed. The subclass decides the exit code, nothing else.
-This module imports nothing of aotc.
+Private keys are left out of all of them: a secret is not repeated.
+This module imports nothing of aotc but `redaction`.
 """
 
 from __future__ import annotations
+
+from aotc.redaction import redact
 
 
 class AotcError(Exception):
@@ -31,11 +34,11 @@ class AotcError(Exception):
         hint: str | None = None,
         guard: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(redact(message))
         self.code = code
-        self.message = message
-        self.where = where
-        self.hint = hint
+        self.message = redact(message)
+        self.where = where and redact(where)
+        self.hint = hint and redact(hint)
         self.guard = guard
         self.call: str | None = None  # of a public function: who raises knows less
         self.callers: tuple[
@@ -53,7 +56,7 @@ class AotcError(Exception):
         lines += [f"  called at {line}" for line in self.callers]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return redact("\n".join(lines))
 
     def to_json(self) -> dict[str, object]:
         """The same facts as a JSON object (schema ``aotc.error/1``)."""
@@ -62,9 +65,9 @@ class AotcError(Exception):
             "code": self.code,
             "message": self.message,
             "call": self.call,
-            "where": self.where,
+            "where": self.where and redact(self.where),
             "callers": list(self.callers),
-            "hint": self.hint,
+            "hint": self.hint and redact(self.hint),
             "guard": self.guard,
             "exit_code": self.exit_code,
         }

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from aotc.errors import InputError
+from aotc.redaction import has_secret
 
 SELF_CHECK_MODES = ("auto", "full", "off")
 CHECK_MODES = ("off", "first", "always")
@@ -26,12 +27,18 @@ MAX_THREADS = 256
 
 @dataclass(frozen=True)
 class Option:
-    """One knob: how its text is read, its default, and what it does."""
+    """One knob: how its text is read, its default, and what it does.
+
+    Args:
+        is_secret: its text may be a secret: it is shown to nobody, and the processes
+            that aotc starts do not inherit it.
+    """
 
     name: str
     parse: Callable[[str], Any]
     default: Any
     help: str
+    is_secret: bool = False
 
 
 def _flag(text: str) -> bool:
@@ -97,7 +104,13 @@ _TABLE = [
         "execute models op by op: `aotc run model.py` calls its Python code",
     ),
     Option("AOTC_DEBUG", _flag, False, "show Python tracebacks with every error"),
-    Option("AOTC_SIGNING_KEY", str, None, "private key file that `build` signs with"),
+    Option(
+        "AOTC_SIGNING_KEY",
+        str,
+        None,
+        "private key that `build` signs with: file, env:NAME, fd:N, or its content",
+        is_secret=True,
+    ),
     Option("AOTC_HOME", str, None, "folder for the development key and trust store"),
     Option(
         "AOTC_SELF_CHECK",
@@ -141,15 +154,59 @@ def get(name: str) -> Any:
         InputError: the environment holds a value that cannot be read.
     """
     option = OPTIONS[name]
-    text = os.environ.get(name)
+    text = _held.get(name, os.environ.get(name))
     if text is None:
         return option.default
+    if not option.is_secret and has_secret(text):
+        raise InputError(
+            "bad-option",
+            f"{name} holds a private key",
+            hint=f"it is for: {option.help}",
+        )
     try:
         return option.parse(text)
     except (ValueError, KeyError):
         raise InputError(
             "bad-option", f"{name}={text[:60]!r} cannot be read", hint=option.help
         ) from None
+
+
+# ---- secrets ------------------------------------------------------------------------
+
+# Variables with secrets: those of the table, and others that a user has named.
+_secret_names = {option.name for option in _TABLE if option.is_secret}
+# Their values, while `hold_secrets` keeps them out of the environment.
+_held: dict[str, str] = {}
+_holding = False
+
+
+def take_secret(name: str) -> str | None:
+    """The value of a variable that holds a secret, which no process inherits then."""
+    _secret_names.add(name)
+    if _holding and name in os.environ:
+        _held[name] = os.environ.pop(name)
+    return _held.get(name, os.environ.get(name))
+
+
+@contextmanager
+def hold_secrets() -> Iterator[None]:
+    """Within this block no secret is in `os.environ`, which a model's code can read."""
+    global _holding
+    before, _holding = _holding, True
+    try:
+        for name in _secret_names:
+            take_secret(name)
+        yield
+    finally:
+        _holding = before
+        if not _holding:
+            os.environ.update(_held)
+            _held.clear()
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a process that aotc starts: without secrets."""
+    return {k: value for k, value in os.environ.items() if k not in _secret_names}
 
 
 def require_readable() -> None:
@@ -174,6 +231,7 @@ def override(name: str, value: str | None) -> Iterator[None]:
 
 
 def _assign(name: str, value: str | None) -> None:
+    _held.pop(name, None)
     if value is None:
         os.environ.pop(name, None)
     else:

@@ -9,6 +9,9 @@ this module, so that it has one code and the exit code 5 everywhere:
 | `out-of-memory` | there is not the memory for it, or a limit allows no more |
 | `cannot-write` | a file or folder cannot be written |
 | `file-access` | a file cannot be opened, read or found any more |
+
+A text that is no path, as it has a NUL character or a lone surrogate, is the caller's
+mistake: `bad-path`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aotc.errors import AotcError, SetupError
+from aotc.errors import AotcError, InputError, SetupError
 
 # Only writing fails for these reasons, whatever else is known of an error.
 _OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -70,7 +73,7 @@ _HINTS = {
 }
 
 
-def system_error(error: BaseException, where: str | None = None) -> SetupError | None:
+def system_error(error: BaseException, where: str | None = None) -> AotcError | None:
     """The refusal of the machine that an exception tells of; None if it tells of none.
 
     Args:
@@ -82,6 +85,9 @@ def system_error(error: BaseException, where: str | None = None) -> SetupError |
     if is_disk_full(str(error)) and not isinstance(error, OSError):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return _refusal("cannot-write", "a file cannot be written", full, where)
+    if isinstance(error, ValueError) and _is_no_path(error):
+        message = "expected a path, got a text with a character that no path has"
+        return InputError("bad-path", message, where=where)
     if not isinstance(error, OSError):
         return None
     if error.errno == errno.ENOMEM or _is_about_processes(error):
@@ -94,7 +100,13 @@ def system_error(error: BaseException, where: str | None = None) -> SetupError |
     return _refusal("file-access", "the file cannot be used", error, where)
 
 
-def no_memory(error: BaseException) -> SetupError | None:
+def _is_no_path(error: ValueError) -> bool:
+    if isinstance(error, UnicodeEncodeError):
+        return error.reason == "surrogates not allowed"
+    return "embedded null" in str(error)
+
+
+def no_memory(error: BaseException) -> AotcError | None:
     """As `system_error`, of memory alone: files that a model or an importer opens have
     the names that they were given.
     """
@@ -146,7 +158,7 @@ def cannot_read(
 ) -> SetupError:
     """An error of `what` should be read at `source`, with what helps."""
     found = system_error(error, str(source))
-    if found is not None and found.code == "out-of-memory":
+    if isinstance(found, SetupError) and found.code == "out-of-memory":
         return found
     return _refusal("file-access", f"{what} cannot be read", error, str(source))
 

@@ -16,8 +16,11 @@ directory must hold exactly these. `sha256(manifest.json)` identifies a bundle.
 **Order of verification.** Size and shape of the signature, trusted key, signature,
 statement (`sign.verify`); digest and form of the manifest, the same files everywhere,
 channel (`pack.read_bundle`); the variant for this machine (`selection.select`); then
-size and digest of each file that is used (`VerifiedBundle.load`). Nothing is parsed
-before its signature is checked, the envelope of the signature apart.
+size and digest of each file but the modules and weights of other variants, which a load
+does not read (`VerifiedBundle.load`, `check_small`; `check`, as `aotc verify` does,
+takes all). Nothing is parsed before its signature is checked, the envelope of the
+signature apart. The functions of the module are held to what the manifest says of them
+(`runtime.signatures`).
 
 **Promises.** One spelling: JSON is canonical (sorted keys, two spaces, ASCII) and
 signing is deterministic, so equal builds give equal bytes. A reader accepts its own

@@ -17,11 +17,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from aotc.artifacts.private_keys import is_p256, parse_private
 from aotc.errors import InputError
-from aotc.system_errors import cannot_read, cannot_write
+from aotc.system_errors import cannot_read, cannot_write, system_errors
 from aotc.writing import atomic_write
 
-_SIZE_LIMIT = 1 << 16
+SIZE_LIMIT = 1 << 16  # bytes of a key
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Signer:
             InputError: `key-missing`, `key-exposed` or `key-unreadable`.
             SetupError: `file-access`.
         """
-        return cls(_parse_private(read_private(Path(path)), Path(path)))
+        return cls(parse_private(read_private(Path(path)), str(path)))
 
     @property
     def key_id(self) -> str:
@@ -79,7 +80,7 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
         key = None
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not _is_p256(key.curve):
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not is_p256(key.curve):
         got = ", got a private key" if b"PRIVATE KEY-----" in pem else ""
         raise InputError(
             "key-unreadable",
@@ -90,6 +91,7 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
+@system_errors()
 def write_key_pair(path: Path) -> Signer:
     """Make a new key: private in `path` (mode 0600), public beside it as `.pub`.
 
@@ -153,6 +155,7 @@ def write_private(path: Path, signer: Signer) -> bool:
     return True
 
 
+@system_errors()
 def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
     """The bytes of a regular file of a key's size, and its status.
 
@@ -178,27 +181,21 @@ def _read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _SIZE_LIMIT:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > SIZE_LIMIT:
             raise InputError(
                 "key-unreadable",
-                f"expected a file of at most {_SIZE_LIMIT} bytes with a key, got "
+                f"expected a file of at most {SIZE_LIMIT} bytes with a key, got "
                 f"{stat.filemode(status.st_mode)} of {status.st_size} bytes",
                 where=str(path),
             )
-        return file.read(_SIZE_LIMIT), status
+        return file.read(SIZE_LIMIT), status
 
 
 def read_private(path: Path) -> bytes:
     """The bytes of a private key file, if nobody else can have read or written it."""
     data, status = read_key_file(path, "the private key")
-    if b"PUBLIC KEY-----" in data:
-        raise InputError(
-            "key-unreadable",
-            "expected a private key, got a public key",
-            where=str(path),
-            hint="`aotc keygen NAME` wrote the private key to NAME.key",
-        )
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+    is_open = status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077
+    if is_open and b"PUBLIC KEY-----" not in data:  # whose reader says what it is
         raise InputError(
             "key-exposed",
             "expected a key file that only you can read, got "
@@ -207,21 +204,3 @@ def read_private(path: Path) -> bytes:
             hint=f"chmod 600 {path}, or make a new key if others may have read it",
         )
     return data
-
-
-def _parse_private(pem: bytes, path: Path) -> ec.EllipticCurvePrivateKey:
-    try:
-        key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_p256(key.curve):
-        raise InputError(
-            "key-unreadable",
-            "expected a P-256 private key in PEM form without a password",
-            where=str(path),
-        )
-    return key
-
-
-def _is_p256(curve: ec.EllipticCurve) -> bool:
-    return isinstance(curve, ec.SECP256R1)

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotc.artifacts import files as disk
 from aotc.artifacts import leftovers, schema, strict_json
-from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Manifest
+from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, File, Manifest
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.system_errors import cannot_read, cannot_write
+from aotc.system_errors import cannot_read, cannot_write, system_errors
 from aotc.writing import exchange, flush_directory
 
 if TYPE_CHECKING:
@@ -90,12 +90,29 @@ class VerifiedBundle:
             yield sealed
 
     def check(self) -> None:
-        """Verify the content of every file."""
+        """Verify the content of every file.
+
+        Raises like `load`.
+        """
+        self._check(self.manifest.files.values())
+
+    def check_small(self) -> None:
+        """Verify the content of every file that is no module and no weights.
+
+        Whoever loads a variant verifies its own, and reads no other. Raises like
+        `load`.
+        """
+        manifest = self.manifest
+        large = {each.file for each in (*manifest.variants.values(), *manifest.weights)}
+        self._check(each for path, each in manifest.files.items() if path not in large)
+
+    def _check(self, files: Iterable[File]) -> None:
         with disk.open_root(self.path) as root:
-            for file in self.manifest.files.values():
+            for file in files:
                 disk.check(root, file.path, file.size, file.sha256)
 
 
+@system_errors()
 def read_bundle(
     path: Path | str,
     trust: Trust | str | os.PathLike[str] | None = None,
@@ -236,6 +253,7 @@ def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
     )
 
 
+@system_errors()
 def write_bundle(
     directory: Path | str,
     manifest: Manifest | Mapping[str, Any],

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from aotc import options
 from aotc.artifacts import keys
 from aotc.errors import InputError, SetupError
+from aotc.system_errors import system_errors
 from aotc.writing import make_folder
 
 _KEY_FILE = "development.key"
@@ -30,6 +31,7 @@ class Trust:
     channels: frozenset[str] = frozenset({"development", "release"})
 
     @classmethod
+    @system_errors()
     def of(cls, *sources: str | bytes | os.PathLike[str]) -> Trust:
         """Trust public keys, each given as a file or as PEM text.
 
@@ -58,14 +60,19 @@ class Trust:
 
 
 def home() -> Path:
-    """The folder of the development key: `AOTC_HOME` or the user's data folder.
+    """The folder of the development key: `AOTC_HOME`, else `aotc` in `XDG_DATA_HOME`
+    (if that is absolute, as its specification asks) or in `~/.local/share`.
 
     Raises:
         InputError: `no-home`, for an account without a home folder.
     """
     chosen = options.get("AOTC_HOME")
+    data = os.environ.get("XDG_DATA_HOME", "")
     try:
-        return Path(chosen) if chosen else Path.home() / ".local" / "share" / "aotc"
+        if chosen:
+            return Path(chosen)
+        folder = Path(data) if os.path.isabs(data) else Path.home() / ".local/share"
+        return folder / "aotc"
     except RuntimeError:
         raise InputError(
             "no-home",

@@ -17,6 +17,7 @@ from aotc.cli.verb import (
     OutputFile,
     format_option,
     quiet_option,
+    sign_option,
     verb,
 )
 from aotc.numerics import LEVELS
@@ -105,11 +106,9 @@ class _Level(click.Choice[str]):
 @targets_option()
 @click.option("--name", help="Name of the bundle, instead of the source's.")
 @click.option("--version", help="Version of the bundle.")
-@click.option(
-    "--sign",
-    "key",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="Private key to sign with, instead of the development key.",
+@sign_option(
+    "Sign with this private key: a file, env:NAME or fd:N; by default that of "
+    "AOTC_SIGNING_KEY, else your development key."
 )
 @click.option("--no-sign", is_flag=True, help="Leave the bundle unsigned.")
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
@@ -253,7 +252,7 @@ def build(
     folder: Path,
     entries: tuple[str, ...],
     targets: tuple[Target, ...],
-    key: Path | None,
+    key: str | None,
     no_sign: bool,
     parity: bool,
     specialize: tuple[str, ...],

@@ -14,10 +14,11 @@ import click
 
 from aotc import __version__, device, options
 from aotc.cli import output
-from aotc.cli.verb import FilePath, OutputFile, format_option, verb
+from aotc.cli.verb import OutputFile, format_option, sign_option, verb
 from aotc.errors import AotcError, InputError
 
 _RUNTIME = "iree-base-runtime"
+HIDDEN = "[hidden]"
 
 
 @verb(
@@ -27,15 +28,11 @@ _RUNTIME = "iree-base-runtime"
     needs_settings=False,
 )
 @click.option("-o", "--output", "file", type=OutputFile(), help="Write to this file.")
-@click.option(
-    "--sign",
-    "key",
-    type=FilePath(path_type=Path),
-    metavar="KEY",
-    help="Sign the file with this private key, in FILE.sig.",
+@sign_option(
+    "Sign the file with this private key, in FILE.sig: a file, env:NAME or fd:N."
 )
 @format_option()
-def doctor(file: Path | None, key: Path | None, form: str) -> None:
+def doctor(file: Path | None, key: str | None, form: str) -> None:
     """Show versions, extras, hardware, drivers and settings of this machine.
 
     Attach the output to a bug report. The JSON is the profile of the device that
@@ -51,19 +48,19 @@ def doctor(file: Path | None, key: Path | None, form: str) -> None:
     _write(file, text + "\n", key)
 
 
-def _write(file: Path, text: str, key: Path | None) -> None:
+def _write(file: Path, text: str, key: str | None) -> None:
     """Write the profile, and the signature before it, which then fits it or nothing."""
-    from aotc.artifacts.keys import Signer
     from aotc.artifacts.rollout import signatures
+    from aotc.artifacts.signers import read_signer
     from aotc.writing import atomic_write
 
     data = text.encode()
     if key:
         signature = file.with_name(file.name + signatures.SUFFIX)
-        if key.resolve() in (file.resolve(), signature.resolve()):
+        if Path(key).resolve() in (file.resolve(), signature.resolve()):
             raise click.UsageError(f"{key} is the key; write the profile elsewhere")
         with atomic_write(signature) as aside:
-            aside.write_bytes(signatures.signature_of(data, Signer.from_file(key)))
+            aside.write_bytes(signatures.signature_of(data, read_signer(key)))
     with atomic_write(file) as aside:
         aside.write_bytes(data)
 
@@ -110,7 +107,13 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> Any:
-    return None if name in _unreadable_options() else options.get(name)
+    """The value of a setting; of one that may be a secret, a place that is there."""
+    if name in _unreadable_options():
+        return None
+    value = options.get(name)
+    if options.OPTIONS[name].is_secret and value and not os.path.isfile(value):
+        return HIDDEN
+    return value
 
 
 def _base_packages() -> dict[str, str | None]:

@@ -27,6 +27,7 @@ from aotc.cli import github, layout, output
 from aotc.cli.interrupts import Interrupted
 from aotc.errors import AotcError, InputError, SetupError
 from aotc.installation import install_command
+from aotc.redaction import redact
 from aotc.system_errors import system_error
 
 INTERRUPTED = 130
@@ -73,7 +74,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 def _tell(text: str, err: bool = True) -> None:
     """Print `text`, if somebody can still read it: the exit code says it as well."""
     try:
-        click.echo(text, err=err)
+        click.echo(redact(text), err=err)
     except BrokenPipeError:
         raise
     except OSError:  # such as a full disk behind the stream
@@ -84,9 +85,10 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
     """What prints a Python warning as one line, without the place in our code."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = redact(str(message))
         if _wants("github", arguments):
-            output.print_answer(github.of_warning(str(message), arguments))
-        click.echo(_for_people(str(message), "warning:"), err=True)
+            output.print_answer(github.of_warning(text, arguments))
+        click.echo(_for_people(text, "warning:"), err=True)
 
     return show
 
@@ -165,7 +167,7 @@ def _save_traceback(error: BaseException) -> str:
         with tempfile.NamedTemporaryFile(
             "w", prefix="aotc-", suffix=".txt", delete=False, encoding="utf-8"
         ) as file:
-            file.write("".join(traceback.format_exception(error)))
+            file.write(redact("".join(traceback.format_exception(error))))
     except OSError:  # nothing can be written: it is printed instead
         return "what AOTC_DEBUG=1 prints"
     return file.name

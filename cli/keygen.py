@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli import output
-from aotc.cli.verb import format_option, verb
+from aotc.cli.verb import FilePath, format_option, verb
 
 
 @verb(
@@ -15,7 +15,7 @@ from aotc.cli.verb import format_option, verb
     "aotc build model.py --sign release.key",
     "aotc verify model-1.0.0.aotc --trust release.pub",
 )
-@click.argument("name")
+@click.argument("name", type=FilePath())
 @format_option()
 def keygen(name: str, form: str) -> None:
     """Make a key pair: NAME.key, which signs, and NAME.pub, which verifies.

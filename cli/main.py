@@ -10,7 +10,7 @@ from importlib import import_module
 
 import click
 
-from aotc import __version__
+from aotc import __version__, options, redaction
 from aotc.cli import failure, output
 from aotc.cli.interrupts import termination
 from aotc.cli.verb import COMPLETION_VARIABLE, format_option
@@ -121,7 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     with warnings.catch_warnings():
         warnings.showwarning = failure.show_warnings(arguments)
-        return _main(arguments)
+        said = " ".join(arguments)
+        for start, end in redaction.find_secrets(said):
+            redaction.remember(said[start:end])
+        with options.hold_secrets():
+            return _main(arguments)
 
 
 def _main(arguments: list[str]) -> int:

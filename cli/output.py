@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from aotc.cli import layout
+from aotc.redaction import redact
 from aotc.system_errors import cannot_write
 
 # where answers go while standard output is reserved for them; None for sys.stdout
@@ -39,7 +40,8 @@ def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
 def print_answer(text: str | bytes, *, nl: bool = True) -> None:
     """Print text on standard output at once, which nothing but answers reaches."""
     with _reporting_write_errors(_answers or sys.stdout):
-        click.echo(text, nl=nl, file=_answers)
+        shown = redact(text) if isinstance(text, str) else text
+        click.echo(shown, nl=nl, file=_answers)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import click
 
 from aotc import options
 from aotc.cli import output
+from aotc.redaction import has_secret
 from aotc.system_errors import cannot_write
 from aotc.writing import is_stream, unwritable
 
@@ -77,11 +78,36 @@ class FilePath(click.Path):
         """The path, or a usage error."""
         if not str(value):
             self.fail("expected a path, got an empty text", param, ctx)
+        if "\0" in str(value):
+            self.fail("expected a path, got a text with a NUL character", param, ctx)
+        if has_secret(str(value)):
+            self.fail("expected a path, got a private key", param, ctx)
         return super().convert(value, param, ctx)
 
 
 # endings of files of arrays that others read by their ending
 _FORMS = {".npy", ".npz", ".safetensors", ".json", ".jsonl", ".csv", ".txt"}
+
+
+class PrivateKey(click.ParamType):  # type: ignore[type-arg]
+    """Where a private key is; never its content, which all processes could read."""
+
+    name = "key"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """The place, a usage error, or `key-exposed`."""
+        from aotc.artifacts.signers import require_no_content
+
+        if not str(value):
+            self.fail("expected a private key, got an empty text", param, ctx)
+        return require_no_content(str(value))
+
+
+def sign_option(help: str) -> Callable[[_Function], _Function]:
+    """`--sign KEY`, as argument `key`."""
+    return click.option("--sign", "key", type=PrivateKey(), metavar="KEY", help=help)
 
 
 class OutputFile(FilePath):

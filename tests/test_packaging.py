@@ -48,7 +48,7 @@ seconds = time.perf_counter() - start
 layers = {"artifacts", "runtime", "streaming", "training", "timing", "worker"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
 leaves |= {"exit_status", "json_values", "printing", "processor", "system_errors"}
-leaves |= {"writing", "counting", "deferring"}
+leaves |= {"writing", "counting", "deferring", "redaction"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

@@ -436,7 +436,8 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
 
 def _environment() -> dict[str, str]:
     """The environment without what IREE's compiler would obey, such as a linker."""
-    return {k: value for k, value in os.environ.items() if not k.startswith("IREE_")}
+    inherited = options.child_environment()
+    return {k: value for k, value in inherited.items() if not k.startswith("IREE_")}
 
 
 def _run_worker(

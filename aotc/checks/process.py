@@ -63,6 +63,7 @@ class CompiledProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
+                env=options.child_environment(),
             )
             stack.callback(self._end)
             self._ask(code)

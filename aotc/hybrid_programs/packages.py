@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from aotc import __version__
-from aotc.artifacts import Signer, development_key
+from aotc.artifacts import Signer
+from aotc.artifacts.signers import signer_of
 from aotc.errors import InputError
 from aotc.hybrid_programs.device_statements import needs_compiler, prepared
 from aotc.hybrid_programs.names import reads, stores
@@ -57,7 +58,7 @@ def export_package(
     function: HybridFunction,
     path: Path,
     *,
-    key: Path | None = None,
+    key: Signer | Path | str | None = None,
     targets: Sequence[Target] = (),
 ) -> Path:
     """Write a Python package that computes a hybrid function on a device.
@@ -68,7 +69,8 @@ def export_package(
     Args:
         function: which was called.
         path: of the package, a folder that does not exist yet.
-        key: to sign with; by default the user's development key.
+        key: to sign with; by default AOTC_SIGNING_KEY, else the user's development
+            key.
         targets: to compile for; by default `Target.default()`.
 
     Raises:
@@ -80,7 +82,7 @@ def export_package(
         raise InputError("file-exists", f"'{path}' exists", hint="remove it first")
     package = _package_of(function, f"{path.name}-1.0.0.aotc")
     codes = _codes(function)
-    signer = Signer.from_file(key) if key else development_key()
+    signer = signer_of(key)
     chosen = tuple(targets) or Target.default()
     with TemporaryDirectory(dir=make_folder(path.parent), prefix=".") as work:
         folder = make_folder(Path(work) / path.name)

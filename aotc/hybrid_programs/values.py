@@ -154,6 +154,8 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> dict[str, Any
         `digests`, and in `compiler` what has been imported of aotc's compiler; or
         `error`, with `line` where the package raised it.
     """
+    from aotc.options import child_environment  # the process itself needs no aotc
+
     with TemporaryDirectory() as work:
         request, answer = Path(work, "request"), Path(work, "answer")
         asked = {"path": [str(folder), *sys.path], "name": name, "names": [*names]}
@@ -163,6 +165,7 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> dict[str, Any
                 [sys.executable, "-P", "-B", __file__, str(request), str(answer)],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
+                env=child_environment(),
                 timeout=_LONGEST,
                 check=False,
             )

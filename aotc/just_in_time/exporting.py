@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc.artifacts import Signer, development_key
+from aotc.artifacts import Signer
+from aotc.artifacts.signers import signer_of
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import symbolic_sizes
@@ -19,16 +20,18 @@ from aotc.pipeline.specializations import (
     complete_specializations,
 )
 from aotc.program import Title
+from aotc.system_errors import system_errors
 from aotc.target import Target
 from aotc.writing import make_folder
 
 
+@system_errors()
 def export_bundle(
     trace: Tracer,
     calls: Mapping[CallSignature, int],
     path: Path,
     *,
-    key: Path | None = None,
+    key: Signer | Path | str | None = None,
     targets: Sequence[Target] = (),
 ) -> Path:
     """Write a signed bundle of the calls that there were.
@@ -40,7 +43,8 @@ def export_bundle(
         trace: the function.
         calls: that it was called with, and how often.
         path: of a folder to write into; of `name.aotc` the name is that of the bundle.
-        key: to sign with; by default the user's development key.
+        key: to sign with; by default AOTC_SIGNING_KEY, else the user's development
+            key.
         targets: to compile for; by default `Target.default()`.
 
     Raises:
@@ -68,7 +72,7 @@ def export_bundle(
     name = path.stem if path.suffix == ".aotc" else trace.name
     program.title = Title(name, "1.0.0")
     folder = path.parent if path.suffix == ".aotc" else path
-    signer = Signer.from_file(key) if key else development_key()
+    signer = signer_of(key)
     chosen = tuple(targets) or Target.default()
     bundle, _ = write_bundle(program, chosen, make_folder(folder), signer)
     return bundle

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from aotc import options
-from aotc.artifacts import Signer, development_key
+from aotc.artifacts import Signer
 from aotc.errors import InputError
 from aotc.program import LONGEST_TITLE, Program
 from aotc.system_errors import cannot_write
@@ -39,13 +38,6 @@ def default_name(path: Path) -> str:
     """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
     return plain.lstrip(".")[:LONGEST_TITLE] or "model"
-
-
-def signer_of(key: Path | None, sign: bool) -> Signer | None:
-    if not sign:
-        return None
-    named = key or options.get("AOTC_SIGNING_KEY")
-    return Signer.from_file(Path(named)) if named else development_key()
 
 
 def channel_of(signer: Signer | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from aotc import numerics, options
+from aotc.artifacts import Signer
 from aotc.checks.parity import Plan
 from aotc.dialects.image_layouts import IMAGE_LAYOUTS
 from aotc.dialects.specialization import MOST as MOST_SPECIALIZATIONS
@@ -63,8 +64,8 @@ class Request:
         name: of the bundle, before what the source declares with `aotc.bundle`; by
             default the source's file name without suffix.
         version: of the bundle, likewise; 1.0.0 by default.
-        signing_key: private key file; by default AOTC_SIGNING_KEY, else the user's
-            development key.
+        signing_key: a `Signer`, or a private key as `signers.read_signer` reads it; by
+            default AOTC_SIGNING_KEY, else the user's development key.
         sign: False leaves the bundle unsigned.
         force: replace a bundle that is there.
         dump: folder for the IR of every stage.
@@ -122,7 +123,7 @@ class Request:
     targets: Sequence[Target] = ()
     name: str | None = None
     version: str | None = None
-    signing_key: Path | None = None
+    signing_key: Signer | Path | str | None = field(default=None, repr=False)
     sign: bool = True
     force: bool = False
     dump: Path | None = None

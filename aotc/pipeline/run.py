@@ -13,6 +13,7 @@ from pathlib import Path
 from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
@@ -27,7 +28,6 @@ from aotc.pipeline.output import (
     channel_of,
     require_free,
     require_writable,
-    signer_of,
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
@@ -262,7 +262,8 @@ class Build:
     def require_room(self) -> None:
         """Fail before the work and not after it, where no bundle can be written."""
         if self.request.packs:
-            self._signer = signer_of(self.request.signing_key, self.request.sign)
+            request = self.request
+            self._signer = signer_of(request.signing_key) if request.sign else None
             require_writable(self.request.output)
 
     def pack(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ from aotc.runtime.contract import Contract, Shapes
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.padding import SIZES, Padding
 from aotc.runtime.scheduling import without_wakeup_preemption
+from aotc.runtime.signatures import require_signature
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
-_FAILURES = (RuntimeError, ValueError, MemoryError)
+_FAILURES = (RuntimeError, ValueError, MemoryError, IndexError)
 _REMEMBERED = 256  # shapes of calls
 _RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
 
@@ -137,13 +139,15 @@ class Function:
         self._lock = code.lock
         self._copying = code.copying
         self._invoke = code.invoke
-        self._exports = {x.export: _look_up(code, owner, x.export) for x in codes}
+        leaves = [spec.leaf for spec in contract.inputs]
+        self._exports = {
+            x.export: _look_up(code, owner, x, leaves, outputs) for x in codes
+        }
         self._choose = choose or (lambda _: codes[0])
         self._ways: dict[Shapes, _Way] = {}
         self._codes, self._outputs = codes, outputs
         self._counts = counts or CallCounts()
         self._counts.end_with(self)
-        leaves = [spec.leaf for spec in contract.inputs]
         reader = buffers.viewer if code.on_cpu else buffers.fetcher
         self._inputs = leaves
         self._senders = [buffers.sender(code.device, x) for x in (*leaves, SIZES)]
@@ -264,15 +268,37 @@ class Function:
                 f"{self._owner}: this machine has not the memory that the call needs",
                 hint="call it with smaller inputs, or free some memory",
             )
+        if isinstance(error, IndexError):  # of the list of results
+            return VerificationError(
+                "result-mismatch",
+                f"{self._owner}: the manifest promises {len(self._outputs)} results, "
+                "the module returned fewer",
+                hint="the bundle was put together wrongly: build it again",
+            )
         return failed_assertion(str(error)) or SetupError(
             "run-failed", f"{self._owner}: {first_line}"
         )
 
 
-def _look_up(code: Module, owner: str, export: str) -> Any:
-    function = code.module.lookup_function(export)
+def _look_up(
+    module: Module,
+    owner: str,
+    code: Code,
+    inputs: Sequence[Leaf],
+    outputs: Sequence[Leaf],
+) -> Any:
+    """The function of the module that a code is.
+
+    Raises:
+        VerificationError: `entry-missing`, `module-mismatch`.
+    """
+    function = module.module.lookup_function(code.export)
     if function is None:
         raise VerificationError(
-            "entry-missing", f"the module does not export {export!r}", where=owner
+            "entry-missing", f"the module does not export {code.export!r}", where=owner
         )
+    told = replace(SIZES, shape=(*code.told, 0))
+    require_signature(
+        function, code, [*inputs, told] if code.padded else inputs, outputs
+    )
     return function

@@ -45,7 +45,8 @@ def load(
 
     1. verify signature, manifest and list of files
     2. choose the variant for this machine
-    3. verify the files of that variant, into memory that cannot change
+    3. verify all files but the modules and weights of other variants; what is used,
+       into memory that cannot change
     4. map weights and code
 
     Args:
@@ -97,6 +98,7 @@ def _load(
     small = is_small(bundle.manifest, variant, wanted)
     device = engine.device(variant.backend, threads, is_small=small)
     # 3. verify the files, 4. map
+    bundle.check_small()
     code = _map(bundle, variant, device)
     return Model(bundle.manifest, variant, code, selection)
 

@@ -26,6 +26,7 @@ from aotc.artifacts.manifest import Code, EntryPoint, Leaf, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, SetupError
+from aotc.options import child_environment
 from aotc.runtime.engine import pool_flag
 from aotc.runtime.padding import SIZES, Padding
 from aotc.system_errors import raise_system_error, system_errors
@@ -254,7 +255,12 @@ def run_program(program: str, *arguments: str | Path) -> str:
 
     path = Path(libraries.__path__[0], program)
     try:
-        done = subprocess.run([path, *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            env=child_environment(),
+        )
     except OSError as error:
         raise_system_error(error, str(path))
         raise

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
+from aotc import options
 from aotc.errors import CompileError
 from aotc.exit_status import exit_cause
 from aotc.system_errors import ended_for_memory, system_errors
@@ -44,6 +45,7 @@ class Server:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
+                env=options.child_environment(),
             )
             stack.callback(self._end)
             self.loaded: Any = self.ask(question)

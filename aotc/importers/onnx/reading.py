@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def read(path: Path) -> Model:
             not know, or data that it refers to is not there.
     """
     onnx = require_onnx()
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError("no-such-file", f"there is no file '{path}'")
     data = map_file(path)
     try:

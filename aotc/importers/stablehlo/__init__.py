@@ -13,6 +13,7 @@ symbolic      Specs and Dims in terms of JAX
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
     if isinstance(source, str) and ("\n" in source or "func.func" in source):
         return source, "module"
     path = Path(source)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError("no-such-file", f"there is no StableHLO module at '{path}'")
     return path.read_bytes(), path.name
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc import options
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.network import Module, network_of, value_of
@@ -98,7 +99,11 @@ def _module_of(exported: Any, name: str, module_class: type[Module]) -> Module:
             raise
         command = [sys.executable, "-P", "-m", __name__]
         child = subprocess.run(
-            command, input=exported.serialize(), capture_output=True, check=False
+            command,
+            input=exported.serialize(),
+            capture_output=True,
+            env=options.child_environment(),
+            check=False,
         )
         if child.returncode:
             raise

@@ -13,6 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from aotc import options
 from aotc.errors import InputError
 from aotc.exit_status import exit_cause
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
@@ -67,7 +68,12 @@ def _require_survival(data: bytes) -> None:
     """Refuse what kills the process that reads it."""
     command = [sys.executable, "-P", "-m", __name__]
     child = subprocess.run(
-        command, input=data, stderr=subprocess.DEVNULL, check=False, timeout=_SECONDS
+        command,
+        input=data,
+        stderr=subprocess.DEVNULL,
+        env=options.child_environment(),
+        check=False,
+        timeout=_SECONDS,
     )
     if child.returncode < 0:
         cause = exit_cause(child.returncode)
