@@ -321,7 +321,11 @@ class JitFunction:
         if made is not None:
             return KeptCode(self._trace.name, call.form, sizes, None, made)
         traced = self._trace(call, sizes, values())
-        return replace(traced, recipe=recipe) if traced.check is None else traced
+        if traced.check is not None or traced.guards:
+            return traced  # only the trace tells which calls it is for
+        if traced.sizes != sizes:
+            recipe = self._kept.recipe(replace(wanted, sizes=traced.sizes))
+        return replace(traced, recipe=recipe)
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.just_in_time.guards import Check
-from aotc.just_in_time.shapes import Sizes, fits
+from aotc.just_in_time.guards import Check, SizeGuard
+from aotc.just_in_time.shapes import Sizes, bound_sizes
 from aotc.just_in_time.signature import CallForm, CallSignature
 
 
@@ -20,12 +20,14 @@ class Specialization:
         form: of the calls.
         sizes: of the Specs that it was traced for.
         check: of the values that the trace looked at; None where it looked at none.
+        guards: of the sizes that it decided on.
     """
 
     entry: str
     form: CallForm
     sizes: Sizes
     check: Check | None
+    guards: tuple[SizeGuard, ...] = field(default=(), kw_only=True)
 
     def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
         """Whether it is for a call: form, sizes and guarded values are as they were.
@@ -34,6 +36,9 @@ class Specialization:
             call: what it is like.
             values: gives those of its arguments, as `Tracer.values` has them.
         """
-        if call.form != self.form or not fits(self.sizes, call.shapes):
+        if call.form != self.form:
+            return False
+        bound = bound_sizes(self.sizes, call.shapes)
+        if bound is None or not all(guard.holds(bound) for guard in self.guards):
             return False
         return self.check is None or self.check.holds(values())

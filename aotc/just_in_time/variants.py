@@ -14,7 +14,7 @@ from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.guards import Coverage
-from aotc.just_in_time.shapes import Shapes, Sizes, fits
+from aotc.just_in_time.shapes import Shapes, Sizes, bound_sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.runtime.model import Entry
@@ -112,6 +112,10 @@ class Variant:
                     "failures": dict(each.failures),
                 }
                 for each in guards
+            ],
+            "size_guards": [
+                {"name": str(each.condition), "where": each.where}
+                for each in self.specialization.guards
             ],
         }
 
@@ -224,6 +228,11 @@ class Variants:
         if not fitting:
             sizes = (size_differences(each.sizes, call) for each in alike)
             return min(sizes, key=len)[0]
+        for each in fitting:
+            bound = bound_sizes(each.sizes, call.shapes) or {}
+            for guard in each.guards:
+                if not guard.holds(bound):
+                    return str(guard.condition)
         checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"

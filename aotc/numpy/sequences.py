@@ -100,7 +100,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
 
 def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
     x, y = one_dtype(a, v)
-    if x.ndim != 1 or y.ndim != 1 or 0 in (*x.shape, *y.shape):
+    if x.ndim != 1 or y.ndim != 1 or 0 in (*x.type.shape, *y.type.shape):
         fail(
             "shape-mismatch",
             f"expected two vectors with elements; got {x.type}, {y.type}",
