@@ -122,15 +122,15 @@ def _window_products(x: Array, kernel: Array, mode: str) -> Array:
         fail("symbolic-size", f"one vector must have a fixed size; got {kernel.type}")
     if mode == "full":
         x = pad(x, count - 1)
-    elif mode == "same":
-        x = pad(x, (count // 2, count - 1 - count // 2))
-    elif bounds(size - count)[0] < 0:
+    elif bounds(size - count)[0] < 0:  # the shorter one is the one that moves
         fail(
             "symbolic-size",
             f"{count} elements are not provably inside of {x.type}; promised: "
             f"{describe_contracts()}",
             f"promise aotc.Dim('{size}', min={count}), or use mode 'full'",
         )
+    elif mode == "same":
+        x = pad(x, (count // 2, count - 1 - count // 2))
     image = reshape(x, (1, -1, 1))
     windows = emit("windows", image, window=(count,), strides=(1,), dilation=(1,))
     return dot(reshape(windows, windows.shape[1:3]), kernel)

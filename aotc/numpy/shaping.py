@@ -17,6 +17,7 @@ from aotc.dialects.types import (
     quotient,
     same_count,
 )
+from aotc.errors import InputError
 from aotc.numpy.axes import axis_list, one_axis, other_axes, rising_axes
 from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.numpy.cutting import cut
@@ -91,15 +92,23 @@ def squeeze(a: ArrayLike, axis: Any = None) -> Array:
     """`a` without all axes of size 1, or without those that `axis` names.
 
     Raises:
-        InputError: `shape-mismatch` if one of these is not provably of size 1.
+        InputError: `shape-mismatch` if one of these is not provably of size 1;
+            `symbolic-size` if without `axis` only a call decides which are.
     """
     x = lift(a)
-    units = [number for number, size in enumerate(x.type.shape) if size == 1]
-    axes = units if axis is None else axis_list(x, axis)
-    wrong = [number for number in axes if number not in units]
+    axes = _unit_axes(x) if axis is None else axis_list(x, axis)
+    wrong = [number for number in axes if x.type.shape[number] != 1]
     if wrong:
         fail("shape-mismatch", f"axis {wrong[0]} of {x.type} does not have size 1")
     return reshape(x, [x.shape[number] for number in other_axes(x, axes)])
+
+
+def _unit_axes(x: Array) -> list[int]:
+    try:
+        return [number for number, size in enumerate(x.shape) if size == 1]
+    except InputError as error:
+        error.hint = "name the axes that go, squeeze(x, axis), or promise min=2"
+        raise
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:

@@ -48,7 +48,7 @@ def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
     # a count that is not positive divides by 0, as in NumPy
     products = matmul(deviations, transpose(deviations))
     found = divide(products, maximum(lift(count, x.dtype), 0))
-    return reshape(found, ()) if found.type.shape == (1, 1) else found
+    return reshape(found, ()) if x.shape[0] == 1 else found  # in each call or in none
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
