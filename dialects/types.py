@@ -151,7 +151,7 @@ def _divide(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size"
     if bounds(by)[0] < 1:
         raise InputError(
             "symbolic-size",
-            f"cannot divide the size '{size}' by '{by}', which may be less than 1",
+            f"cannot divide the size '{size!r}' by '{by!r}', which may be less than 1",
             hint="promise more of the sizes, such as aotc.Dim('n', min=1)",
         )
     exact = quotient((size,), (by,))
@@ -332,7 +332,7 @@ def shape_of_map(affine_map: AffineMap) -> Shape:
 
 def format_shape(shape: Shape) -> str:
     """`[batch, 784]`: a shape as messages and the printer show it."""
-    return f"[{', '.join(map(str, shape))}]"
+    return f"[{', '.join(map(repr, shape))}]"
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,8 @@ def _system(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     if y.type.shape[-2] != x.type.shape[-1]:
         fail(
             "shape-mismatch",
-            f"expected 'b' with {x.shape[-1]} rows, as 'a' {x.type} has; got {y.type}",
+            f"expected 'b' with {x.type.shape[-1]} rows, as 'a' {x.type} has; "
+            f"got {y.type}",
         )
     return x, y
 

@@ -326,7 +326,8 @@ def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
     if not is_integer or array.type.shape != inputs.type.shape[1:2]:
         fail(
             "shape-mismatch",
-            f"expected lengths as one integer for each of {inputs.shape[1]} sequences; "
+            f"expected lengths as one integer for each of {inputs.type.shape[1]} "
+            "sequences; "
             f"got {array.type}",
         )
     return astype(array, "i32")

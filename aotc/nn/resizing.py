@@ -109,7 +109,7 @@ def _each(given: Any, spatial: int) -> list[Any]:
         fail(
             "bad-size",
             f"expected one positive number, or one per spatial axis ({spatial}); "
-            f"got {given}",
+            f"got {given!r}",
         )
     return values
 

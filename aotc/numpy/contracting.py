@@ -120,8 +120,8 @@ def _take_diagonals(term: _Term) -> _Term:
             if array.type.shape[first] != array.type.shape[second]:
                 fail(
                     "shape-mismatch",
-                    f"'{label}' stands for the sizes {array.shape[first]} and "
-                    f"{array.shape[second]} of {array.type}",
+                    f"'{label}' stands for the sizes {array.type.shape[first]} and "
+                    f"{array.type.shape[second]} of {array.type}",
                 )
             array = diagonal(array, 0, first, second)
             del labels[second], labels[first]

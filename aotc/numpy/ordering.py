@@ -119,7 +119,7 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
     """
     x = lift(a)
     number = one_axis(x, axis)
-    size, count = x.shape[number], operator.index(k)
+    size, count = x.type.shape[number], operator.index(k)
     if not 0 <= count <= bounds(size)[0]:
         fail(
             "bad-size",

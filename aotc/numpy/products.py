@@ -55,8 +55,8 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if x.type.shape[-1] != y.type.shape[inner]:
         fail(
             "shape-mismatch",
-            f"matmul of {x.type} and {y.type}: the sizes {x.shape[-1]} and "
-            f"{y.shape[inner]} of the summed axes differ",
+            f"matmul of {x.type} and {y.type}: the sizes {x.type.shape[-1]} and "
+            f"{y.type.shape[inner]} of the summed axes differ",
         )
     if y.ndim <= 2:
         return dot_general(x, y, ((x.ndim - 1,), (inner,)))

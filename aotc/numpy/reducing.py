@@ -150,9 +150,10 @@ def require_elements(x: Array, axes: Sequence[int]) -> None:
 
     Where another axis has the same size, there is nothing to choose either.
     """
-    kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    shape = x.type.shape
+    kept = [size for axis, size in enumerate(shape) if axis not in axes]
     for axis in axes:
-        size = x.shape[axis]
+        size = shape[axis]
         if bounds(size)[0] < 1 and size not in kept:
             fail(
                 "empty-reduction",

@@ -115,7 +115,7 @@ def _is_longer(one: Array, other: Array) -> bool:
 
 def _window_products(x: Array, kernel: Array, mode: str) -> Array:
     """The products of `kernel` with each window of `x`."""
-    size, count = x.shape[0], kernel.shape[0]
+    size, count = x.type.shape[0], kernel.shape[0]
     if mode not in ("full", "same", "valid"):
         fail("bad-mode", f"expected mode 'full', 'same' or 'valid'; got {mode!r}")
     if isinstance(count, Dim):

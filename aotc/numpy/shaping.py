@@ -260,7 +260,7 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
     count = max(len(axes), len(shifts))
     if {len(axes), len(shifts)} - {1, count}:
-        fail("bad-axis", f"expected one shift per axis; got {shift} for {axis}")
+        fail("bad-axis", f"expected one shift per axis; got {shift!r} for {axis}")
     axes, shifts = axes * (count // len(axes)), shifts * (count // len(shifts))
     for number, by in zip(axes, shifts, strict=True):
         x = _roll_axis(x, by, one_axis(x, number))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,7 +36,7 @@ from aotc.dialects.types import (
 )
 from aotc.errors import InputError
 from aotc.tracing.call_values import current_specializer
-from aotc.tracing.source_locations import is_own, user_line
+from aotc.tracing.source_locations import user_line
 
 _MOST_FACTORS = 63  # of a power that is written out
 _LARGEST = 2**62  # sizes are smaller
@@ -88,16 +87,19 @@ def compiler_sizes(part: Any) -> Any:
 
 # ---- operators of numbers -----------------------------------------------------------
 
+# Operators have names of special methods: what they raise, the model has raised
+# (`aotc.tracing.user_errors`).
+
 
 def _by_value(operation: _Operation) -> Any:
     """An operator of numbers, for those of the call that is traced."""
 
-    def method(self: Any, *others: Any) -> Any:
+    def __operator__(self: Any, *others: Any) -> Any:
         if not all(isinstance(other, _NUMBERS) for other in others):
             return NotImplemented  # an array computes with sizes and conditions itself
         return operation(_value(self), *map(_value, others))
 
-    return method
+    return __operator__
 
 
 def _both_by_value(operation: _Operation) -> tuple[Any, Any]:
@@ -123,12 +125,12 @@ def _integer(x: Any) -> Any:
 
 
 def _logical(operation: _Operation) -> Any:
-    def method(self: SizeCondition, other: Any) -> Any:
+    def __operator__(self: SizeCondition, other: Any) -> Any:
         if isinstance(other, bool | np.bool_ | SizeCondition):
             return operation(bool(self), bool(other))
         return _by_value(operation)(self, other)
 
-    return method
+    return __operator__
 
 
 class SizeCondition:
@@ -173,10 +175,10 @@ class SizeCondition:
         return f"{self.left!r} {self.sign} {self.right!r}"
 
     def __str__(self) -> str:
-        return repr(self) if _asked_by_aotc() else str(bool(self))
+        return str(bool(self))
 
     def __format__(self, spec: str) -> str:
-        return repr(self) if _asked_by_aotc() else format(bool(self), spec)
+        return format(bool(self), spec)
 
     def __hash__(self) -> int:
         return hash(bool(self))
@@ -215,20 +217,20 @@ class SizeCondition:
 def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
     """An operator that gives a size of sizes and integers."""
 
-    def method(self: CallSize, other: Any) -> Any:
+    def __operator__(self: CallSize, other: Any) -> Any:
         other = _integer(other)
         if isinstance(other, int | Dim):
             return call_size(of_sizes(self, other))
         return _by_value(of_numbers)(self, other)
 
-    return method
+    return __operator__
 
 
 def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
     """An operator of sizes that divides, and its reflection."""
     by_value, by_value_reflected = _both_by_value(operation)
 
-    def method(self: CallSize, by: Any) -> Any:
+    def __operator__(self: CallSize, by: Any) -> Any:
         by = _integer(by)
         if not isinstance(by, int | Dim):
             return by_value(self, by)
@@ -240,7 +242,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
             return operation(self, operator.index(call_size(by)))
         return call_size(getattr(Dim, f"__{name}__")(self, by))
 
-    def reflected(self: CallSize, size: Any) -> Any:
+    def __reflected__(self: CallSize, size: Any) -> Any:
         size = _integer(size)
         if not isinstance(size, int | Dim):
             return by_value_reflected(self, size)
@@ -248,23 +250,23 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
             return operation(call_size(size), self.pinned())
         return call_size(getattr(Dim, f"__r{name}__")(self, size))
 
-    return method, reflected
+    return __operator__, __reflected__
 
 
 def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
     """An operator that multiplies a size with a power of two, or divides by one."""
     by_value, reflected = _both_by_value(operation)
 
-    def method(self: CallSize, places: Any) -> Any:
+    def __operator__(self: CallSize, places: Any) -> Any:
         if type(places) is int and 0 <= places < _MOST_FACTORS:
             return by_power(self, 2**places)
         return by_value(self, places)
 
-    return method, reflected
+    return __operator__, reflected
 
 
 def _comparison(sign: str) -> Any:
-    def method(self: CallSize, other: Any) -> Any:
+    def __operator__(self: CallSize, other: Any) -> Any:
         other = _integer(other)
         if isinstance(other, complex) and not other.imag and sign in ("==", "!="):
             other = other.real
@@ -272,7 +274,7 @@ def _comparison(sign: str) -> Any:
             return _compare_with_fraction(self, sign, other)
         return _compare(self, sign, other)
 
-    return method
+    return __operator__
 
 
 def _compare(size: CallSize, sign: str, other: Any) -> Any:
@@ -327,10 +329,10 @@ class CallSize(Dim):
         return hash(self.pinned("look it up"))
 
     def __str__(self) -> str:
-        return repr(self) if _asked_by_aotc() else str(self._as_text())
+        return str(self._as_text())
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self) if _asked_by_aotc() else self._as_text(), spec)
+        return format(self._as_text(), spec)
 
     def _as_text(self) -> int:
         return self.pinned("write its value (messages show its name: {size!r})")
@@ -404,8 +406,3 @@ def _refusal(what: str, wish: str) -> InputError:
     error = undecided_error(what, wish)
     error.where = user_line()
     return error
-
-
-def _asked_by_aotc() -> bool:
-    """Whether code of aotc asks, whose messages show a size as it is written."""
-    return is_own(sys._getframe(2).f_globals.get("__name__", ""))

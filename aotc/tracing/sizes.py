@@ -53,7 +53,7 @@ def slice_span(key: slice, size: Size) -> Span:
 
 def _step(step: Any) -> int:
     if isinstance(step, Dim) or operator.index(step) == 0:
-        fail("bad-index", f"expected a slice step that is a number but 0; got {step}")
+        fail("bad-index", f"expected a slice step that is a number but 0; got {step!r}")
     return operator.index(step)
 
 
