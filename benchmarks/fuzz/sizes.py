@@ -175,9 +175,9 @@ _BODIES = (
     "return np.concatenate([y, y]) if T else y[: y.shape[0] // 2 + 1]",
     "return np.sum(np.arange(W % 6 + 1, dtype='float32')) + np.sum(x)",
     "return np.squeeze(np.expand_dims(x, 0)) + C",
-    "return loop(W, W, lambda i, total: total + i, 0) + np.sum(x)",
+    "return loop(W, W, lambda i, total: total + 2.0, 0.0) + np.sum(x)",
     "return np.sum(np.zeros(W)) + np.ones((2, W)).sum()",
-    "return np.sum(np.arange(W, dtype='float32')) + np.sum(np.arange(W, W, dtype='float32'))",
+    "return np.sum(np.arange(W, dtype='float32')) + np.arange(W, W).shape[0]",
     "return np.roll(y, W) + np.roll(y, C)",
     "return np.repeat(y, W % 3) if T else np.tile(y, W % 3)",
     "return np.pad(y, (W % 3, W % 2))",
@@ -329,7 +329,9 @@ def _outcome(program: Program, way: str, wanted: Sequence[Any]) -> str:
             return f"gives {found} for {call}, where Python raises {right!r}"
         if right is None:
             continue
-        if found.shape != right.shape or not np.allclose(found, right, 1e-5, 1e-5):
+        if found.shape != right.shape or not np.allclose(
+            found, right, 1e-5, 1e-5, equal_nan=True
+        ):
             return f"gives {found} for {call}, where Python gives {right}"
     return "right"
 
