@@ -11,6 +11,7 @@ symbols than it needs (s0 … the highest one used), which makes the spelling un
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,10 @@ class Dim:
     """A symbolic size: an affine expression over symbols, simplified on construction.
 
     Supports `+ - * // %` with ints and other sizes; `minimum` and `maximum` are
-    functions. Two sizes are equal when their simplified expressions are. Comparisons
-    give what the known contracts prove, and raise where only values decide.
+    functions. `==` is that of types: two sizes are equal when their simplified
+    expressions are, whatever values they have. `<` and the rest give what the known
+    contracts prove, and raise where only values decide. What the code of a model gets
+    is another class, which compares by values (`aotc.tracing.call_sizes`).
     """
 
     __slots__ = ("expr",)
@@ -107,25 +110,25 @@ class Dim:
 
     @_on_sizes
     def __lt__(self, other: "Size") -> bool:
-        return _decide(other - self, 1, f"{self} < {other}")
+        return _require_decided(self, "<", other)
 
     @_on_sizes
     def __le__(self, other: "Size") -> bool:
-        return _decide(other - self, 0, f"{self} <= {other}")
+        return _require_decided(self, "<=", other)
 
     @_on_sizes
     def __gt__(self, other: "Size") -> bool:
-        return _decide(self - other, 1, f"{self} > {other}")
+        return _require_decided(self, ">", other)
 
     @_on_sizes
     def __ge__(self, other: "Size") -> bool:
-        return _decide(self - other, 0, f"{self} >= {other}")
+        return _require_decided(self, ">=", other)
 
     def __bool__(self) -> bool:
-        return _decide(self, 1, f"{self} > 0")
+        return _require_decided(self, "!=", 0)
 
     def __index__(self) -> int:
-        raise _undecided_error(f"'{self}'", "use it as a number")
+        raise undecided_error(f"'{self}'", "use it as a number")
 
     def __repr__(self) -> str:
         with self.expr.context:  # messages may be made long after tracing
@@ -148,7 +151,7 @@ def _divide(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size"
     if bounds(by)[0] < 1:
         raise InputError(
             "symbolic-size",
-            f"cannot divide the size '{size}' by '{by}', which may be less than 1",
+            f"cannot divide the size '{size!r}' by '{by!r}', which may be less than 1",
             hint="promise more of the sizes, such as aotc.Dim('n', min=1)",
         )
     exact = quotient((size,), (by,))
@@ -157,22 +160,62 @@ def _divide(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size"
     return size_of(kind(_expr(size), _expr(by)))
 
 
-def _decide(difference: "Size", least: int, question: str) -> bool:
-    """Whether `difference >= least`, by the contracts."""
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def decided(left: "Size", sign: str, right: "Size") -> bool | None:
+    """What the contracts say of a comparison of values; None if calls may differ in it.
+
+    Args:
+        left: a size.
+        sign: one of `COMPARISONS`.
+        right: another size.
+    """
+    difference = left - right
     low, high = bounds(difference)
-    if low >= least:
+    may_be = {-1: low < 0, 0: low <= 0 <= high and _divides(difference), 1: high > 0}
+    answers = {COMPARISONS[sign](n, 0) for n, possible in may_be.items() if possible}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _divides(size: "Size") -> bool:
+    """Whether what is common to the factors of a sum divides its number, as in 0."""
+    if isinstance(size, int):
         return True
-    if high < least:
-        return False
-    raise _undecided_error(f"'{question}'", "compare or branch on it")
+    atoms, number = affine.as_sum(size.expr)
+    return number % (math.gcd(*atoms.values()) or 1) == 0
 
 
-def _undecided_error(what: str, wish: str) -> InputError:
+def _require_decided(left: "Size", sign: str, right: "Size") -> bool:
+    answer = decided(left, sign, right)
+    if answer is None:
+        question = f"'{left} {sign} {right}'"
+        raise undecided_error(question, "compare or branch on it")
+    return answer
+
+
+def undecided_error(what: str, wish: str, hint: str = "") -> InputError:
+    """The error for what Python asks of a size that only a call decides.
+
+    Args:
+        what: it asks for.
+        wish: to do with it.
+        hint: what to do instead, before what helps with any of them.
+    """
     return InputError(
         "symbolic-size",
         f"{what} is only known when the model runs, so Python cannot {wish}",
-        hint="promise what decides it in the Spec (aotc.Dim with min and max), or use "
-        "a fixed size; what each call decides is an array, aotc.numpy.asarray(size) in "
+        hint=hint
+        + "promise what decides it in the Spec (aotc.Dim with min, max, multiple_of), "
+        "or use a fixed size, an entry for each kind of call (Dim's policy 'route:'), "
+        "or aotc.jit; what each call decides is an array, aotc.numpy.asarray(size) in "
         "aotc.numpy.where, aotc.control.cond or fori_loop",
     )
 
@@ -232,6 +275,14 @@ def symbols_of(size: Size) -> set[int]:
     return set() if isinstance(size, int) else affine.symbols_in(size.expr)
 
 
+def is_linear(size: Size) -> bool:
+    """Whether a size is a sum of multiples of symbols and a number."""
+    if isinstance(size, int):
+        return True
+    atoms, _ = affine.as_sum(size.expr)
+    return all(isinstance(atom, ir.AffineSymbolExpr) for atom in atoms)
+
+
 def element_count(shape: Shape) -> Size:
     """The product of all sizes; 1 for a scalar."""
     return _product(tuple(shape))
@@ -281,7 +332,7 @@ def shape_of_map(affine_map: AffineMap) -> Shape:
 
 def format_shape(shape: Shape) -> str:
     """`[batch, 784]`: a shape as messages and the printer show it."""
-    return f"[{', '.join(map(str, shape))}]"
+    return f"[{', '.join(map(repr, shape))}]"
 
 
 @dataclass(frozen=True)
@@ -296,7 +347,9 @@ class Tensor:
     dtype: str
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no array has."""
+        """Refuse sizes that no array has, and those that are a model's."""
+        if any(isinstance(size, Dim) and type(size) is not Dim for size in self.shape):
+            raise TypeError(f"expected the compiler's sizes; got {self.shape}")
         if any(isinstance(size, int) and size < 0 for size in self.shape):
             raise InputError(
                 "bad-shape",

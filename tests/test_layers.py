@@ -11,7 +11,8 @@ ROOT = Path(__file__).parent.parent
 LEAVES = {
     "redaction", "errors", "exit_status", "options", "processor", "target", "device",
     "gpus", "dtypes", "numerics", "pytree", "installation",
-    "json_values", "locking", "printing", "system_errors", "writing", "counting", "deferring",
+    "json_values", "locking", "printing", "system_errors", "writing", "counting",
+    "deferring",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}

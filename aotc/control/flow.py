@@ -20,6 +20,7 @@ from aotc.numpy.rows import Rows, no_rows
 from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, returned_arrays, trace_bodies
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail, location
@@ -262,7 +263,7 @@ def scan(
         steps = int(count)  # no size is symbolic here
         return _python_scan(function, (tree, arrays), (xs_tree, stacks), steps, reverse)
     types = [array.type for array in arrays]
-    types += [stack.type.with_shape(stack.shape[1:]) for stack in stacks]
+    types += [stack.type.with_shape(stack.type.shape[1:]) for stack in stacks]
     arguments = flatten(((initial, xs), {}))[1]
 
     def adapt_result(_: Callable[..., Any], result: Any) -> Any:
@@ -306,7 +307,7 @@ def _python_scan(
         ys, form = rows.stacked(reverse)
     else:
         types = [x.type for x in arrays]
-        types += [x.type.with_shape(x.shape[1:]) for x in stacks]
+        types += [x.type.with_shape(x.type.shape[1:]) for x in stacks]
         arguments = flatten(((carried, xs_tree.unflatten(stacks)), {}))[1]
         ys, form = no_rows(
             function, types, arguments, lambda _, result: _pair(function, result)[1]
@@ -336,11 +337,13 @@ def _length_of(
     stacks: Sequence[Array], structure: Structure, length: Size | None
 ) -> Size:
     """The size of every leading axis, which `length` must agree with."""
-    sizes: list[tuple[str, Size]] = [] if length is None else [("length", length)]
+    sizes: list[tuple[str, Size]] = []
+    if length is not None:
+        sizes.append(("length", compiler_size(length)))
     for name, stack in zip(leaf_names(structure, "xs"), stacks, strict=True):
         if not stack.ndim:
             fail("bad-length", f"'{name}' of the scan is a scalar: it has no elements")
-        sizes.append((name, stack.shape[0]))
+        sizes.append((name, stack.type.shape[0]))
     if not sizes:
         fail("bad-length", "a scan without xs needs a length")
     for name, size in sizes[1:]:

@@ -55,7 +55,7 @@ def _scan_operands(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
     if not arrays:
         fail("bad-tree", "expected at least one array")
     number = one_axis(arrays[0], axis)
-    sizes = {x.shape[number] if number < x.ndim else None for x in arrays}
+    sizes = {x.type.shape[number] if number < x.ndim else None for x in arrays}
     (size, *others) = sizes
     if others or isinstance(size, Dim) or size is None:
         named = ", ".join(format_shape(x.shape) for x in arrays)

@@ -164,7 +164,7 @@ def _size(x: Array, axis: int) -> int:
     if not isinstance(size, int):
         fail(
             "symbolic-size",
-            f"expected a fixed size along the transformed axis {axis}; got {size}",
+            f"expected a fixed size along the transformed axis {axis}; got {size!r}",
             "give it in the Spec as a number",
         )
     return size

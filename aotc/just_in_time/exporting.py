@@ -14,7 +14,7 @@ from aotc.errors import InputError
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.tracing import Tracer
+from aotc.just_in_time.tracing import Traced, Tracer
 from aotc.pipeline.specializations import (
     ask_for_specializations,
     complete_specializations,
@@ -49,7 +49,8 @@ def export_bundle(
 
     Raises:
         InputError: `no-call`: there are none; `several-forms`: they differ in more than
-            sizes, which one entry cannot; or code was made for values of calls.
+            sizes, which one entry cannot; or code was made for values of calls, or for
+            sizes that only some of them have.
     """
     alike = calls_alike(trace.name, calls)
     first = alike[0]
@@ -66,6 +67,9 @@ def export_bundle(
             + "; ".join(map(str, traced.check.guards)),
             hint="make the value a static argument",
         )
+    for call in alike:
+        if not traced.takes(call, lambda: []):
+            raise _undecided_calls(traced, call)
     program = traced.program
     ask_for_specializations(program, _most_frequent(traced.sizes, calls))
     complete_specializations(program)
@@ -76,6 +80,19 @@ def export_bundle(
     chosen = tuple(targets) or Target.default()
     bundle, _ = write_bundle(program, chosen, make_folder(folder), signer)
     return bundle
+
+
+def _undecided_calls(traced: Traced, call: CallSignature) -> InputError:
+    """The error of a call for which Python would have decided otherwise."""
+    numbers = [n for shape in traced.sizes for n in shape]
+    decided = ", ".join(map(str, traced.guards)) or f"for the sizes {numbers}"
+    return InputError(
+        "several-forms",
+        f"{traced.entry}: Python decided on sizes ({decided}), and otherwise for the "
+        f"call of {call}",
+        hint="export a function of its own for each kind of call, or choose with "
+        "aotc.numpy.where or aotc.control.cond",
+    )
 
 
 def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignature]:

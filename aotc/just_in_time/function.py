@@ -317,7 +317,11 @@ class JitFunction:
             return KeptCode(name, form, sizes, None, made, captured=captured)
         traced = self._trace(call, sizes, values())
         self._note_captured(traced)
-        return replace(traced, recipe=recipe) if traced.check is None else traced
+        if traced.check is not None or traced.guards:
+            return traced  # only the trace tells which calls it is for
+        if traced.sizes != sizes:
+            recipe = self._kept.recipe(replace(wanted, sizes=traced.sizes))
+        return replace(traced, recipe=recipe)
 
     def _note_captured(self, traced: Traced) -> None:
         """Name what is too large for its changes to be seen."""

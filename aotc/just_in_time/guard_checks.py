@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from aotc.artifacts.conditions import Condition
 from aotc.dialects import context
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Evaluator, GraphOp
-from aotc.just_in_time.guards import ValueGuard, Values
+from aotc.dialects.guards import Guard
+from aotc.dialects.symbols import current_contracts
+from aotc.dialects.types import COMPARISONS, Dim, Size, evaluate_size, symbols_of
+from aotc.just_in_time.guards import SizeGuard, ValueGuard, Values
 from aotc.mlir import ir
 from aotc.reference import bind_symbols
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import SizeCondition
 from aotc.tracing.source_locations import fail, user_line
-from aotc.tracing.tracing import Trace
+from aotc.tracing.tracing import Trace, current_trace
 
 
 class CallValues:
@@ -23,14 +28,49 @@ class CallValues:
 
     Args:
         values: of its arguments.
+        sizes: of its symbols, by name.
         guards_branches: whether Python may decide on values.
     """
 
-    def __init__(self, values: Values, *, guards_branches: bool) -> None:
+    def __init__(
+        self, values: Values, sizes: Mapping[str, int], *, guards_branches: bool
+    ) -> None:
         self.guards_branches = guards_branches
         self.guards: list[ValueGuard] = []
+        self.size_guards: dict[str, SizeGuard] = {}  # by condition
+        self.pinned: dict[str, int] = {}  # symbols that can have this size alone
         self._values = values
+        self._sizes = sizes
         self._known: dict[Any, Any] = {}
+
+    def decide(self, condition: SizeCondition) -> bool:
+        """See `Specializer`."""
+        left, right = (self._value(x) for x in (condition.left, condition.right))
+        answer = COMPARISONS[condition.sign](left, right)
+        held = condition if answer else condition.opposite
+        text = repr(held)
+        only = held.equal_symbol
+        if only is not None:  # code for a number is better than for what is equal to it
+            self.pin(Dim.symbol(only))
+        elif text not in self.size_guards:
+            where = user_line() or "?"
+            self.size_guards[text] = SizeGuard(Condition.parse(text), where)
+            trace = current_trace()
+            assert trace is not None, "sizes without a trace are numbers"
+            why = "the function was traced for a call that decides so"
+            trace.root.guards.setdefault(text, Guard(text, why, where))
+        return answer
+
+    def pin(self, size: Dim) -> int:
+        """See `Specializer`."""
+        names = [current_contracts()[symbol].name for symbol in symbols_of(size)]
+        self.pinned |= {name: self._sizes[name] for name in names}
+        return self._value(size)
+
+    def _value(self, size: Size) -> int:
+        contracts = current_contracts()
+        values = [self._sizes[each.name] // each.multiple_of for each in contracts]
+        return evaluate_size(size, values)
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
         """See `Specializer`."""

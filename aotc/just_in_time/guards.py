@@ -1,13 +1,15 @@
-"""Values that a trace has looked at, and which of them calls had."""
+"""Values and sizes that a trace has looked at, and which values calls had."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+
+from aotc.artifacts.conditions import Condition
 
 _LISTED = 16
 Values = Sequence[Any]  # the arguments of a call, in the order of the function's
@@ -48,6 +50,26 @@ class ValueGuard:
 
     def __str__(self) -> str:
         return f"{self.where} is {_text(self.value)}"
+
+
+@dataclass(frozen=True)
+class SizeGuard:
+    """A condition on the sizes of calls, on which Python decided for one of them.
+
+    Args:
+        condition: over the names of symbols.
+        where: the line that decided on it.
+    """
+
+    condition: Condition
+    where: str
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it does in a call of these sizes."""
+        return self.condition.holds(sizes)
+
+    def __str__(self) -> str:
+        return f"{self.condition} at {self.where}"
 
 
 class Check(Protocol):

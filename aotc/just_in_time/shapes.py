@@ -6,7 +6,7 @@ they are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aotc.tracing.dims import Dim
 
@@ -46,14 +46,27 @@ def _least(sizes: Sequence[int]) -> int:
     return min(2, *sizes)
 
 
-def fits(sizes: Sizes, shapes: Shapes) -> bool:
-    """Whether Specs take a call of these shapes."""
+def bound_sizes(sizes: Sizes, shapes: Shapes) -> dict[str, int] | None:
+    """What each symbol of Specs is in a call; None if they do not take its shapes."""
     bound: dict[str, int] = {}
     for spec, shape in zip(sizes, shapes, strict=True):
         for size, given in zip(spec, shape, strict=True):
             if isinstance(size, int):
                 if size != given:
-                    return False
+                    return None
             elif given < size.min or bound.setdefault(size.name, given) != given:
-                return False
-    return True
+                return None
+    return bound
+
+
+def fits(sizes: Sizes, shapes: Shapes) -> bool:
+    """Whether Specs take a call of these shapes."""
+    return bound_sizes(sizes, shapes) is not None
+
+
+def with_known(sizes: Sizes, known: Mapping[str, int]) -> Sizes:
+    """The sizes of Specs with numbers in the place of some symbols."""
+    return tuple(
+        tuple(n if isinstance(n, int) else known.get(n.name, n) for n in shape)
+        for shape in sizes
+    )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.just_in_time.guards import Check
-from aotc.just_in_time.shapes import Sizes, fits
+from aotc.just_in_time.guards import Check, SizeGuard
+from aotc.just_in_time.shapes import Sizes, bound_sizes
 from aotc.just_in_time.signature import CallForm, CallSignature
 from aotc.tracing.snapshots import Snapshot
 
@@ -23,6 +23,7 @@ class Specialization:
         check: of the values that the trace looked at; None where it looked at none.
         captured: what the function reads besides its arguments, as it was when it was
             traced; None where it reads nothing.
+        guards: of the sizes that it decided on.
     """
 
     entry: str
@@ -30,6 +31,7 @@ class Specialization:
     sizes: Sizes
     check: Check | None
     captured: Snapshot | None = field(default=None, kw_only=True)
+    guards: tuple[SizeGuard, ...] = field(default=(), kw_only=True)
 
     def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
         """Whether it is for a call: form, sizes and guarded values are as they were.
@@ -38,7 +40,10 @@ class Specialization:
             call: what it is like.
             values: gives those of its arguments, as `Tracer.values` has them.
         """
-        if call.form != self.form or not fits(self.sizes, call.shapes):
+        if call.form != self.form:
+            return False
+        bound = bound_sizes(self.sizes, call.shapes)
+        if bound is None or not all(guard.holds(bound) for guard in self.guards):
             return False
         if self.captured is not None and not self.captured.holds():
             return False

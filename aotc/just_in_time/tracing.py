@@ -19,7 +19,7 @@ import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc import dtypes
 from aotc.cache import Recipe
 from aotc.errors import InputError
-from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.shapes import Sizes, bound_sizes, with_known
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.pytree import flatten
@@ -30,6 +30,7 @@ from aotc.tracing.snapshots import Snapshot
 from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
+    from aotc.just_in_time.guard_checks import CallValues
     from aotc.program import Program
 
 
@@ -75,6 +76,9 @@ class Tracer:
     ) -> Traced:
         """Trace it for calls of some sizes.
 
+        A size that Python uses as a number is one: the function is traced again then,
+        for calls of that size.
+
         Args:
             call: one of them.
             sizes: of the leaves, as Specs take them.
@@ -83,12 +87,28 @@ class Tracer:
         Raises:
             InputError: the function cannot be traced for these.
         """
-        from aotc.just_in_time.guard_checks import CallValues, GuardCheck
+        from aotc.just_in_time.guard_checks import CallValues
+
+        while True:
+            bound = bound_sizes(sizes, call.shapes) or {}
+            known = CallValues(values, bound, guards_branches=self._guards_branches)
+            try:
+                traced = self._trace(call, sizes, known)
+            except InputError:
+                if not known.pinned:
+                    raise
+            else:
+                if not known.pinned:
+                    return traced
+            sizes = with_known(sizes, known.pinned)
+
+    def _trace(self, call: CallSignature, sizes: Sizes, known: CallValues) -> Traced:
+        """The function traced once, for a call of which values are known."""
+        from aotc.just_in_time.guard_checks import GuardCheck
         from aotc.program import Title
         from aotc.tracing.assembly import trace
         from aotc.tracing.call_values import specializing
 
-        known = CallValues(values, guards_branches=self._guards_branches)
         with (
             watch_effects(f"'{self.name}'", self._function),
             specializing(known),
@@ -103,9 +123,18 @@ class Tracer:
         if known.guards:
             kept = program.copy()
             check = GuardCheck(kept.module, self.name, known.guards)
+        guards = tuple(known.size_guards.values())
         # once more, where the trace has changed what it reads
         captured = self.captured()
-        return Traced(self.name, call.form, sizes, check, program, captured=captured)
+        return Traced(
+            self.name,
+            call.form,
+            sizes,
+            check,
+            program,
+            guards=guards,
+            captured=captured,
+        )
 
     def captured(self) -> Snapshot | None:
         """What the function reads besides its arguments, as it is now; None if it does

@@ -14,7 +14,7 @@ from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.guards import Coverage
-from aotc.just_in_time.shapes import Shapes, Sizes, fits
+from aotc.just_in_time.shapes import Shapes, Sizes, bound_sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.runtime.model import Entry
@@ -127,6 +127,10 @@ class Variant:
                     "failures": dict(each.failures),
                 }
                 for each in guards
+            ],
+            "size_guards": [
+                {"name": str(each.condition), "where": each.where}
+                for each in self.specialization.guards
             ],
         }
 
@@ -243,6 +247,10 @@ class Variants:
             changed = each.captured.changed() if each.captured else []
             if changed:
                 return f"captured {changed[0].text}"
+            bound = bound_sizes(each.sizes, call.shapes) or {}
+            for guard in each.guards:
+                if not guard.holds(bound):
+                    return str(guard.condition)
         checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"

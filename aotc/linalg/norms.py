@@ -75,7 +75,8 @@ def vector_norm(
 
 def _joined_axes(x: Array, count: int) -> Array:
     """The last axes as one, whose size is told: -1 says none beside a size of 0."""
-    kept, last = x.shape[: x.ndim - count], x.shape[x.ndim - count :]
+    shape, number = x.type.shape, x.ndim - count
+    kept, last = shape[:number], shape[number:]
     return np.reshape(x, (*kept, element_count(last)))
 
 

@@ -70,10 +70,11 @@ def _system(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     if y.ndim == 1:
         y = np.expand_dims(y, -1)
     y = matrices("b", y)
-    if y.shape[-2] != x.shape[-1]:
+    if y.type.shape[-2] != x.type.shape[-1]:
         fail(
             "shape-mismatch",
-            f"expected 'b' with {x.shape[-1]} rows, as 'a' {x.type} has; got {y.type}",
+            f"expected 'b' with {x.type.shape[-1]} rows, as 'a' {x.type} has; "
+            f"got {y.type}",
         )
     return x, y
 
@@ -150,7 +151,7 @@ def inv(a: ArrayLike) -> Array:
 def tensorsolve(a: ArrayLike, b: ArrayLike) -> Array:
     """Solve tensordot(a, x, x.ndim) = b."""
     x, y = one_dtype(as_float(a), as_float(b))
-    if x.ndim < y.ndim or x.shape[: y.ndim] != y.shape:
+    if x.ndim < y.ndim or x.type.shape[: y.ndim] != y.type.shape:
         fail(
             "shape-mismatch",
             f"expected 'a' to begin with the sizes of 'b' {y.type}; got {x.type}",
@@ -179,7 +180,8 @@ def lstsq(
         has not full rank); the rank, as i32; the singular values of `a`.
     """
     x, y = one_dtype(matrices("a", a), as_float(b))
-    if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+    are_systems = x.ndim == 2 and y.ndim in (1, 2)
+    if not are_systems or y.type.shape[0] != x.type.shape[0]:
         fail(
             "shape-mismatch",
             f"expected one matrix and as many rows of 'b'; got {x.type}, {y.type}",

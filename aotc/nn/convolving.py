@@ -120,25 +120,27 @@ def conv_general_dilated(
             groups=groups,
         )
     except InputError as error:
-        error.hint = error.hint or _layout_advice(x.shape, kernel.shape, groups)
+        shapes = x.type.shape, kernel.type.shape
+        error.hint = error.hint or _layout_advice(*shapes, groups)
         raise
 
 
 def require_kernel(x: Array, kernel: Array, groups: int) -> None:
     """Refuse a kernel that does not fit the image."""
     spatial_rank(x)
+    sizes, of_kernel = x.type.shape, kernel.type.shape
     if (
         kernel.ndim != x.ndim
         or not isinstance(groups, int)
         or groups < 1
-        or kernel.shape[-2] * groups != x.shape[-1]
-        or kernel.shape[-1] % groups != 0
+        or of_kernel[-2] * groups != sizes[-1]
+        or of_kernel[-1] % groups != 0
     ):
         fail(
             "shape-mismatch",
             f"expected a kernel of spatial…, C / groups, F for x {x.type} and "
             f"{groups} group(s) that divide C and F; got {kernel.type}",
-            _layout_advice(x.shape, kernel.shape, groups),
+            _layout_advice(sizes, of_kernel, groups),
         )
 
 
@@ -178,8 +180,8 @@ def _window(kernel: Array) -> list[int]:
 
 def _batch_groups(x: Array, kernel: Array, count: int, groups: int) -> Array:
     """The groups of images as groups of channels."""
-    images, *sizes, channels = x.shape
-    features = kernel.shape[-1]
+    images, *sizes, channels = x.type.shape
+    features = kernel.type.shape[-1]
     if groups != 1 or count < 1 or images % count != 0 or features % count != 0:
         fail(
             "bad-groups",

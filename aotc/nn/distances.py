@@ -108,7 +108,7 @@ def cosine_embedding_loss(
     """1 - cosine where the target is 1, `max(0, cosine - margin)` where it is -1."""
     cosine = cosine_similarity(x1, x2)
     t = lift(targets, cosine.dtype)
-    if t.shape != cosine.shape:
+    if t.type.shape != cosine.type.shape:
         fail(
             "shape-mismatch",
             f"expected one target per pair, {cosine.type}; got {t.type}",

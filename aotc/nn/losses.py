@@ -47,7 +47,7 @@ def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
         first, second = as_float(first), as_float(second)
-    if first.shape != second.shape:
+    if first.type.shape != second.type.shape:
         fail(
             "shape-mismatch",
             f"expected predictions and targets of one shape; got {first.type} and "
@@ -143,7 +143,7 @@ def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
     """-logs at the labelled class, weighted, and the weights if there are any."""
-    if labels.shape != logs.shape[:-1]:
+    if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",
             f"expected one label per row of logits {logs.type}; got {labels.type}",
@@ -169,7 +169,7 @@ def _weighted_classes(logs: Array, weights: ArrayLike | None) -> Array:
 def _classes_like(logs: Array, weights: ArrayLike) -> Array:
     """The weight of each class, repeated to the shape of `logs`."""
     array = lift(weights, logs.dtype)
-    if array.shape != logs.shape[-1:]:
+    if array.type.shape != logs.type.shape[-1:]:
         fail(
             "shape-mismatch",
             f"expected one weight per class of {logs.type}; got {array.type}",

@@ -131,7 +131,7 @@ def group_norm(
     x is N, …, C; scale and bias have C elements. Wu and He, ECCV 2018.
     """
     x = _with_channels(x)
-    *sizes, channels = x.shape
+    *sizes, channels = x.type.shape
     if not isinstance(groups, int) or groups < 1 or channels % groups != 0:
         fail(
             "bad-groups",
@@ -257,8 +257,8 @@ def _broadcast_parameter(
 ) -> Array:
     """A parameter, which must have the shape of `axes`; shaped to broadcast with x."""
     array = lift(part, dtype or x.dtype)
-    shape: Shape = tuple(x.shape[axis] for axis in axes)
-    if array.shape != shape:
+    shape: Shape = tuple(x.type.shape[axis] for axis in axes)
+    if array.type.shape != shape:
         fail(
             "shape-mismatch",
             f"expected a parameter of shape {format_shape(shape)} for x {x.type}; "

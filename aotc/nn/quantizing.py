@@ -168,7 +168,7 @@ def broadcast_along(
         return part
     number = -1 if axis is None else one_axis(x, axis)
     counts = () if axis is None else _counts(x, number, block)
-    if part.shape != counts:
+    if part.type.shape != counts:
         counted = "element" if block is None else f"block of {block}"
         fail(
             "shape-mismatch",
@@ -185,10 +185,11 @@ def broadcast_along(
 def _counts(x: Array, axis: int, block: int | None) -> Shape:
     """The shape of what has a number for each element of an axis, or for each block."""
     if block is None:
-        return x.shape[axis : axis + 1]
+        return x.type.shape[axis : axis + 1]
     if block < 1:
         fail("bad-count", f"expected a block of at least 1 element; got {block}")
-    return (*x.shape[:axis], -(-x.shape[axis] // block), *x.shape[axis + 1 :])
+    shape = x.type.shape
+    return (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
 
 
 def quantization_scale(

@@ -53,7 +53,7 @@ def ragged_dot(x: ArrayLike, kernels: ArrayLike, group_sizes: ArrayLike) -> Arra
 
 def _group_count(x: Array, kernels: Array, sizes: Array) -> int:
     """The number of groups; fails if the shapes do not fit."""
-    if x.ndim != 2 or kernels.ndim != 3 or sizes.shape != kernels.shape[:1]:
+    if x.ndim != 2 or kernels.ndim != 3 or sizes.type.shape != kernels.type.shape[:1]:
         fail(
             "shape-mismatch",
             "expected x as rows, inputs, kernels as groups, inputs, outputs, and one "

@@ -322,10 +322,12 @@ def _require_options(
 def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
     """The lengths of sequences in i32, which must be one integer for each."""
     array = lift(lengths)
-    if array.shape != inputs.shape[1:2] or array.dtype not in dtypes.INTEGERS:
+    is_integer = array.dtype in dtypes.INTEGERS
+    if not is_integer or array.type.shape != inputs.type.shape[1:2]:
         fail(
             "shape-mismatch",
-            f"expected lengths as one integer for each of {inputs.shape[1]} sequences; "
+            f"expected lengths as one integer for each of {inputs.type.shape[1]} "
+            "sequences; "
             f"got {array.type}",
         )
     return astype(array, "i32")
@@ -360,8 +362,8 @@ def _first(
 def _state(hidden: ArrayLike, recurrent: ArrayLike, gates: int) -> Array:
     """The state, which must have as many units as the kernel says."""
     state, kernel = lift(hidden), lift(recurrent)
-    units = state.shape[-1] if state.ndim else 0
-    if kernel.shape != (units, gates * units):
+    units = state.type.shape[-1] if state.ndim else 0
+    if kernel.type.shape != (units, gates * units):
         fail(
             "shape-mismatch",
             f"expected a recurrent kernel of {format_shape((units, gates * units))} "

@@ -125,7 +125,7 @@ def _each(given: Any, spatial: int) -> list[Any]:
         fail(
             "bad-size",
             f"expected one positive number, or one per spatial axis ({spatial}); "
-            f"got {given}",
+            f"got {given!r}",
         )
     return values
 
@@ -166,7 +166,7 @@ def _nearest(
 def depth_to_space(x: ArrayLike, block: int) -> Array:
     """Channels as blocks of pixels: N, H, W, block * block * C → N, H b, W b, C."""
     x, b = _blocks(x, block)
-    n, h, w, c = x.shape
+    n, h, w, c = x.type.shape
     if c % (b * b) != 0:
         fail("shape-mismatch", f"the channels of {x.type} do not divide by {b * b}")
     split = np.reshape(x, (n, h, w, b, b, c // (b * b)))
@@ -178,7 +178,7 @@ def depth_to_space(x: ArrayLike, block: int) -> Array:
 def space_to_depth(x: ArrayLike, block: int) -> Array:
     """The inverse of `depth_to_space`."""
     x, b = _blocks(x, block)
-    n, h, w, c = x.shape
+    n, h, w, c = x.type.shape
     if h % b != 0 or w % b != 0:
         fail("shape-mismatch", f"the image of {x.type} does not divide by {b}")
     split = np.reshape(x, (n, h // b, b, w // b, b, c))
@@ -200,7 +200,7 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
     """Channels C, blocks as blocks, C (`before`), or the other way."""
     x, b = _blocks(x, factor)
-    *rest, c = x.shape
+    *rest, c = x.type.shape
     if c % (b * b) != 0:
         fail("shape-mismatch", f"the channels of {x.type} do not divide by {b * b}")
     groups = (c // (b * b), b * b) if before else (b * b, c // (b * b))

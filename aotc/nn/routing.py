@@ -75,7 +75,7 @@ def mixture_of_experts(
 
 def _expert_count(x: Array, logits: Array, k: int, capacity: int) -> int:
     """The number of experts; fails if the shapes or counts do not fit."""
-    if x.ndim != 3 or logits.ndim != 3 or x.shape[:2] != logits.shape[:2]:
+    if x.ndim != 3 or logits.ndim != 3 or x.type.shape[:2] != logits.type.shape[:2]:
         fail(
             "shape-mismatch",
             "expected x as groups, tokens, features and logits as groups, tokens, "

@@ -127,7 +127,8 @@ def grid_sample(
     """
     x, grid = one_dtype(as_float(x), grid)
     spatial = x.ndim - 2
-    if spatial < 1 or grid.shape[-1:] != (spatial,) or grid.shape[:1] != x.shape[:1]:
+    sizes = grid.type.shape
+    if spatial < 1 or sizes[-1:] != (spatial,) or sizes[:1] != x.type.shape[:1]:
         fail(
             "shape-mismatch",
             "expected x as N, spatial…, C and a grid N, …, spatial axes; got "

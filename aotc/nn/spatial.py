@@ -39,7 +39,7 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
 def static_size(size: Size, what: str) -> int:
     """`size`, which must not be symbolic."""
     if not isinstance(size, int):
-        fail("symbolic-size", f"expected a {what} of fixed size; got {size}")
+        fail("symbolic-size", f"expected a {what} of fixed size; got {size!r}")
     return size
 
 
@@ -79,7 +79,7 @@ def _same_total(size: Size, reach: int, stride: int) -> Size:
         fail(
             "symbolic-size",
             "padding 'SAME' with strides larger than the window needs an image of "
-            f"fixed size; got {size}",
+            f"fixed size; got {size!r}",
         )
     return total
 

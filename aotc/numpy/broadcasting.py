@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc.dialects.types import Dim, Shape, Size, format_shape
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import call_shape, compiler_size, compiler_sizes
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -14,6 +15,12 @@ from aotc.tracing.tracing import emit
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of `shapes` broadcast to."""
+    found = common_shape(*(compiler_sizes(tuple(shape)) for shape in shapes))
+    return call_shape(found)
+
+
+def common_shape(*shapes: Shape) -> Shape:
+    """The same, in the compiler's sizes."""
     if shapes and all(shape == shapes[0] for shape in shapes):  # most often
         return tuple(shapes[0])
     rank = max(map(len, shapes), default=0)
@@ -51,7 +58,7 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
 
 def _broadcast(x: Array, wanted: Shape) -> Array:
     """The same for a shape that arrays have."""
-    if x.shape == wanted:
+    if x.type.shape == wanted:
         return x
     if x.ndim > len(wanted):
         fail(
@@ -65,7 +72,7 @@ def _broadcast(x: Array, wanted: Shape) -> Array:
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, all repeated to their common shape."""
     arrays = [lift(x) for x in args]
-    shape = broadcast_shapes(*(x.shape for x in arrays))
+    shape = common_shape(*(x.type.shape for x in arrays))
     return [_broadcast(x, shape) for x in arrays]
 
 
@@ -75,14 +82,14 @@ def common(*xs: ArrayLike) -> list[Array]:
 
 
 def as_shape(shape: Any) -> Shape:
-    """A shape given as a tuple, a list or a single size."""
+    """A shape given as a tuple, a list or a single size, in the compiler's sizes."""
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(_as_size(size) for size in sizes)
 
 
 def _as_size(size: Any) -> Size:
     if isinstance(size, Dim):
-        return size
+        return compiler_size(size)
     try:
         return operator.index(size)
     except TypeError:

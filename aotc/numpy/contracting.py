@@ -117,11 +117,11 @@ def _take_diagonals(term: _Term) -> _Term:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            if array.shape[first] != array.shape[second]:
+            if array.type.shape[first] != array.type.shape[second]:
                 fail(
                     "shape-mismatch",
-                    f"'{label}' stands for the sizes {array.shape[first]} and "
-                    f"{array.shape[second]} of {array.type}",
+                    f"'{label}' stands for the sizes {array.type.shape[first]} and "
+                    f"{array.type.shape[second]} of {array.type}",
                 )
             array = diagonal(array, 0, first, second)
             del labels[second], labels[first]
@@ -133,7 +133,7 @@ def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
     """The operands without axes of size 1 that another one has in full."""
     sizes: dict[str, Size] = {}
     for term in terms:
-        for label, size in zip(term.labels, term.array.shape, strict=True):
+        for label, size in zip(term.labels, term.array.type.shape, strict=True):
             known = sizes.setdefault(label, size)
             if known == 1:
                 sizes[label] = size
@@ -148,7 +148,7 @@ def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
 
 
 def _without_unit_axes(term: _Term, sizes: dict[str, Size]) -> _Term:
-    pairs = list(zip(term.labels, term.array.shape, strict=True))
+    pairs = list(zip(term.labels, term.array.type.shape, strict=True))
     axes = [i for i, (label, n) in enumerate(pairs) if n == 1 and sizes[label] != 1]
     kept = [label for i, label in enumerate(term.labels) if i not in axes]
     return _Term(kept, squeeze(term.array, axes) if axes else term.array)

@@ -74,7 +74,7 @@ def _weighted_count(hits: Array, weights: ArrayLike | None) -> Array:
     if weights is None:
         return total(hits, -1)
     w = as_float(weights)
-    if w.shape != hits.shape[-1:]:
+    if w.type.shape != hits.type.shape[-1:]:
         fail("shape-mismatch", f"expected one weight for each element; got {w.type}")
     return total(where(hits, w, 0.0), -1)
 
@@ -114,7 +114,7 @@ def histogram_bin_edges(
     x = ravel(as_float(a))
     if not isinstance(bins, (int, np.integer)):
         edges = astype(bins, x.dtype)
-        if edges.ndim != 1 or edges.shape[0] == 1:
+        if edges.ndim != 1 or edges.type.shape[0] == 1:
             fail("shape-mismatch", f"expected a vector of edges; got {edges.type}")
         return edges
     if bins < 1:
@@ -129,7 +129,7 @@ def _span(x: Array, given: Any) -> tuple[Array, Array]:
     """The ends of the histogram; apart by 1 where all elements are equal."""
     if given is not None:
         first, last = (lift(float(end), x.dtype) for end in given)
-    elif x.shape[0] == 0:
+    elif x.type.shape[0] == 0:
         first, last = lift(0.0, x.dtype), lift(1.0, x.dtype)
     else:
         first, last = smallest(x), largest(x)

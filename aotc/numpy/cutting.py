@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc.dialects.types import Dim, Size, bounds
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.sizes import Span, describe_contracts, position_of, slice_span
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -14,7 +15,7 @@ from aotc.tracing.tracing import emit
 
 def slice_axis(x: Array, axis: int, key: Any) -> Array:
     """`x` with what a slice takes of an axis, or with one element of it."""
-    size = x.shape[axis]
+    size = x.type.shape[axis]
     if isinstance(key, slice):
         return take_span(x, axis, slice_span(key, size))
     start = position_of(key, size)
@@ -24,7 +25,7 @@ def slice_axis(x: Array, axis: int, key: Any) -> Array:
 
 def take_span(x: Array, axis: int, span: Span) -> Array:
     """The elements of a span."""
-    size = x.shape[axis]
+    size = x.type.shape[axis]
     if not span.backwards:
         return cut(x, axis, span.start, span.count, span.step)
     first = size - 1 - span.start - (span.count - 1) * span.step
@@ -37,7 +38,8 @@ def take_span(x: Array, axis: int, span: Span) -> Array:
 
 def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
     """`count` elements of an axis from `start` in steps of `step`, which are there."""
-    if start == 0 and step == 1 and count == x.shape[axis]:
+    start, count = compiler_size(start), compiler_size(count)
+    if start == 0 and step == 1 and count == x.type.shape[axis]:
         return x
     first: list[Size] = [0] * x.ndim
     sizes, strides = list(x.shape), [1] * x.ndim
@@ -49,7 +51,7 @@ def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
 
 def _require_inside(x: Array, axis: int, key: Any, position: Size) -> None:
     """Refuse an element that the contracts do not prove to be there."""
-    size = x.shape[axis]
+    size = x.type.shape[axis]
     missing = max(-bounds(position)[0], 1 - bounds(size - position)[0])
     if missing <= 0:
         return

@@ -92,8 +92,8 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """`diag_indices` of an array whose axes all have one fixed size."""
     x = lift(arr)
-    size = x.shape[0] if x.ndim > 1 else None
-    if not isinstance(size, int) or any(other != size for other in x.shape):
+    size = x.type.shape[0] if x.ndim > 1 else None
+    if not isinstance(size, int) or any(other != size for other in x.type.shape):
         fail("shape-mismatch", f"expected axes of one fixed size; got {x.type}")
     return diag_indices(size, x.ndim)
 
@@ -119,7 +119,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     x = lift(a)
     pair = axis_list(x, (axis1, axis2))
     x = moveaxis(x, pair, (-2, -1))
-    rows, columns = x.shape[-2:]
+    rows, columns = x.type.shape[-2:]
     above, below = max(offset, 0), max(-offset, 0)
     count = maximum(minimum(rows - below, columns - above), 0)
     if isinstance(columns, int):

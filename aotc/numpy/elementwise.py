@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import (
@@ -109,7 +108,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 ** x2`; small whole Python exponents become multiplications."""
-    if is_number(x2) and not isinstance(x2, Dim):
+    if is_number(x2):
         base = lift(x1)
         floating = dtypes.is_float(base.dtype)
         if weak_dtype(x2) == "i32" or (floating and float(x2).is_integer()):

@@ -36,6 +36,7 @@ from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import ravel, reshape, roll
 from aotc.numpy.updating import At
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
 
@@ -181,7 +182,7 @@ def extract(
 ) -> Array:
     """The elements of `arr` where `condition` is not 0, row by row."""
     x, mask = ravel(arr), ravel(astype(condition, "bool"))
-    if x.shape != mask.shape:
+    if x.type.shape != mask.type.shape:
         fail(
             "shape-mismatch",
             f"expected a condition for each element of {x.type}; got {mask.type}",
@@ -207,7 +208,7 @@ def _elements_where(x: Array, mask: Array, count: Size, fill_value: Any) -> Arra
 
 
 def _require_elements(x: Array, count: Size) -> None:
-    if bounds(x.size)[0] < 1 and count != 0:
+    if bounds(x.size)[0] < 1 and compiler_size(count) != 0:
         fail(
             "shape-mismatch",
             f"expected at least one element; got {x.type}",

@@ -140,8 +140,8 @@ def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str,
     others = [n for n in range(x.ndim) if n != axis]
     along = [
         n
-        for n, size in enumerate(positions.shape)
-        if n == axis or size != 1 or x.shape[n] == 1
+        for n, size in enumerate(positions.type.shape)
+        if n == axis or size != 1 or x.type.shape[n] == 1
     ]
     if len(along) != x.ndim:
         sizes = tuple(positions.shape[n] for n in along)

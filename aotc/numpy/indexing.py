@@ -85,9 +85,9 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
             continue
         x = slice_axis(x, axis, key)
         if isinstance(key, slice):
-            sizes.append(x.shape[axis])
+            sizes.append(x.type.shape[axis])
         axis += 1
-    same = tuple(sizes) == x.shape
+    same = tuple(sizes) == x.type.shape
     return x if same else emit("reshape", x, shape=tuple(sizes))
 
 

@@ -50,7 +50,8 @@ def interp(
         period: of `x`, if it is periodic; the points may come in any order then.
     """
     x, points, values = (as_float(part) for part in one_dtype(x, xp, fp))
-    if points.ndim != 1 or points.shape != values.shape or points.shape[0] == 0:
+    shape = points.type.shape
+    if points.ndim != 1 or shape != values.type.shape or shape[0] == 0:
         fail(
             "shape-mismatch",
             "expected xp and fp to be vectors of one size, not 0; got "

@@ -64,7 +64,7 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
         InputError: `shape-mismatch`, also of no arrays; `dtype-mismatch`.
     """
     parts = _parts(arrays, "stack")
-    shapes = list(dict.fromkeys(part.shape for part in parts))
+    shapes = list(dict.fromkeys(part.type.shape for part in parts))
     if len(shapes) > 1:
         named = " and ".join(map(format_shape, shapes))
         fail("shape-mismatch", f"expected arrays of one shape to stack; got {named}")
@@ -142,7 +142,7 @@ def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Arra
     if not isinstance(indices_or_sections, int):
         return _cut_at(x, number, indices_or_sections)
     sections = _sections(indices_or_sections)
-    size = x.shape[number]
+    size = x.type.shape[number]
     part = size // sections
     if part * sections != size:
         fail(
@@ -173,7 +173,7 @@ def array_split(
     if not isinstance(indices_or_sections, int):
         return _cut_at(x, number, indices_or_sections)
     sections = _sections(indices_or_sections)
-    size = x.shape[number]
+    size = x.type.shape[number]
     part, larger = size // sections, size % sections
     starts = [part * i + minimum(larger, i) for i in range(sections + 1)]
     ends = zip(starts, starts[1:], strict=False)

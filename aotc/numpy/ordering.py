@@ -95,7 +95,7 @@ def _checked_axis(
 def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Array:
     """The order by several keys: by the last one first, then the one before it, …"""
     arrays = [lift(key) for key in keys]
-    if not arrays or any(key.shape != arrays[0].shape for key in arrays):
+    if not arrays or any(key.type.shape != arrays[0].type.shape for key in arrays):
         fail("shape-mismatch", "expected keys of one shape, at least one of them")
     number = one_axis(arrays[0], axis)
     order = argsort(arrays[0], number)
@@ -119,7 +119,7 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
     """
     x = lift(a)
     number = one_axis(x, axis)
-    size, count = x.shape[number], operator.index(k)
+    size, count = x.type.shape[number], operator.index(k)
     if not 0 <= count <= bounds(size)[0]:
         fail(
             "bad-size",
@@ -142,7 +142,9 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
     table, values = one_dtype(a, v)
     if side not in ("left", "right"):
         fail("bad-mode", f"expected side 'left' or 'right'; got {side!r}")
-    if table.ndim == 0 or (table.ndim > 1 and table.shape[:-1] != values.shape[:-1]):
+    if table.ndim == 0 or (
+        table.ndim > 1 and table.type.shape[:-1] != values.type.shape[:-1]
+    ):
         fail(
             "shape-mismatch",
             f"expected a vector to search, or {values.type} without its last axis and "

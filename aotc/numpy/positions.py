@@ -55,7 +55,7 @@ def known_integers(values: ArrayLike) -> Any:
 def integers_or_mask(positions: ArrayLike) -> Array:
     """An array of positions or a mask; nothing at all is no positions."""
     array = lift(positions)
-    if array.size == 0 and isinstance(positions, (list, tuple)):
+    if isinstance(positions, (list, tuple)) and array.size == 0:
         return Array(data=np.zeros(array.shape, "i4"))
     if array.dtype not in (*dtypes.INTEGERS, "bool"):
         fail("bad-index", f"expected integer indices; got {array.type}")
@@ -77,8 +77,8 @@ def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
     """Where a known mask over axes of `x` from `axis` is true, along each of them."""
     if mask._data is None or not mask.ndim:
         fail_mask()
-    covered = x.shape[axis : axis + mask.ndim]
-    if covered != mask.shape:
+    covered = x.type.shape[axis : axis + mask.ndim]
+    if covered != mask.type.shape:
         fail(
             "bad-index",
             f"expected a mask of the shape {format_shape(covered)}, from which it "

@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.types import decided, minimum
+from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -94,7 +96,19 @@ def allclose(
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and the same elements."""
     x, y = one_dtype(a1, a2)
-    return _all_same(x, y, equal_nan) if x.shape == y.shape else lift(False)
+    if x.ndim != y.ndim:
+        return lift(False)
+    pairs = list(zip(x.type.shape, y.type.shape, strict=True))
+    answers = [decided(n, "==", m) for n, m in pairs]
+    if False in answers:
+        return lift(False)
+    # of sizes that each call decides, the elements that both have are compared, too
+    for axis, (n, m) in enumerate(pairs):
+        x, y = (cut(part, axis, 0, minimum(n, m)) for part in (x, y))
+    same = _all_same(x, y, equal_nan)
+    for (n, m), answer in zip(pairs, answers, strict=True):
+        same = same if answer else logical_and(same, equal(n, m))
+    return same
 
 
 def _all_same(x: Array, y: Array, equal_nan: bool) -> Array:

@@ -52,11 +52,11 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
             "shape-mismatch", f"matmul needs at least one axis; got {x.type}, {y.type}"
         )
     inner = _second_last(y)
-    if x.shape[-1] != y.shape[inner]:
+    if x.type.shape[-1] != y.type.shape[inner]:
         fail(
             "shape-mismatch",
-            f"matmul of {x.type} and {y.type}: the sizes {x.shape[-1]} and "
-            f"{y.shape[inner]} of the summed axes differ",
+            f"matmul of {x.type} and {y.type}: the sizes {x.type.shape[-1]} and "
+            f"{y.type.shape[inner]} of the summed axes differ",
         )
     if y.ndim <= 2:
         return dot_general(x, y, ((x.ndim - 1,), (inner,)))
@@ -163,7 +163,7 @@ def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     """The vector at right angles to two vectors of three elements along `axis`."""
     x, y = common(a, b)
     number = one_axis(x, axis)
-    if x.shape[number] != 3:
+    if x.type.shape[number] != 3:
         fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {x.type}")
 
     def rotate(v: Array, by: int) -> Array:

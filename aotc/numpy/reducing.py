@@ -134,7 +134,7 @@ def _extreme(
     worst = lowest(x.dtype) if name == "max" else highest(x.dtype)
     x, axes = apply_where(x, where, worst), rising_axes(x, axis)
     join = each.maximum if name == "max" else each.minimum
-    if initial is not None and builtins.any(x.shape[i] == 0 for i in axes):
+    if initial is not None and builtins.any(x.type.shape[i] == 0 for i in axes):
         rest = [n for i, n in enumerate(x.shape) if i not in axes]
         return apply_keepdims(
             broadcast_to(lift(initial, x.dtype), rest), x, axes, keepdims
@@ -150,9 +150,10 @@ def require_elements(x: Array, axes: Sequence[int]) -> None:
 
     Where another axis has the same size, there is nothing to choose either.
     """
-    kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    shape = x.type.shape
+    kept = [size for axis, size in enumerate(shape) if axis not in axes]
     for axis in axes:
-        size = x.shape[axis]
+        size = shape[axis]
         if bounds(size)[0] < 1 and size not in kept:
             fail(
                 "empty-reduction",
@@ -225,7 +226,7 @@ def _count(
         held = each.subtract(sum(ones, axis, keepdims=keepdims), fewer)
         return each.maximum(held, 0)
     axes = rising_axes(x, axis)
-    count: Size = element_count(tuple(x.shape[i] for i in axes))
+    count: Size = element_count(tuple(x.type.shape[i] for i in axes))
     if isinstance(count, int):
         return float(builtins.max(count - fewer, 0))
     held = each.subtract(lift(count, x.dtype), fewer)
@@ -297,16 +298,16 @@ def average(
 
 def _weights(x: Array, weights: ArrayLike, axis: Any) -> Array:
     w = lift(weights)
-    if w.shape == x.shape:
+    if w.type.shape == x.type.shape:
         return w
-    if not isinstance(axis, int) or w.shape != (x.shape[one_axis(x, axis)],):
+    number = one_axis(x, axis) if isinstance(axis, int) else None
+    if number is None or w.type.shape != (x.type.shape[number],):
         fail(
             "shape-mismatch",
             f"expected `weights` in the shape of {x.type}, or a vector along one axis "
             f"of it; got {w.type}",
         )
     sizes = [1] * x.ndim
-    number = one_axis(x, axis)
     return reshape(w, [*sizes[:number], w.shape[0], *sizes[number + 1 :]])
 
 

@@ -100,7 +100,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
 
 def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
     x, y = one_dtype(a, v)
-    if x.ndim != 1 or y.ndim != 1 or 0 in (*x.shape, *y.shape):
+    if x.ndim != 1 or y.ndim != 1 or 0 in (*x.type.shape, *y.type.shape):
         fail(
             "shape-mismatch",
             f"expected two vectors with elements; got {x.type}, {y.type}",
@@ -115,22 +115,22 @@ def _is_longer(one: Array, other: Array) -> bool:
 
 def _window_products(x: Array, kernel: Array, mode: str) -> Array:
     """The products of `kernel` with each window of `x`."""
-    size, count = x.shape[0], kernel.shape[0]
+    size, count = x.type.shape[0], kernel.shape[0]
     if mode not in ("full", "same", "valid"):
         fail("bad-mode", f"expected mode 'full', 'same' or 'valid'; got {mode!r}")
     if isinstance(count, Dim):
         fail("symbolic-size", f"one vector must have a fixed size; got {kernel.type}")
     if mode == "full":
         x = pad(x, count - 1)
-    elif mode == "same":
-        x = pad(x, (count // 2, count - 1 - count // 2))
-    elif bounds(size - count)[0] < 0:
+    elif bounds(size - count)[0] < 0:  # the shorter one is the one that moves
         fail(
             "symbolic-size",
             f"{count} elements are not provably inside of {x.type}; promised: "
             f"{describe_contracts()}",
             f"promise aotc.Dim('{size}', min={count}), or use mode 'full'",
         )
+    elif mode == "same":
+        x = pad(x, (count // 2, count - 1 - count // 2))
     image = reshape(x, (1, -1, 1))
     windows = emit("windows", image, window=(count,), strides=(1,), dilation=(1,))
     return dot(reshape(windows, windows.shape[1:3]), kernel)

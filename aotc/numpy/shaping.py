@@ -17,6 +17,7 @@ from aotc.dialects.types import (
     quotient,
     same_count,
 )
+from aotc.errors import InputError
 from aotc.numpy.axes import axis_list, one_axis, other_axes, rising_axes
 from aotc.numpy.broadcasting import as_shape, broadcast_to
 from aotc.numpy.cutting import cut
@@ -24,6 +25,7 @@ from aotc.numpy.elementwise import remainder, subtract
 from aotc.numpy.gathering import take
 from aotc.numpy.positions import integers, known_integers
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.sizes import describe_contracts
 from aotc.tracing.source_locations import fail
@@ -45,7 +47,7 @@ def reshape(a: ArrayLike, shape: Any) -> Array:
     """
     x = lift(a)
     wanted = _resolved_shape(x, as_shape(shape))
-    return x if wanted == x.shape else emit("reshape", x, shape=wanted)
+    return x if wanted == x.type.shape else emit("reshape", x, shape=wanted)
 
 
 def _resolved_shape(x: Array, shape: Shape) -> Shape:
@@ -53,15 +55,15 @@ def _resolved_shape(x: Array, shape: Shape) -> Shape:
     known = tuple(n for n in shape if n != -1)
     rest: Size | None = 1
     if len(known) < len(shape):
-        rest = quotient(x.shape, known) if len(known) == len(shape) - 1 else None
-    elif not same_count(x.shape, known):
+        rest = quotient(x.type.shape, known) if len(known) == len(shape) - 1 else None
+    elif not same_count(x.type.shape, known):
         rest = None
     if rest is None:
         promised = describe_contracts()
         fail(
             "shape-mismatch",
             f"cannot reshape {format_shape(x.shape)} to {format_shape(shape)}: "
-            f"{element_count(x.shape)} elements do not provably "
+            f"{element_count(x.type.shape)} elements do not provably "
             + ("make" if known == shape else "divide by")
             + f" {element_count(known)}"
             + (f" (promised: {promised})" if promised else ""),
@@ -90,15 +92,23 @@ def squeeze(a: ArrayLike, axis: Any = None) -> Array:
     """`a` without all axes of size 1, or without those that `axis` names.
 
     Raises:
-        InputError: `shape-mismatch` if one of these is not provably of size 1.
+        InputError: `shape-mismatch` if one of these is not provably of size 1;
+            `symbolic-size` if without `axis` only a call decides which are.
     """
     x = lift(a)
-    units = [number for number, size in enumerate(x.shape) if size == 1]
-    axes = units if axis is None else axis_list(x, axis)
-    wrong = [number for number in axes if number not in units]
+    axes = _unit_axes(x) if axis is None else axis_list(x, axis)
+    wrong = [number for number in axes if x.type.shape[number] != 1]
     if wrong:
         fail("shape-mismatch", f"axis {wrong[0]} of {x.type} does not have size 1")
     return reshape(x, [x.shape[number] for number in other_axes(x, axes)])
+
+
+def _unit_axes(x: Array) -> list[int]:
+    try:
+        return [number for number, size in enumerate(x.shape) if size == 1]
+    except InputError as error:
+        error.hint = "name the axes that go, squeeze(x, axis), or promise min=2"
+        raise
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
@@ -128,7 +138,7 @@ def _map_each(arys: Sequence[ArrayLike], change: Any) -> Any:
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements of `a` over and over, in a new shape."""
     x, shape = ravel(a), as_shape(new_shape)
-    count, have = element_count(shape), x.shape[0]
+    count, have = element_count(shape), x.type.shape[0]
     if isinstance(count, Dim) or isinstance(have, Dim) or min(shape, default=0) < 0:
         fail(
             "shape-mismatch",
@@ -250,7 +260,7 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
     count = max(len(axes), len(shifts))
     if {len(axes), len(shifts)} - {1, count}:
-        fail("bad-axis", f"expected one shift per axis; got {shift} for {axis}")
+        fail("bad-axis", f"expected one shift per axis; got {shift!r} for {axis}")
     axes, shifts = axes * (count // len(axes)), shifts * (count // len(shifts))
     for number, by in zip(axes, shifts, strict=True):
         x = _roll_axis(x, by, one_axis(x, number))
@@ -258,8 +268,8 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
 
 
 def _roll_axis(x: Array, shift: Any, axis: int) -> Array:
-    size = x.shape[axis]
-    by = shift if isinstance(shift, Dim) else _shift(shift)
+    size = x.type.shape[axis]
+    by = compiler_size(shift) if isinstance(shift, Dim) else _shift(shift)
     if isinstance(by, Array):
         line = emit("iota", shape=(size,), axis=0, dtype="i32")
         wide = astype(size, "i32") if isinstance(size, Dim) else max(size, 1)
@@ -304,7 +314,7 @@ def _counts(repeats: Any) -> int | list[int]:
 
 
 def _repeat_by_counts(x: Array, counts: list[int], axis: int) -> Array:
-    size = x.shape[axis]
+    size = x.type.shape[axis]
     if size != len(counts):
         fail(
             "shape-mismatch",

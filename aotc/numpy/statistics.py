@@ -48,7 +48,7 @@ def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
     # a count that is not positive divides by 0, as in NumPy
     products = matmul(deviations, transpose(deviations))
     found = divide(products, maximum(lift(count, x.dtype), 0))
-    return reshape(found, ()) if found.shape == (1, 1) else found
+    return reshape(found, ()) if x.shape[0] == 1 else found  # in each call or in none
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
@@ -77,7 +77,7 @@ def _variables(m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Array:
             fail("shape-mismatch", f"expected one or two axes; got {x.type}")
         turned = not rowvar and x.ndim == 2
         rows.append(atleast_2d(transpose(x) if turned else x))
-    if rows[0].shape[1] != rows[-1].shape[1]:
+    if rows[0].type.shape[1] != rows[-1].type.shape[1]:
         fail(
             "shape-mismatch",
             f"expected as many observations of both; got {rows[0].type} and "

@@ -122,12 +122,12 @@ def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
     spans = [
         _span(key, size)
         for key, size in zip(
-            [key for key in fixed if key is not None], x.shape, strict=True
+            [key for key in fixed if key is not None], x.type.shape, strict=True
         )
     ]
     counts = tuple(span.count for span in spans)
-    part = part if part.shape == counts else emit("reshape", part, shape=counts)
-    if counts == x.shape and not any(span.backwards for span in spans):
+    part = part if part.type.shape == counts else emit("reshape", part, shape=counts)
+    if counts == x.type.shape and not any(span.backwards for span in spans):
         return part
     if 0 in counts:
         return x

@@ -12,7 +12,6 @@ from typing import Any
 
 from aotc import dtypes
 from aotc import numpy as np
-from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, is_number, lift
@@ -30,7 +29,7 @@ _LAST = 2**31 - 1  # counts stay there
 
 def number(name: str, x: Any) -> Any:
     """A number of Python's or a scalar array of floats, as it is."""
-    if is_number(x) and not isinstance(x, Dim):
+    if is_number(x):
         return x
     array = lift(x)
     if array.ndim or not dtypes.is_float(array.dtype):

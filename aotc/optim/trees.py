@@ -67,7 +67,7 @@ def _require_alike(row: Sequence[Array], structure: Structure, position: int) ->
             f"expected arrays of floats{_at(structure, position)}; got {found.type}",
             "keep what is not trained apart from the parameters",
         )
-    if len({array.shape for array in row}) > 1:
+    if len({array.type.shape for array in row}) > 1:
         fail(
             "shape-mismatch",
             f"expected arrays of one shape{_at(structure, position)}; got "

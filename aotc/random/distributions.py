@@ -13,7 +13,7 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.types import Shape
-from aotc.numpy.broadcasting import as_shape, broadcast_shapes, broadcast_to
+from aotc.numpy.broadcasting import as_shape, broadcast_to, common_shape
 from aotc.random import exact
 from aotc.random.threefry import bits, words
 from aotc.tracing.array import Array
@@ -35,9 +35,9 @@ def parameters(*values: ArrayLike, shape: Any, dtype: str) -> tuple[list[Array],
     For None the shape is theirs.
     """
     arrays = [np.asarray(value, dtype) for value in values]
-    found = broadcast_shapes(*(array.shape for array in arrays))
+    found = common_shape(*(array.type.shape for array in arrays))
     wanted = found if shape is None else as_shape(shape)
-    if broadcast_shapes(found, wanted) != wanted:
+    if common_shape(found, wanted) != wanted:
         fail(
             "shape-mismatch",
             f"parameters of shape {found} do not fit draws of shape {wanted}",

@@ -13,6 +13,7 @@ from aotc.random import exact
 from aotc.random.distributions import gumbel, randint
 from aotc.random.threefry import bits
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -33,7 +34,7 @@ def categorical(
     """
     logits = as_float(logits)
     number = one_axis(logits, axis)
-    batch = tuple(n for i, n in enumerate(logits.shape) if i != number)
+    batch = tuple(n for i, n in enumerate(logits.type.shape) if i != number)
     wanted = batch if shape is None else as_shape(shape)
     extra = len(wanted) - len(batch)
     if extra < 0 or wanted[extra:] != batch:
@@ -90,7 +91,7 @@ def choice(
     """
     array = None if isinstance(a, Size) else lift(a)
     number = 0 if array is None else one_axis(array, axis)
-    count = a if array is None else array.shape[number]
+    count = compiler_size(a) if array is None else array.type.shape[number]
     wanted = as_shape(shape)
     chosen = _positions(key, count, wanted, replace, _logits(p, count))
     return chosen if array is None else np.take(array, chosen, number)
@@ -100,7 +101,7 @@ def _logits(p: ArrayLike | None, count: Size) -> Array | None:
     if p is None:
         return None
     weights = as_float(p)
-    if weights.shape != (count,):
+    if weights.type.shape != (count,):
         fail("shape-mismatch", f"expected {count} probabilities; got {weights.type}")
     return np.where(weights > 0.0, exact.log(weights), -math.inf)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotc import numpy as np
-from aotc.numpy.broadcasting import as_shape, broadcast_shapes, new_shape
+from aotc.numpy.broadcasting import as_shape, common_shape, new_shape
 from aotc.random.distributions import float_dtypes, normal
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
@@ -36,15 +36,15 @@ def multivariate_normal(
     """
     name, wide = float_dtypes(as_float(mean).dtype if dtype is None else dtype)
     centre, spread = np.asarray(mean, wide), np.asarray(cov, wide)
-    if not centre.ndim or spread.shape[-2:] != (centre.shape[-1],) * 2:
+    if not centre.ndim or spread.type.shape[-2:] != (centre.type.shape[-1],) * 2:
         fail(
             "shape-mismatch",
             "expected mean as vectors and cov as square matrices of their size; got "
             f"{centre.type} and {spread.type}",
         )
-    found = broadcast_shapes(centre.shape[:-1], spread.shape[:-2])
+    found = common_shape(centre.type.shape[:-1], spread.type.shape[:-2])
     wanted = found if shape is None else as_shape(shape)
-    if broadcast_shapes(found, wanted) != wanted:
+    if common_shape(found, wanted) != wanted:
         fail(
             "shape-mismatch",
             f"parameters of shape {found} do not fit draws of shape {wanted}",

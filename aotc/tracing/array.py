@@ -13,6 +13,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.tracing.call_sizes import call_shape, call_size
 from aotc.tracing.call_values import branch_value
 from aotc.tracing.effects import warn_of_text
 from aotc.tracing.operators import function_of
@@ -99,8 +100,12 @@ class Array:
 
     @property
     def shape(self) -> Shape:
-        """The sizes; symbolic ones are only known when the model runs."""
-        return self.type.shape
+        """The sizes; symbolic ones are only known when the model runs.
+
+        These compare by values (`aotc.tracing.call_sizes`), those of `type` by what
+        they are in the types of the graph.
+        """
+        return call_shape(self.type.shape)
 
     @property
     def dtype(self) -> str:
@@ -115,7 +120,7 @@ class Array:
     @property
     def size(self) -> Size:
         """The number of elements."""
-        return element_count(self.shape)
+        return call_size(element_count(self.type.shape))
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -13,6 +13,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import context
+from aotc.dialects.symbols import current_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
@@ -114,7 +115,7 @@ def result_types(
     """
     with context(), ir.Location.unknown():
         module = ir.Module.create()
-        trace = _Sketch(module, "sketch", types, [])
+        trace = _Sketch(module, "sketch", types, current_contracts())
     with trace.active():
         args, kwargs = arguments.unflatten(trace.arguments)
         leaves, tree = flatten(adapt_result(function, function(*args, **kwargs)))

@@ -17,7 +17,9 @@ import numpy as np
 from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
+    from aotc.dialects.types import Dim
     from aotc.tracing.array import Array
+    from aotc.tracing.call_sizes import SizeCondition
 
 LARGEST_VALUE = 1024  # elements of an array that a guard compares
 
@@ -32,6 +34,12 @@ class Specializer(Protocol):
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
         """The value of a traced array in the call, which is guarded from now on."""
 
+    def decide(self, condition: SizeCondition) -> bool:
+        """Whether a condition on sizes holds in the call; guarded from now on."""
+
+    def pin(self, size: Dim) -> int:
+        """The value of a size in the call, for which alone the code is made."""
+
 
 _current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", default=None)
 
@@ -44,6 +52,11 @@ def specializing(specializer: Specializer) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def current_specializer() -> Specializer | None:
+    """What knows the call that a function is traced for; None where there is none."""
+    return _current.get()
 
 
 def branch_value(array: Array) -> np.ndarray[Any, Any] | None:

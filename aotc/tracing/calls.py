@@ -24,6 +24,7 @@ from aotc import dtypes
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError, InputError
 from aotc.tracing.array import Array
+from aotc.tracing.call_sizes import CallSize, SizeCondition
 from aotc.tracing.source_locations import fail, is_own, user_line
 from aotc.tracing.spellings import keyword_advice
 
@@ -206,6 +207,8 @@ def _convert(hint: Any, value: Any) -> Any:
 
 
 def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(value, Dim) and Dim in hints:
+        return value
     for hint in hints:
         try:
             return _convert(hint, value)
@@ -253,7 +256,14 @@ def _truth(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """Scalars of NumPy and constants of the model as Python's own."""
+    """Scalars of NumPy and constants of the model as Python's own.
+
+    What only a call decides is asked for its value.
+    """
+    if isinstance(value, CallSize):
+        return value.pinned()
+    if isinstance(value, SizeCondition):
+        return bool(value)
     value = _concrete(value)
     scalar = isinstance(value, (np.generic, np.ndarray)) and not value.ndim
     return value.item() if scalar else value

@@ -20,6 +20,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Dim
 from aotc.errors import InputError
 from aotc.tracing.array import Array, as_array
+from aotc.tracing.call_sizes import SizeCondition
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -32,7 +33,8 @@ _WEAK: tuple[tuple[type, tuple[type, ...]], ...] = (
     (float, (float, np.float64)),
 )
 _WEAK_ORDER = ("f64", "f32", "i64", "i32", "bool")  # the first of these wins
-_WEAK_TYPES = (Dim, *(kind for _, types in _WEAK for kind in types))
+_NUMBERS = tuple(kind for _, types in _WEAK for kind in types)
+_DIRECTIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 def lift(x: ArrayLike, like: str | None = None) -> Array:
@@ -45,6 +47,8 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
         return _weak_cast(x, _promoted_weak_dtype(x.dtype, like)) if x._is_weak else x
     if isinstance(x, Dim):
         return emit("dimension", size=(x,), dtype=_promoted_weak_dtype("i32", like))
+    if isinstance(x, SizeCondition):
+        return _lifted_condition(x, _promoted_weak_dtype("bool", like))
     if is_weak(x):
         return Array(data=_number(x, like))
     if isinstance(x, (list, tuple)) and _python_numbers(x):
@@ -66,6 +70,13 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
     return Array(data=data)
 
 
+def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
+    """What calls find of a condition on their sizes."""
+    left, right = (lift(side) for side in (condition.left, condition.right))
+    found = emit("compare", left, right, direction=_DIRECTIONS[condition.sign])
+    return found if dtype == "bool" else emit("cast", found, dtype=dtype)
+
+
 def _numpy_array(x: Any) -> Any:
     if isinstance(x, (list, tuple)) and any(isinstance(part, Array) for part in x):
         fail(
@@ -81,18 +92,21 @@ def _numpy_array(x: Any) -> Any:
 
 def is_number(x: Any) -> bool:
     """Whether `x` is a Python number, or acts like one, whose value is known."""
-    return isinstance(x, _WEAK_TYPES)
+    return isinstance(x, _NUMBERS)
 
 
 def is_weak(x: Any) -> bool:
     """Whether `x` is a number that takes the dtype of the array it meets."""
-    return is_number(x) or (isinstance(x, Array) and x._is_weak)
+    known_later = isinstance(x, Dim | SizeCondition)
+    return is_number(x) or known_later or (isinstance(x, Array) and x._is_weak)
 
 
 def weak_dtype(x: Any) -> str:
     """The dtype of a weak number on its own."""
     if isinstance(x, Dim):
         return "i32"
+    if isinstance(x, SizeCondition):
+        return "bool"
     if isinstance(x, Array):
         return x.dtype
     return dtypes.canonical(next(kind for kind, types in _WEAK if isinstance(x, types)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
+from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 
@@ -35,6 +36,8 @@ class Span:
 def slice_span(key: slice, size: Size) -> Span:
     """What `key` takes of an axis of `size`, as NumPy does: ends are cut to the axis.
 
+    Its ends may be sizes of the model's; the span has the compiler's.
+
     A minimum or maximum stands where no contract decides if an end lies inside.
     """
     step = 1 if key.step is None else _step(key.step)
@@ -50,13 +53,13 @@ def slice_span(key: slice, size: Size) -> Span:
 
 def _step(step: Any) -> int:
     if isinstance(step, Dim) or operator.index(step) == 0:
-        fail("bad-index", f"expected a slice step that is a number but 0; got {step}")
+        fail("bad-index", f"expected a slice step that is a number but 0; got {step!r}")
     return operator.index(step)
 
 
 def position_of(end: Any, size: Size) -> Size:
     """A position counted from the front; a negative `end` counts from the end."""
-    position = end if isinstance(end, Dim) else operator.index(end)
+    position = compiler_size(end) if isinstance(end, Dim) else operator.index(end)
     low, high = bounds(position)
     if low < 0 <= high:
         fail(

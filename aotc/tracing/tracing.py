@@ -28,6 +28,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array, as_number
+from aotc.tracing.call_sizes import compiler_sizes
 from aotc.tracing.scopes import Scope, current_scope, entered
 from aotc.tracing.source_locations import fail, location, user_line
 
@@ -194,6 +195,7 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
     """
     try:
         scope = current_scope()
+        attributes = {name: compiler_sizes(x) for name, x in attributes.items()}
         if scope is None:
             return [Array(data=data) for data in evaluate(name, operands, attributes)]
         results = scope.apply(name, operands, attributes)

@@ -114,7 +114,7 @@ def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]
 
 def _basis(array: Array) -> Array:
     """All arrays like `array` that are one at one place and zero elsewhere, stacked."""
-    count = element_count(array.shape)
+    count = element_count(array.type.shape)
     return reshape(eye(count, dtype=array.dtype), (count, *array.shape))
 
 

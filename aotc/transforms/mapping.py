@@ -76,7 +76,9 @@ def _looped(
         rows.append(function(*args, **kwargs))
     if size:
         return rows.stacked()
-    types = [x.type.with_shape(x.shape[i in stacked :]) for i, x in enumerate(arrays)]
+    types = [
+        x.type.with_shape(x.type.shape[i in stacked :]) for i, x in enumerate(arrays)
+    ]
     return no_rows(function, types, structure)
 
 
@@ -122,7 +124,7 @@ def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
                 f"expected in_axes to name an axis of argument leaf '{name}', "
                 f"{array.type}; got {axis}",
             )
-        found.append((name, array.shape[axis]))
+        found.append((name, array.type.shape[axis]))
     if not found:
         fail("bad-axis", "expected in_axes to name an axis of an argument; got None")
     for name, size in found[1:]:

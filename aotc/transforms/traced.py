@@ -44,7 +44,7 @@ class Traced:
         self.structure = structure
         self.arrays = [lift(leaf) for leaf in leaves]
         types = [
-            array.type.with_shape(array.shape[number in stacked :])
+            array.type.with_shape(array.type.shape[number in stacked :])
             for number, array in enumerate(self.arrays)
         ]
         bodies, captures = trace_bodies(

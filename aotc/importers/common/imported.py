@@ -10,6 +10,7 @@ from typing import Any
 from aotc.importers.common.original import Original
 from aotc.program import Program
 from aotc.tracing.assembly import trace
+from aotc.tracing.call_sizes import with_compiler_sizes
 from aotc.tracing.entry import EntryFunction, State, Stored, Weights
 from aotc.tracing.source_locations import Place, at_location, user_place
 
@@ -63,7 +64,8 @@ class Imported:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The network's result on traced arrays."""
-        return self.function(*args, **kwargs)
+        with with_compiler_sizes():
+            return self.function(*args, **kwargs)
 
     def entry(self, name: str) -> EntryFunction:
         """The network as an entry."""
@@ -75,7 +77,7 @@ class Imported:
 
         def run(**values: Any) -> Any:
             with at_location(self.declared):
-                return self.function(*values.values())
+                return self(*values.values())
 
         run.__name__ = name
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -84,7 +86,7 @@ class Imported:
     def compute(self, inputs: Mapping[str, Any]) -> Any:
         """The result on NumPy arrays, op by op, without a trace."""
         stored = [each.tree for each in self._stored_arguments().values()]
-        return self.function(*stored, *(inputs[name] for name in self.inputs))
+        return self(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
         """What its weights and state are called in a module that calls it `name`."""

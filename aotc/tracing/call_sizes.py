@@ -1,0 +1,408 @@
+"""Sizes as the code of a model sees them: comparisons ask for values.
+
+The compiler's `Dim` is equal to another one when both are the same expression, which is
+what types need. A model that asks `x.shape[0] == 3` means the number. So arrays show
+their sizes as `CallSize`, of which no question is answered that the contracts leave
+open: while `aotc.jit` traces for a call, the call answers, and the code is for calls
+that answer alike; an entry of a model is refused. Where the answer goes into a function
+of arrays (`where`, `cond`, …) it is a bool that each call computes.
+
+Code of aotc that asks whether two types are the same looks at `array.type.shape`, whose
+sizes are the compiler's. Types take no others, and `emit` converts those of ops.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.types import (
+    COMPARISONS,
+    Dim,
+    Shape,
+    Size,
+    bounds,
+    decided,
+    is_linear,
+    symbols_of,
+    undecided_error,
+)
+from aotc.errors import InputError
+from aotc.tracing.call_values import current_specializer
+from aotc.tracing.source_locations import user_line
+
+_MOST_FACTORS = 63  # of a power that is written out
+_LARGEST = 2**62  # sizes are smaller
+_OPPOSITES = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_Operation = Callable[..., Any]
+_of_compiler: ContextVar[bool] = ContextVar("aotc_compiler_sizes", default=False)
+
+
+@contextmanager
+def with_compiler_sizes() -> Iterator[None]:
+    """Within this block arrays show the compiler's sizes.
+
+    For interpreters of foreign graphs, which ask for values by functions of their own
+    (`aotc.importers.common.known_sizes`).
+    """
+    token = _of_compiler.set(True)
+    try:
+        yield
+    finally:
+        _of_compiler.reset(token)
+
+
+def call_shape(shape: Shape) -> Shape:
+    """The sizes of a type as the model sees them."""
+    if all(type(size) is int for size in shape) or _of_compiler.get():
+        return shape
+    return tuple(map(call_size, shape))
+
+
+def call_size(size: Size) -> Size:
+    """One size as the model sees it."""
+    if type(size) is Dim and not _of_compiler.get():
+        return CallSize(size.expr)
+    return size
+
+
+def compiler_size(size: Size) -> Size:
+    """The size as types have it; the inverse of `call_size`."""
+    return Dim(size.expr) if isinstance(size, CallSize) else size
+
+
+def compiler_sizes(part: Any) -> Any:
+    """An attribute of an op, with the compiler's sizes in lists and tuples of it."""
+    if type(part) in (tuple, list):
+        return type(part)(map(compiler_sizes, part))
+    return compiler_size(part)
+
+
+# ---- operators of numbers -----------------------------------------------------------
+
+# Operators have names of special methods: what they raise, the model has raised
+# (`aotc.tracing.user_errors`).
+
+
+def _by_value(operation: _Operation) -> Any:
+    """An operator of numbers, for those of the call that is traced."""
+
+    def __operator__(self: Any, *others: Any) -> Any:
+        if not all(isinstance(other, _NUMBERS) for other in others):
+            return NotImplemented  # an array computes with sizes and conditions itself
+        return operation(_value(self), *map(_value, others))
+
+    return __operator__
+
+
+def _both_by_value(operation: _Operation) -> tuple[Any, Any]:
+    """An operator of two numbers, and its reflection."""
+    return _by_value(operation), _by_value(lambda self, other: operation(other, self))
+
+
+def _value(x: Any) -> Any:
+    """What a size or a condition is in the call that is traced."""
+    if isinstance(x, CallSize):
+        return x.pinned()
+    return int(bool(x)) if isinstance(x, SizeCondition) else x
+
+
+def _integer(x: Any) -> Any:
+    """An integer of any kind as one of Python's; all else as it is."""
+    if isinstance(x, bool | np.integer | np.bool_ | SizeCondition):
+        return int(x)
+    return x
+
+
+# ---- conditions ---------------------------------------------------------------------
+
+
+def _logical(operation: _Operation) -> Any:
+    def __operator__(self: SizeCondition, other: Any) -> Any:
+        if isinstance(other, bool | np.bool_ | SizeCondition):
+            return operation(bool(self), bool(other))
+        return _by_value(operation)(self, other)
+
+    return __operator__
+
+
+class SizeCondition:
+    """A comparison of sizes that only a call decides: `n == 3`.
+
+    As an array (`aotc.numpy.asarray`, `where`, `cond`, …) it is computed in each call.
+    Python that asks for its truth is answered by the call that a function of `aotc.jit`
+    is traced for, and later calls are held to the answer.
+
+    Args:
+        left: a size of the compiler.
+        sign: one of `COMPARISONS`.
+        right: another size.
+    """
+
+    __slots__ = ("left", "right", "sign")
+
+    def __init__(self, left: Size, sign: str, right: Size) -> None:
+        self.left, self.sign, self.right = left, sign, right
+
+    def __bool__(self) -> bool:
+        current = current_specializer()
+        if current is None:
+            raise _refusal(f"'{self!r}'", "compare or branch on it")
+        return current.decide(self)
+
+    @property
+    def opposite(self) -> SizeCondition:
+        """The condition that holds where this one does not."""
+        return SizeCondition(self.left, _OPPOSITES[self.sign], self.right)
+
+    @property
+    def equal_symbol(self) -> int | None:
+        """The symbol of which the condition holds for one value alone, if any."""
+        difference = self.left - self.right
+        symbols = symbols_of(difference)
+        if self.sign != "==" or len(symbols) != 1 or not is_linear(difference):
+            return None
+        return symbols.pop()
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} {self.sign} {self.right!r}"
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(bool(self), spec)
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(bool(self), dtype=dtype)
+
+    __and__ = __rand__ = _logical(operator.and_)
+    __or__ = __ror__ = _logical(operator.or_)
+    __xor__ = __rxor__ = _logical(operator.xor)
+
+    __eq__, __ne__ = _by_value(operator.eq), _by_value(operator.ne)
+    __lt__, __le__ = _by_value(operator.lt), _by_value(operator.le)
+    __gt__, __ge__ = _by_value(operator.gt), _by_value(operator.ge)
+
+    __index__ = __int__ = _by_value(operator.index)
+    __float__, __complex__ = _by_value(float), _by_value(complex)
+    __neg__, __pos__ = _by_value(operator.neg), _by_value(operator.pos)
+    __abs__, __invert__ = _by_value(operator.abs), _by_value(operator.invert)
+
+    __add__, __radd__ = _both_by_value(operator.add)
+    __sub__, __rsub__ = _both_by_value(operator.sub)
+    __mul__, __rmul__ = _both_by_value(operator.mul)
+    __truediv__, __rtruediv__ = _both_by_value(operator.truediv)
+    __floordiv__, __rfloordiv__ = _both_by_value(operator.floordiv)
+    __mod__, __rmod__ = _both_by_value(operator.mod)
+    __divmod__, __rdivmod__ = _both_by_value(divmod)
+    __pow__, __rpow__ = _both_by_value(operator.pow)
+    __lshift__, __rlshift__ = _both_by_value(operator.lshift)
+    __rshift__, __rrshift__ = _both_by_value(operator.rshift)
+
+
+# ---- sizes --------------------------------------------------------------------------
+
+
+def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
+    """An operator that gives a size of sizes and integers."""
+
+    def __operator__(self: CallSize, other: Any) -> Any:
+        other = _integer(other)
+        if isinstance(other, int | Dim):
+            return call_size(of_sizes(self, other))
+        return _by_value(of_numbers)(self, other)
+
+    return __operator__
+
+
+def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
+    """An operator of sizes that divides, and its reflection."""
+    by_value, by_value_reflected = _both_by_value(operation)
+
+    def __operator__(self: CallSize, by: Any) -> Any:
+        by = _integer(by)
+        if not isinstance(by, int | Dim):
+            return by_value(self, by)
+        if isinstance(by, int) and by < 1:
+            if by == 0:
+                raise ZeroDivisionError("division of a size by zero")
+            return -self // -by if name == "floordiv" else -(-self % -by)
+        if bounds(by)[0] < 1 and current_specializer() is not None:
+            return operation(self, operator.index(call_size(by)))
+        return call_size(getattr(Dim, f"__{name}__")(self, by))
+
+    def __reflected__(self: CallSize, size: Any) -> Any:
+        size = _integer(size)
+        if not isinstance(size, int | Dim):
+            return by_value_reflected(self, size)
+        if bounds(self)[0] < 1 and current_specializer() is not None:
+            return operation(call_size(size), self.pinned())
+        return call_size(getattr(Dim, f"__r{name}__")(self, size))
+
+    return __operator__, __reflected__
+
+
+def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
+    """An operator that multiplies a size with a power of two, or divides by one."""
+    by_value, reflected = _both_by_value(operation)
+
+    def __operator__(self: CallSize, places: Any) -> Any:
+        if type(places) is int and 0 <= places < _MOST_FACTORS:
+            return by_power(self, 2**places)
+        return by_value(self, places)
+
+    return __operator__, reflected
+
+
+def _comparison(sign: str) -> Any:
+    def __operator__(self: CallSize, other: Any) -> Any:
+        other = _integer(other)
+        if isinstance(other, complex) and not other.imag and sign in ("==", "!="):
+            other = other.real
+        if isinstance(other, float | np.floating | Fraction):
+            return _compare_with_fraction(self, sign, other)
+        return _compare(self, sign, other)
+
+    return __operator__
+
+
+def _compare(size: CallSize, sign: str, other: Any) -> Any:
+    """What the contracts say, or what calls are to be asked."""
+    if not isinstance(other, int | Dim):
+        return NotImplemented
+    if isinstance(other, int) and abs(other) > _LARGEST:
+        return COMPARISONS[sign](0, other)
+    left, right = compiler_size(size), compiler_size(other)
+    with size.expr.context:  # a size may be looked at long after the trace
+        answer = decided(left, sign, right)
+    return SizeCondition(left, sign, right) if answer is None else answer
+
+
+def _compare_with_fraction(size: CallSize, sign: str, other: Any) -> Any:
+    if not math.isfinite(other):
+        return COMPARISONS[sign](0, other)
+    below = math.floor(other)
+    if other == below:
+        return _compare(size, sign, below)
+    if sign in ("==", "!="):
+        return sign == "!="
+    return size > below if sign[0] == ">" else size <= below
+
+
+class CallSize(Dim):
+    """A symbolic size in the code of a model; see the head of this file."""
+
+    __slots__ = ()
+
+    def pinned(self, wish: str = "use it as a number") -> int:
+        """The value in the call that is traced, for which alone the code is made.
+
+        Raises:
+            InputError: `symbolic-size`: there is no call yet.
+        """
+        current = current_specializer()
+        if current is None:
+            raise _refusal(f"'{self!r}'", wish)
+        return current.pin(self)
+
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    # ---- what it is as something else
+
+    def __hash__(self) -> int:
+        return hash(self.pinned("look it up"))
+
+    def __str__(self) -> str:
+        return str(self._as_text())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._as_text(), spec)
+
+    def _as_text(self) -> int:
+        return self.pinned("write its value (messages show its name: {size!r})")
+
+    __repr__ = Dim.__repr__
+    __int__ = __index__ = _by_value(operator.index)
+    __float__, __complex__ = _by_value(float), _by_value(complex)
+    __truediv__, __rtruediv__ = _both_by_value(operator.truediv)
+    __or__, __ror__ = _both_by_value(operator.or_)
+    __xor__, __rxor__ = _both_by_value(operator.xor)
+    bit_length, bit_count = _by_value(int.bit_length), _by_value(int.bit_count)
+
+    # ---- what is a size again
+
+    __add__ = _of_sizes(Dim.__add__, operator.add)
+    __radd__ = _of_sizes(Dim.__radd__, lambda a, b: b + a)
+    __sub__ = _of_sizes(Dim.__sub__, operator.sub)
+    __rsub__ = _of_sizes(Dim.__rsub__, lambda a, b: b - a)
+    __mul__ = _of_sizes(Dim.__mul__, operator.mul)
+    __rmul__ = _of_sizes(Dim.__rmul__, lambda a, b: b * a)
+    __floordiv__, __rfloordiv__ = _division("floordiv", operator.floordiv)
+    __mod__, __rmod__ = _division("mod", operator.mod)
+    __lshift__, __rlshift__ = _shift(operator.mul, operator.lshift)
+    __rshift__, __rrshift__ = _shift(operator.floordiv, operator.rshift)
+
+    def __divmod__(self, by: Any) -> Any:
+        return self // by, self % by
+
+    def __rdivmod__(self, size: Any) -> Any:
+        return size // self, size % self
+
+    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
+        if type(exponent) is int and 0 <= exponent < _MOST_FACTORS and modulus is None:
+            return math.prod([self] * exponent)
+        others = (exponent,) if modulus is None else (exponent, modulus)
+        return _by_value(pow)(self, *others)
+
+    __rpow__ = _by_value(lambda exponent, base: base**exponent)
+
+    def __and__(self, mask: Any) -> Any:
+        if type(mask) is int and 0 <= mask < _LARGEST and not mask & (mask + 1):
+            return self % (mask + 1)
+        return _by_value(operator.and_)(self, mask)
+
+    __rand__ = __and__
+
+    def __pos__(self) -> Size:
+        return self
+
+    def __neg__(self) -> Size:
+        return call_size(Dim.__neg__(self))
+
+    def __invert__(self) -> Size:
+        return -self - 1
+
+    def __abs__(self) -> Size:
+        return self if self >= 0 else -self
+
+    def __round__(self, digits: int | None = None) -> Size:
+        return self if digits is None or digits >= 0 else round(self.pinned(), digits)
+
+    __trunc__ = __floor__ = __ceil__ = conjugate = __pos__
+    real = numerator = property(__pos__)
+    imag, denominator = 0, 1
+
+
+_NUMBERS = (int, float, complex, Fraction, np.number, np.bool_, CallSize, SizeCondition)
+
+
+def _refusal(what: str, wish: str) -> InputError:
+    error = undecided_error(what, wish)
+    error.where = user_line()
+    return error
