@@ -23,12 +23,24 @@ _VULKAN = {"win32": ("vulkan-1.dll",), "darwin": ("libvulkan.dylib",)}
 _VULKAN_1_1, _VULKAN_1_3 = 1 << 22 | 1 << 12, 1 << 22 | 3 << 12
 _VULKAN_MAX_DEVICES = 64
 _VULKAN_DEVICE_LOCAL = 1  # of a heap of memory: the device's own
-# Feature that IREE's driver wants → VkStructureType of the structure that tells it.
+# VkStructureType of structures → what they tell at which place: features that IREE's
+# driver wants, and those that code may use.
 _VULKAN_FEATURES = {
-    "scalarBlockLayout": 1000221000,
-    "synchronization2": 1000314007,
-    "timelineSemaphore": 1000207000,
+    1000221000: {0: "scalarBlockLayout"},
+    1000314007: {0: "synchronization2"},
+    1000207000: {0: "timelineSemaphore"},
+    1000083000: {
+        0: "storageBuffer16BitAccess",
+        1: "uniformAndStorageBuffer16BitAccess",
+    },
+    1000177000: {
+        0: "storageBuffer8BitAccess",
+        1: "uniformAndStorageBuffer8BitAccess",
+    },
+    1000082000: {0: "shaderFloat16", 1: "shaderInt8"},
 }
+# The same of VkPhysicalDeviceFeatures.
+_VULKAN_CORE_FEATURES = {39: "shaderFloat64", 40: "shaderInt64", 41: "shaderInt16"}
 
 
 def probe() -> dict[str, Any]:
@@ -119,23 +131,23 @@ class _Properties(ctypes.Structure):
     ]
 
 
-class _Feature(ctypes.Structure):
-    """A structure of Vulkan's that tells of one feature."""
+class _SomeFeatures(ctypes.Structure):
+    """A structure of Vulkan's that tells of up to four features."""
 
     _fields_ = [
         ("type", ctypes.c_uint32),
         ("next", ctypes.c_void_p),
-        ("offered", ctypes.c_uint32),
+        ("offered", ctypes.c_uint32 * 4),
     ]
 
 
 class _Features(ctypes.Structure):
-    """VkPhysicalDeviceFeatures2; `rest` is longer than the features of Vulkan 1.0."""
+    """VkPhysicalDeviceFeatures2; `offered` is longer than those of Vulkan 1.0."""
 
     _fields_ = [
         ("type", ctypes.c_uint32),
         ("next", ctypes.c_void_p),
-        ("rest", ctypes.c_uint32 * 256),
+        ("offered", ctypes.c_uint32 * 256),
     ]
 
 
@@ -215,15 +227,22 @@ def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
 
 
 def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
-    """Those of `_VULKAN_FEATURES` that the device offers."""
-    told = {name: _Feature(type=kind) for name, kind in _VULKAN_FEATURES.items()}
+    """Those of the two tables that the device offers, in their order."""
+    told = {kind: _SomeFeatures(type=kind) for kind in _VULKAN_FEATURES}
     first: int | None = None
     for each in told.values():
         each.next = first
         first = ctypes.addressof(each)
     asked = _Features(type=1000059000, next=first)
     vulkan.vkGetPhysicalDeviceFeatures2(handle, ctypes.byref(asked))
-    return [name for name, each in told.items() if each.offered]
+    rows = [(told[kind].offered, names) for kind, names in _VULKAN_FEATURES.items()]
+    rows.append((asked.offered, _VULKAN_CORE_FEATURES))
+    return [
+        name
+        for offered, names in rows
+        for place, name in names.items()
+        if offered[place]
+    ]
 
 
 # ---- ROCm --------------------------------------------------------------------------

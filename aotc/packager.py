@@ -266,7 +266,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
         "id": variant.target.id,
         "file": _module_file(variant),
         "backend": variant.target.backend,
-        "target": variant.target.to_json(),
+        "target": {**variant.target.to_json(), **_features_of(variant.vmfb)},
         "passes": list(variant.passes),
         "flags": list(variant.flags),
         "runtime_abi": {**abi, "runtime_tested": [release]},
@@ -275,6 +275,12 @@ def _variant(variant: Compiled) -> dict[str, Any]:
         **({"memory_unknown": unknown} if unknown else {}),
         "kernels": variant.kernels,
     }
+
+
+def _features_of(code: bytes) -> dict[str, Any]:
+    """What code for Vulkan uses that not every device has."""
+    found = sorted(vmfb.vulkan_features(code))
+    return {"vulkan_features": found} if found else {}
 
 
 # ---- files --------------------------------------------------------------------------

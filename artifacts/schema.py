@@ -132,6 +132,7 @@ _target = record(
         "min_vulkan_api": text(
             r"[0-9]{1,4}\.[0-9]{1,4}", "a Vulkan version such as 1.1"
         ),
+        "vulkan_features": listing(_string),
         "gfx": text(
             r"gfx[0-9a-f-]{1,8}(generic)?(:[a-z]{1,16}[+-]){0,2}",
             "an AMD processor such as gfx942",

@@ -23,6 +23,21 @@ _FORMATS = re.compile(
     rb"|cuda-nvptx-fb|vulkan-spirv-fb(?:-ptr)?|vmvx-bytecode-fb|rocm-hsaco-fb"
     rb"|hip-hsaco-fb|amdgcn-[a-z0-9-]+|metal-msl-fb|metal-[a-z0-9-]*fb)(?![\w-])"
 )
+# SPIR-V begins with a number and four words, then come capabilities; those that ask a
+# device for a feature, by their numbers in the specification of SPIR-V.
+_SPIRV, _SPIRV_HEADER = struct.pack("<I", 0x07230203), 20
+_CAPABILITY = 2 << 16 | 17  # words, and the number of the instruction
+_VULKAN_FEATURES = {
+    9: "shaderFloat16",
+    10: "shaderFloat64",
+    11: "shaderInt64",
+    22: "shaderInt16",
+    39: "shaderInt8",
+    4433: "storageBuffer16BitAccess",
+    4434: "uniformAndStorageBuffer16BitAccess",
+    4448: "storageBuffer8BitAccess",
+    4449: "uniformAndStorageBuffer8BitAccess",
+}
 _PTX = re.compile(rb"\.version (\d+\.\d+)\s+\.target (sm_\d+[af]?)")
 
 
@@ -57,6 +72,26 @@ def ptx(data: bytes) -> tuple[str, str] | None:
     """PTX version and `sm` of a module's CUDA code: the newest, if there is any."""
     found = {(m[1].decode(), m[2].decode()) for m in _PTX.finditer(data)}
     return max(found, key=lambda pair: _number(pair[0]), default=None)
+
+
+def vulkan_features(data: bytes) -> set[str]:
+    """The features that a module's code for Vulkan uses, under Vulkan's names."""
+    found, at = set(), data.find(_SPIRV)
+    while at >= 0:
+        words = struct.iter_unpack("<II", _pairs(data, at + _SPIRV_HEADER))
+        for instruction, capability in words:
+            if instruction != _CAPABILITY:
+                break
+            if capability in _VULKAN_FEATURES:
+                found.add(_VULKAN_FEATURES[capability])
+        at = data.find(_SPIRV, at + len(_SPIRV))
+    return found
+
+
+def _pairs(data: bytes, at: int) -> bytes:
+    """Some words from a place on, an even number of them."""
+    end = min(at + 1024, len(data))
+    return data[at : end - (end - at) % 8]
 
 
 def _number(version: str) -> list[int]:

@@ -66,6 +66,23 @@ def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) ->
         return error / _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
 
 
+def tolerances(expected: Any, spread: Any) -> Any:
+    """How far each element may be off, in f64; infinitely where rounding decides.
+
+    Of a few elements that are finite in one array only, `error_ratios` knows more.
+
+    Args:
+        expected: the array that a result should be.
+        spread: how far rounding moves each of its elements, in f64.
+    """
+    if not is_float(expected):
+        return np.where(spread > 0, np.inf, 0.0)
+    is_open = ~np.isfinite(spread)
+    decided = np.where(is_open, 0.0, spread)
+    y = expected.astype(np.float64)
+    return np.where(is_open, np.inf, _tolerance(y, expected.dtype, decided))
+
+
 def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
     """How far each element may be off."""
     facts = ml_dtypes.finfo(dtype)

@@ -432,44 +432,67 @@ enum { DEVICE_LOCAL = 1 }; /* of a heap of memory: the device's own */
 typedef struct {
   uint32_t type;
   void *next;
-  uint32_t offered;
-} Feature;
+  uint32_t offered[4];
+} SomeFeatures;
 
 typedef struct {
   uint32_t type;
   void *next;
-  uint32_t rest[256];
+  uint32_t offered[256];
 } VulkanFeatures;
 
-/* What IREE's driver wants, and the VkStructureType of the structure that tells it. */
+/* VkStructureType of structures, and what they tell one after the other: features that
+ * IREE's driver wants, and those that code may use. */
 static const struct {
-  const char *name;
   uint32_t type;
+  const char *names[2];
 } VULKAN_FEATURES[] = {
-    {"scalarBlockLayout", 1000221000},
-    {"synchronization2", 1000314007},
-    {"timelineSemaphore", 1000207000},
+    {1000221000, {"scalarBlockLayout"}},
+    {1000314007, {"synchronization2"}},
+    {1000207000, {"timelineSemaphore"}},
+    {1000083000,
+     {"storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess"}},
+    {1000177000, {"storageBuffer8BitAccess", "uniformAndStorageBuffer8BitAccess"}},
+    {1000082000, {"shaderFloat16", "shaderInt8"}},
 };
 enum { VULKAN_FEATURE_COUNT = sizeof VULKAN_FEATURES / sizeof VULKAN_FEATURES[0] };
+
+/* The same of VkPhysicalDeviceFeatures. */
+static const struct {
+  int place;
+  const char *name;
+} CORE_FEATURES[] = {{39, "shaderFloat64"}, {40, "shaderInt64"}, {41, "shaderInt16"}};
+enum { CORE_FEATURE_COUNT = sizeof CORE_FEATURES / sizeof CORE_FEATURES[0] };
 
 static void put_vulkan_version(uint32_t word) {
   printf("\"api\": \"%u.%u.%u\"", word >> 22 & 0x7F, word >> 12 & 0x3FF,
          word & 0xFFF);
 }
 
+/* Puts the name of a feature, if it is offered; returns how many are put by now. */
+static int put_vulkan_feature(uint32_t offered, const char *name, int count) {
+  if (!offered || !name) return count;
+  printf("%s\"%s\"", count ? ", " : "", name);
+  return count + 1;
+}
+
 static void put_vulkan_features(void *vulkan, void *device) {
   void (*vkGetPhysicalDeviceFeatures2)(void *, VulkanFeatures *) = NULL;
-  Feature told[VULKAN_FEATURE_COUNT] = {0};
+  SomeFeatures told[VULKAN_FEATURE_COUNT] = {0};
   VulkanFeatures asked = {.type = 1000059000};
   if (!LOAD(vulkan, vkGetPhysicalDeviceFeatures2)) return;
   for (int i = 0; i < VULKAN_FEATURE_COUNT; ++i) {
-    told[i] = (Feature){.type = VULKAN_FEATURES[i].type, .next = asked.next};
+    told[i] = (SomeFeatures){.type = VULKAN_FEATURES[i].type, .next = asked.next};
     asked.next = &told[i];
   }
   vkGetPhysicalDeviceFeatures2(device, &asked);
-  for (int i = 0, count = 0; i < VULKAN_FEATURE_COUNT; ++i)
-    if (told[i].offered)
-      printf("%s\"%s\"", count++ ? ", " : "", VULKAN_FEATURES[i].name);
+  int count = 0;
+  for (int i = 0; i < VULKAN_FEATURE_COUNT; ++i)
+    for (int j = 0; j < 2; ++j)
+      count = put_vulkan_feature(told[i].offered[j], VULKAN_FEATURES[i].names[j], count);
+  for (int i = 0; i < CORE_FEATURE_COUNT; ++i)
+    count = put_vulkan_feature(asked.offered[CORE_FEATURES[i].place],
+                               CORE_FEATURES[i].name, count);
 }
 
 /* The device's own memory; of a GPU that shares the computer's, its part of that. */

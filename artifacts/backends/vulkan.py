@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aotc.artifacts.backends.backend import Facts, section
-from aotc.artifacts.tables import IreeRuntime, iree_runtime, vulkan_driver_api
+from aotc.artifacts.tables import iree_runtime, vulkan_driver_api
 from aotc.artifacts.verdicts import STATE_FACT, Mismatch, unknown, unsupported
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DRIVER_FLAGS = ("--vulkan_cached_bda_replay_instances=0",)
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The newer of the two versions decides, then the features IREE's driver wants."""
+    """The newer of both versions decides, then the features of IREE and of the code."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
@@ -29,7 +29,8 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
     if _numbers(got) < _numbers(least):
         message = f"expected Vulkan {least} or newer, got {got}"
         return [unsupported("vulkan-api", message, _newer_vulkan(least, host))]
-    return _check_features(runtime, host)
+    wanted = runtime.vulkan_features.union(target.get("vulkan_features", ()))
+    return _check_features(wanted, host)
 
 
 def _newer_vulkan(least: str, host: Host) -> str:
@@ -40,11 +41,11 @@ def _newer_vulkan(least: str, host: Host) -> str:
     return f"find out whether there is a driver with Vulkan {least} for its GPU"
 
 
-def _check_features(runtime: IreeRuntime, host: Host) -> list[Mismatch]:
+def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
     if host.vulkan_features is None:
         message = "the device's Vulkan features are unknown"
         return [unknown("vulkan-features", message, STATE_FACT)]
-    missing = sorted(runtime.vulkan_features - host.vulkan_features)
+    missing = sorted(wanted - host.vulkan_features)
     if not missing:
         return []
     message = f"expected Vulkan features that are not here: {', '.join(missing)}"

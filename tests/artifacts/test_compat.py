@@ -163,6 +163,18 @@ def test_judges_other_devices(manifest_data, target, where, expected):
     assert judge(manifest_data, where, lambda v: v.update(change))[1] == expected
 
 
+@pytest.mark.parametrize("used", [[], ["shaderFloat16"]])
+def test_vulkan_devices_offer_what_the_code_uses(manifest_data, used):
+    target = TARGETS["vulkan"].to_json() | {"vulkan_features": used}
+    for offered in (VULKAN_FEATURES, [*VULKAN_FEATURES, "shaderFloat16"]):
+        found = judge(
+            manifest_data,
+            vulkan_host("1.3.2", offered),
+            lambda v: v.update(backend="vulkan-spirv", target=target),
+        )[1]
+        assert found == ({"vulkan-features"} if not {*used} <= {*offered} else set())
+
+
 @pytest.mark.parametrize(
     ("gpu", "there_is_one"),
     [

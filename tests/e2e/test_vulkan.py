@@ -1,11 +1,14 @@
 """Built for Vulkan and run there, if a machine has it (Mesa's llvmpipe is enough)."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aotc
+from aotc.artifacts.manifest import Manifest
+from aotc.dtypes import to_numpy
 from aotc.errors import SetupError
 from aotc.pipeline import build
 from aotc.runtime import engine
@@ -49,3 +52,63 @@ def test_states_are_updated_read_and_written_again_and_again(model):
     assert model.read_state()["count"] == 9
     np.testing.assert_array_equal(model.train_step(x=ones), 6 * ones)
     assert model.read_state()["count"] == 10
+
+
+NARROW = ("f16", "bf16", "i8", "u8", "i16", "u16", "bool")
+_ENTRIES = """
+import aotc
+import aotc.numpy as np
+
+
+def entries(dtype):
+    def kept(x):
+        return np.flip(x, 0), np.astype(x, "f32"), np.astype(x, "f32") > 2
+
+    def made(x):
+        return np.astype(x, dtype)
+
+    kept.__name__, made.__name__ = f"kept_{dtype}", f"made_{dtype}"
+    given = {kept: dtype, made: "f32"}
+    return {f.__name__: aotc.entry(x=aotc.Spec(("n",), given[f]))(f) for f in given}
+
+
+for dtype in DTYPES:
+    globals().update(entries(dtype))
+"""
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """The folder of a bundle whose entries move numbers of 8 and 16 bits."""
+    folder = tmp_path_factory.mktemp("narrow")
+    source = folder / "narrow.py"
+    source.write_text(_ENTRIES.replace("DTYPES", repr(NARROW)))
+    targets = [Target.parse("vulkan")]
+    options = {"sign": False, "self_check": "off"}
+    return build(source, targets=targets, output=folder, **options).bundle
+
+
+def test_code_for_narrow_numbers_says_what_it_asks_of_a_device(narrow):
+    """IREE's own baseline has none of these features, and wrote f16 as f32."""
+    manifest = Manifest(json.loads((narrow / "manifest.json").read_bytes()))
+    (variant,) = manifest.variants.values()
+    used = set(variant.target["vulkan_features"])
+    assert {"storageBuffer16BitAccess", "storageBuffer8BitAccess"} <= used
+
+
+def test_arrays_of_narrow_numbers_are_right_to_their_last_byte(narrow):
+    try:
+        engine.device("vulkan-spirv", 1)
+    except SetupError:
+        pytest.skip("there is no Vulkan here")
+    model = aotc.load(narrow, target="vulkan", allow_unsigned=True)
+    for dtype in NARROW:
+        for count in (1, 2, 3, 5, 8, 33):
+            wide = (np.arange(count) % 4).astype(np.float32)
+            x = wide.astype(to_numpy(dtype))
+            results = model.entry(f"kept_{dtype}")(x=x)
+            expected = x[::-1], x.astype(np.float32), x.astype(np.float32) > 2
+            for found, right in zip(results, expected, strict=True):
+                np.testing.assert_array_equal(found, right, f"{dtype}, {count}")
+            made = model.entry(f"made_{dtype}")(x=wide)
+            np.testing.assert_array_equal(made, x, f"{dtype}, {count}")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aotc import gpus, processor
-from aotc.artifacts import tables
+from aotc.artifacts import tables, vmfb
 from aotc.artifacts.compat import check
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.profiles import Assumptions, read_profile
@@ -33,7 +33,7 @@ VULKAN = """
 typedef struct Feature {
   uint32_t type;
   struct Feature *next;
-  uint32_t offered;
+  uint32_t offered[];
 } Feature;
 int vkEnumerateInstanceVersion(uint32_t *v) {
   *v = 1u << 22 | 3u << 12;
@@ -53,7 +53,10 @@ void vkGetPhysicalDeviceProperties(void *d, uint32_t *p) {
   strcpy((char *)(p + 5), "card");
 }
 void vkGetPhysicalDeviceFeatures2(void *d, Feature *f) {
-  for (; f; f = f->next) if (f->type == 1000314007) f->offered = 1;
+  f->offered[41] = 1;
+  for (; f; f = f->next)
+    if (f->type == 1000314007) f->offered[0] = 1;
+    else if (f->type == 1000082000) f->offered[1] = 1;
 }
 void vkGetPhysicalDeviceMemoryProperties(void *d, char *m) {
   struct { uint64_t size; uint32_t flags; } heaps[] = {
@@ -179,7 +182,7 @@ def test_both_probes_add_up_the_memory_of_a_vulkan_device(
     assert ours == other
     (device_,) = ours["vulkan"]["devices"]
     assert device_["memory_bytes"] == 6 << 30
-    assert device_["features"] == ["synchronization2"]
+    assert device_["features"] == ["synchronization2", "shaderInt8", "shaderInt16"]
 
 
 def test_both_profiles_of_a_machine_get_the_same_verdicts(probe: str) -> None:
@@ -239,8 +242,18 @@ def test_memory_is_limited_by_the_container(tmp_path: Path) -> None:
 
 
 def test_both_probes_ask_vulkan_for_the_same_features() -> None:
-    found = re.findall(r'\{"(\w+)", (1000\d+)\}', SOURCE.read_text())
-    assert {name: int(kind) for name, kind in found} == gpus._VULKAN_FEATURES
+    source = SOURCE.read_text()
+    structures = re.findall(r'\{(1000\d+),\s*\{("\w+"(?:, "\w+")?)\}\}', source)
+    assert {
+        int(kind): dict(enumerate(re.findall(r"\w+", names)))
+        for kind, names in structures
+    } == gpus._VULKAN_FEATURES
+    core = re.findall(r'\{(\d+), "(shader\w+)"\}', source)
+    assert {int(place): name for place, name in core} == gpus._VULKAN_CORE_FEATURES
+    core_names = gpus._VULKAN_CORE_FEATURES.values()
     wanted = tables.iree_runtime(engine.iree_version())
     assert wanted is not None
-    assert wanted.vulkan_features == set(gpus._VULKAN_FEATURES)
+    asked = {name for rows in gpus._VULKAN_FEATURES.values() for name in rows.values()}
+    assert wanted.vulkan_features < asked
+    used = set(vmfb._VULKAN_FEATURES.values())
+    assert used == (asked | {*core_names}) - wanted.vulkan_features

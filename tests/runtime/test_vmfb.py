@@ -1,5 +1,7 @@
 """Reading what a module needs from its bytes."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,16 @@ def test_reads_the_runtime_interface_of_a_module(module):
 def test_finds_the_newest_ptx():
     text = b"\0.version 7.6\n.target sm_80\0 .version 8.10\n.target sm_90a,texmode\0"
     assert vmfb.ptx(text) == ("8.10", "sm_90a")
+
+
+def test_finds_what_code_for_vulkan_asks_of_a_device():
+    """Capabilities end where another instruction begins, or the file."""
+    head = struct.pack("<5I", 0x07230203, 0x10300, 0, 9, 0)
+    shader = struct.pack("<4I", 2 << 16 | 17, 1, 2 << 16 | 17, 9)
+    other = struct.pack("<4I", 5 << 16 | 10, 39, 2 << 16 | 17, 22)
+    assert vmfb.vulkan_features(b"\0\0\0" + head + shader + other) == {"shaderFloat16"}
+    assert vmfb.vulkan_features(head + shader[:12]) == set()
+    assert vmfb.vulkan_features(head) == set()
 
 
 @given(st.binary(max_size=100))

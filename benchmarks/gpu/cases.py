@@ -1,0 +1,145 @@
+"""Calls of the entries of a model, with results and tolerances of the self-check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import importers
+from aotc.checks.inputs import Integers
+from aotc.checks.judging import Rounding, tolerances
+from aotc.checks.rounding import Noise
+from aotc.checks.samples import Item, calls_of, input_elements, items_of
+from aotc.checks.subject import Arrays, Subject
+from aotc.checks.work import NothingToCompare, Work
+from aotc.dialects import context
+from aotc.errors import InputError
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from benchmarks.gpu.programs import Call
+
+SEED = 31
+NOISY_RUNS = 8
+_WORK = 2e8  # of the reference evaluator for an item, in elements
+_ELEMENTS = 2**20  # of the largest array
+_INPUTS = 2**17  # elements of the inputs of a call, all of which are kept
+
+
+class CaseWriter:
+    """Collects cases and their arrays, and writes them as cases.json and arrays.npz."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+        self._cases: list[dict[str, Any]] = []
+        self._left_out: list[str] = []
+
+    def add_model(self, model: Path, more: Sequence[Call] = ()) -> None:
+        """Add the calls that a self-check would make of each entry, and more."""
+        with context(), ir.Location.unknown():
+            program = importers.load(model)
+            run_passes(program.module, ("autodiff",), silently=True)
+            for entry in program.entry_points:
+                subject = Subject(program, program.module, entry)
+                items = items_of(program, program.module, entry)
+                asked = [call.sizes for call in more if call.entry == entry.name]
+                for number, sizes in enumerate(asked, len(items)):
+                    items.append(Item(number, sizes, False, Integers.BITS))
+                for item in items:
+                    self._add_item(subject, item)
+
+    def _add_item(self, subject: Subject, item: Item) -> None:
+        try:
+            self._cases.append(self._case(subject, item))
+        except (NothingToCompare, InputError, ValueError) as reason:
+            # ValueError: NumPy's, of what means nothing, as the largest of no elements
+            sizes = dict(item.sizes)
+            self._left_out.append(f"{subject.entry.name} {sizes}: {reason}")
+
+    def _case(self, subject: Subject, item: Item) -> dict[str, Any]:
+        entry, work = subject.entry, Work(_WORK, _ELEMENTS)
+        if input_elements(entry, item.sizes) > _INPUTS:
+            raise NothingToCompare("the inputs are too large to keep")
+        calls = calls_of(subject.program, subject.graph, entry, item, SEED)
+        done = [results for _, results in subject.reference_results(calls, work)]
+        allowed = _tolerances(subject, calls, done)
+        states = subject.program.states
+        return {
+            "entry": entry.name,
+            "sizes": dict(item.sizes),
+            "before": {
+                state.name: [self._keep(calls.states[leaf]) for leaf in state.leaves]
+                for state in states
+            },
+            "after": [state.name for state in states if state.name in entry.updates],
+            "calls": [
+                {
+                    "inputs": list(map(self._keep, inputs)),
+                    "results": [
+                        {
+                            "name": name,
+                            "expected": self._keep(x),
+                            "tolerance": self._keep(_compact(y)),
+                        }
+                        for name, x, y in zip(subject.names, results, some, strict=True)
+                    ],
+                }
+                for inputs, results, some in zip(
+                    calls.inputs, done, allowed, strict=True
+                )
+            ],
+        }
+
+    def _keep(self, array: Any) -> int:
+        """Store an array once; return its number."""
+        self._arrays.append(np.asarray(array))
+        return len(self._arrays) - 1
+
+    @property
+    def count(self) -> int:
+        """The number of cases."""
+        return len(self._cases)
+
+    def write(self, folder: Path) -> None:
+        """Write what was collected into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        document = {"cases": self._cases, "left_out": self._left_out}
+        text = json.dumps(document, indent=1)
+        (folder / "cases.json").write_text(text, encoding="utf-8")
+        named = {str(number): array for number, array in enumerate(self._arrays)}
+        np.savez(folder / "arrays.npz", **named)
+
+
+def _tolerances(
+    subject: Subject, calls: Any, results: Sequence[Arrays]
+) -> Iterator[list[Any]]:
+    """For each call, how far each element of each result may be off."""
+    flat = [array for each in results for array in each]
+
+    def with_noise(noise: Noise) -> Arrays:
+        found = subject.reference_results(calls, noise)
+        return [array for _, each in found for array in each]
+
+    rounding = Rounding(flat, with_noise)
+    for _ in range(NOISY_RUNS):
+        rounding.run_again()
+    pairs = zip(flat, rounding.spreads, strict=True)
+    found = iter([tolerances(array, spread) for array, spread in pairs])
+    return ([next(found) for _ in each] for each in results)
+
+
+def _compact(tolerance: Any) -> Any:
+    """A tolerance as f32, rounded up; one number where all elements have the same.
+
+    Only seven bits of the mantissa are kept, so that the archive is smaller.
+    """
+    above = np.nextafter(tolerance.astype(np.float32), np.float32(np.inf))
+    bits = above.view(np.uint32) + np.uint32(0xFFFF) & np.uint32(0xFFFF0000)
+    found = np.where(np.isfinite(above), bits.view(np.float32), above)
+    found = np.where(tolerance == 0, np.float32(0), found)
+    if found.size and (found == found.flat[0]).all():
+        return found.reshape(-1)[0]
+    return found

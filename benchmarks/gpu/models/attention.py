@@ -1,0 +1,25 @@
+"""Attention alone, in f32 and in f16, of any length."""
+
+import aotc
+from aotc import nn
+
+aotc.bundle(name="attention", version="1.0.0")
+
+HEADS, DEPTH = 4, 64
+
+
+def spec(dtype):
+    """Queries, keys or values."""
+    return aotc.Spec(("batch", "length", HEADS, DEPTH), dtype)
+
+
+@aotc.entry(q=spec("f32"), k=spec("f32"), v=spec("f32"))
+def attend(q, k, v):
+    """Each position sees all."""
+    return nn.attention(q, k, v)
+
+
+@aotc.entry(q=spec("f16"), k=spec("f16"), v=spec("f16"))
+def attend_before(q, k, v):
+    """Each position sees those before it."""
+    return nn.attention(q, k, v, causal=True)

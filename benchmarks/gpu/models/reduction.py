@@ -1,0 +1,29 @@
+"""Reductions: of rows, of columns and of all, and what normalises by them."""
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+aotc.bundle(name="reduction", version="1.0.0")
+
+matrix = aotc.Spec(("rows", "columns"), "f32")
+# the largest of no elements means nothing
+filled = aotc.Spec((aotc.Dim("n", min=1), aotc.Dim("m", min=1)), "f32")
+
+
+@aotc.entry(x=matrix)
+def sums(x):
+    """Sums of rows, of columns, and of all."""
+    return np.sum(x, 1), np.sum(x, 0), np.sum(x)
+
+
+@aotc.entry(x=filled)
+def extremes(x):
+    """The largest of each row, where it is, and the smallest of all."""
+    return np.max(x, 1), np.argmax(x, 1), np.min(x)
+
+
+@aotc.entry(x=filled)
+def normalised(x):
+    """Softmax and layer norm of each row, and its variance."""
+    return nn.softmax(x), nn.layer_norm(x), np.var(x, 1)

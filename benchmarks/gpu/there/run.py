@@ -1,0 +1,351 @@
+"""Run what this folder holds on this machine, and write a report.
+
+    python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 230]
+
+Needs Python, and nothing that is not here: wheels are unpacked beside the report's
+folder. NumPy is taken from the Python that there is, unless it is among the wheels.
+The report, report.json and report.txt in --out ($OUT, or `report` in this folder), is
+written again after each part, so that there is one however the run ends. Exits with 0
+if all that was compared is right and compat is, with 1 if not, and with 2 where nothing
+could be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import children
+import text
+
+HERE = Path(__file__).resolve().parent
+TIMING_SECONDS = 80  # of the run are kept for timing
+CALL_SECONDS = 0.7  # for each figure
+_LIBRARIES = {"cuda": "libcuda.so.1", "vulkan-spirv": "libvulkan.so.1"}
+
+
+class Run:
+    """One run under way.
+
+    Args:
+        asked: of the command line.
+        work: a folder for whatever is needed on the way.
+    """
+
+    def __init__(self, asked, work):
+        self.asked, self.work = asked, work
+        self.plan = json.loads((HERE / "folder.json").read_text(encoding="utf-8"))
+        self.deadline = children.Deadline(asked.seconds)
+        self.start = time.monotonic()
+        self.key = HERE / "run.pub"
+        self.report = {
+            "schema": "aotc.gpu-run/1",
+            "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "folder": {key: self.plan[key] for key in ("aotc", "iree", "targets")},
+            "refused": self.plan["refused"],
+        }
+
+    def write(self, **parts):
+        """Add parts to the report and write all of it."""
+        self.report.update(parts)
+        self.report["seconds"] = round(time.monotonic() - self.start, 1)
+        self.asked.out.mkdir(parents=True, exist_ok=True)
+        document = json.dumps(self.report, indent=1)
+        for name, content in (
+            ("report.json", document),
+            ("report.txt", text.report(self.report)),
+        ):
+            aside = self.asked.out / f"{name}.part"
+            aside.write_text(content + "\n", encoding="utf-8")
+            os.replace(aside, self.asked.out / name)
+
+    # ---- before anything runs
+
+    def set_up(self):
+        """Unpack programs and wheels; whether children can import aotc."""
+        self.programs = self.work / "programs"
+        with tarfile.open(HERE / "programs.tar.xz") as archive:
+            archive.extractall(self.programs, filter="data")
+        wheels = sorted((HERE / "wheels").glob("*.whl"))
+        program = children.python_with(self.plan["python"] if wheels else None)
+        if program is None:
+            return f"needs Python {self.plan['python']}, which is not here"
+        site = self.work / "site" if wheels else None
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+        self.python = children.Python(program, site, self.work)
+        check = "import numpy, aotc.runtime; print(numpy.__version__)"
+        code, said, error = self.python.run("-c", check, seconds=60)
+        if code != 0:
+            return f"aotc cannot be imported: {error.strip()[-300:]}"
+        self.write(python={"program": program, "numpy": said.strip()})
+        return None
+
+    def chosen_targets(self):
+        """The ids of the variants to run."""
+        known, asked = self.plan["targets"], self.asked.targets
+        backends = self.plan["backends"]
+        on_cpu = [each for each in known if backends[each] == "llvm-cpu"]
+        if asked == "all":
+            return list(known)
+        if asked == "cpu":
+            return on_cpu
+        if asked != "auto":
+            names = {name: each for each, name in known.items()}
+            return [names.get(each, each) for each in asked.split(",")]
+        here = [
+            each
+            for each in known
+            if each not in on_cpu and is_library(_LIBRARIES.get(backends[each]))
+        ]
+        return here or on_cpu
+
+    # ---- the machine
+
+    def profile(self):
+        """What `aotc doctor` and the C probe say of this machine."""
+        _, said, error = self.python.aotc("doctor", "--format", "json", seconds=60)
+        doctor = loaded_json(said) or {"error": error[-600:]}
+        probe = self._probe()
+        self.write(
+            machine={
+                "doctor": doctor,
+                "probe": probe,
+                "differ": differences(doctor.get("device"), probe),
+                "nvidia-smi": command_output(
+                    "nvidia-smi",
+                    "--query-gpu=name,driver_version,memory.total,clocks.sm,power.limit",
+                    "--format=csv,noheader",
+                ),
+                "libraries": {
+                    name: is_library(name) for name in _LIBRARIES.values() if name
+                },
+                "cpus": os.cpu_count(),
+            }
+        )
+
+    def _probe(self):
+        """The probe's answer; it is compiled here if there is a compiler."""
+        program = self.work / "aotc-probe"
+        source = HERE / "probe.c"
+        compiled = False
+        for compiler in filter(shutil.which, ("cc", "gcc", "clang")):
+            command = [compiler, "-std=c11", "-O1", source, "-o", program, "-ldl"]
+            compiled = subprocess.run(command, check=False).returncode == 0
+            if compiled:
+                break
+        if not compiled and (HERE / "aotc-probe").exists():
+            shutil.copy(HERE / "aotc-probe", program)
+            program.chmod(0o755)
+        said = command_output(str(program))
+        found = loaded_json(said.get("output", "")) or {"error": said}
+        return {**found, "compiled_here": compiled}
+
+    def compat(self):
+        """What `aotc compat --self` says of the bundles of the models."""
+        rows = [r for each in self.plan["programs"] for r in each["bundles"]]
+        paths = [self.programs / row["path"] for row in rows]
+        options = "--self", "--trust", self.key, "--format", "json"
+        code, said, error = self.python.aotc("compat", *paths, *options, seconds=60)
+        found = loaded_json(said)
+        if found is None:
+            self.write(compat={"error": error[-600:], "exit_code": code})
+            return
+        cells = [
+            {
+                "bundle": rows[cell["artifact"]]["path"],
+                "verdict": cell["verdict"],
+                "variant": cell["variant"],
+            }
+            for cell in found["cells"]
+        ]
+        self.write(compat={"exit_code": code, "cells": cells})
+
+    # ---- comparisons
+
+    def compare(self):
+        """Every case of every variant, several at a time."""
+        wanted = set(self.report["targets"])
+        kept = TIMING_SECONDS if self.deadline.left > 2 * TIMING_SECONDS else 0
+        deadline = self.deadline.earlier(kept)
+        jobs = [
+            (program, row, variant)
+            for program in self.plan["programs"]
+            for row in program["bundles"]
+            for variant in row["variants"]
+            if variant in wanted
+        ]
+        self.report["comparisons"] = rows = []
+        with ThreadPoolExecutor(self.asked.jobs) as pool:
+            futures = [pool.submit(self._compare, *job, deadline) for job in jobs]
+            for future in as_completed(futures):
+                rows.append(future.result())
+                rows.sort(key=lambda row: (row["program"], row["variant"]))
+                self.write()
+
+    def _compare(self, program, row, variant, deadline):
+        folder = self.programs / program["name"]
+        document = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
+        cases = [
+            number
+            for number, case in enumerate(document["cases"])
+            if case["entry"] in row["entries"]
+        ]
+        name = f"{row['path'].replace('/', '-')}-{variant}"
+        words = [self.programs / row["path"], variant, folder]
+        start = time.monotonic()
+        comparison = children.Comparison(
+            self.python, name, words, self.key, cases, deadline
+        )
+        comparison.run()
+        return {
+            "program": program["name"],
+            "bundle": row["path"],
+            "variant": variant,
+            **comparison.facts,
+            "seconds": round(time.monotonic() - start, 2),
+            "cases": [
+                {**comparison.outcomes[n], "case": n}
+                for n in sorted(comparison.outcomes)
+            ],
+        }
+
+    # ---- times
+
+    def measure(self):
+        """The calls that are timed, one after the other, and then PyTorch's."""
+        self.report["times"] = rows = []
+        for program in self.plan["programs"]:
+            for call in program["timed"]:
+                for row in program["bundles"]:
+                    if call["entry"] not in row["entries"]:
+                        continue
+                    for variant in self.report["targets"]:
+                        if variant in row["variants"]:
+                            rows.append(self._time(program, call, row, variant))
+                            self.write()
+        self.write(torch=self._peers())
+
+    def _time(self, program, call, row, variant):
+        head = {"program": program["name"], "variant": variant, **call}
+        if self.deadline.left < 5:
+            return {**head, "error": "no time was left"}
+        out = self.work / f"time-{program['name']}-{call['entry']}-{variant}.json"
+        words = [self.programs / row["path"], variant, call["entry"]]
+        words += [json.dumps(call["sizes"]), CALL_SECONDS]
+        seconds = min(40, self.deadline.left)
+        key = [self.key]
+        found = children.timed(self.python, "times.py", words, out, key, seconds)
+        return {**head, **found}
+
+    def _peers(self):
+        """The same calls in PyTorch, of the Python that this script runs in."""
+        calls = [
+            [program["name"], call["entry"], call["sizes"]]
+            for program in self.plan["programs"]
+            for call in program["timed"]
+        ]
+        if self.deadline.left < 10 or not calls:
+            return {"error": "no time was left" if calls else "nothing is timed"}
+        plain = children.Python(sys.executable, None, self.work)
+        if plain.run("-c", "import torch", seconds=60)[0] != 0:
+            return {"error": "PyTorch is not here"}
+        out = self.work / "torch.json"
+        words = [json.dumps(calls), CALL_SECONDS]
+        seconds = self.deadline.left - 2
+        return children.timed(plain, "peers.py", words, out, [], seconds)
+
+
+# ---- small things -------------------------------------------------------------------
+
+
+def is_library(name):
+    """Whether there is a shared library of this name."""
+    try:
+        return bool(name) and ctypes.CDLL(name) is not None
+    except OSError:
+        return False
+
+
+def loaded_json(said):
+    """A JSON object; None if it is none."""
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def command_output(*command):
+    """What a command prints, or why it cannot be run."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"error": str(error)}
+    return {"exit_code": done.returncode, "output": done.stdout.strip()[-4000:]}
+
+
+def differences(one, other, at=""):
+    """Where two JSON objects differ, key by key; `compiled_here` is the probe's own."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted({*one, *other} - {"compiled_here"})
+        return [
+            each
+            for key in keys
+            for each in differences(one.get(key), other.get(key), f"{at}.{key}")
+        ]
+    return [] if one == other else [f"{at[1:]}: {one!r}, the probe says {other!r}"]
+
+
+def main():
+    """Run as the command line says."""
+    asked = _arguments()
+    with tempfile.TemporaryDirectory(prefix="aotc-gpu-") as scratch:
+        run = Run(asked, Path(scratch))
+        failed = run.set_up()
+        if failed:
+            run.write(failed=failed)
+            print(failed, file=sys.stderr)
+            return 2
+        run.write(targets=run.chosen_targets())
+        for part in (run.profile, run.compat, run.compare, run.measure):
+            try:
+                part()
+            except Exception as error:  # the other parts are worth having
+                said = f"{part.__name__}: {type(error).__name__}: {error}"
+                run.report.setdefault("errors", []).append(said)
+        run.write(finished=True)
+    print(text.report(run.report))
+    return 0 if text.is_clean(run.report) else 1
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = Path(os.environ["OUT"]) if os.environ.get("OUT") else HERE / "report"
+    jobs = max(1, min(8, (os.cpu_count() or 1) // 2))
+    add = parser.add_argument
+    add("--targets", default="auto", help="by default those of the GPU, or else cpu")
+    add("--out", type=Path, default=default, help=f"for the report ({default})")
+    add("--seconds", type=float, default=230, help="for all (230)")
+    add("--jobs", type=int, default=jobs, help=f"comparisons at a time ({jobs})")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

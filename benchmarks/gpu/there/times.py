@@ -1,0 +1,134 @@
+"""Time calls of one entry of a bundle, and count what they launch.
+
+    python times.py BUNDLE VARIANT ENTRY SIZES SECONDS OUT PUBLIC_KEY
+
+SIZES are JSON. What is found is written to OUT as JSON, in parts: a later part may end
+the process. `call` is what a caller of the loaded model waits for, inputs and results
+on the host; `invocation` is the code alone, with inputs on the device and results left
+there. Launches are counted by the profiler of PyTorch, where there is one: it notes
+what any code of the process launches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import iree.runtime as iree
+import numpy as np
+
+from aotc.runtime import load
+from aotc.timing.inputs import arrays_for
+
+WARM_UP, LEAST, MOST = 5, 10, 5000
+PROFILED = 5
+
+
+def main():
+    """Measure as the command line says."""
+    path, variant, name, sizes, seconds, out, key = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    start = time.perf_counter()
+    model = load(path, trust=key, target=variant, fallback=False)
+    facts = {"load_ms": (time.perf_counter() - start) * 1e3}
+    entry = model.entry(name)
+    arrays = arrays_for(entry.spec, json.loads(sizes), {}, 0)
+    leaves = [arrays[leaf.name] for leaf in entry.spec.inputs]
+    start = time.perf_counter()
+    entry.call_flat(leaves)
+    facts["first_call_ms"] = (time.perf_counter() - start) * 1e3
+    write(out, facts)
+    facts["call"] = measure(lambda: entry.call_flat(leaves), float(seconds))
+    write(out, facts)
+    invoke = invocation(entry.function, leaves, len(entry.spec.outputs))
+    facts["invocation"] = measure(invoke, float(seconds))
+    write(out, facts)
+    if model.variant.backend == "cuda":
+        facts["launches"] = launches(invoke)
+        write(out, facts)
+
+
+def write(out, facts):
+    """Replace the file of what was found."""
+    aside = Path(f"{out}.part")
+    aside.write_text(json.dumps(facts), encoding="utf-8")
+    os.replace(aside, out)
+
+
+def measure(call, seconds):
+    """Milliseconds of calls: the least, the median, and what 99 % take at most."""
+    for _ in range(WARM_UP):
+        call()
+    times, clock = [], time.perf_counter
+    end = clock() + seconds
+    while len(times) < LEAST or (len(times) < MOST and clock() < end):
+        before = clock()
+        call()
+        times.append((clock() - before) * 1e3)
+    p50, p99 = np.percentile(times, [50, 99])
+    return {
+        "calls": len(times),
+        "min_ms": min(times),
+        "p50_ms": float(p50),
+        "p99_ms": float(p99),
+    }
+
+
+def invocation(function, leaves, outputs):
+    """A function that runs the code on arguments that are on the device."""
+    prepared = function.prepare(leaves)
+    invoke, export = function._invoke, prepared.way.export
+
+    def run():
+        invoke(export, prepared.arguments, iree.VmVariantList(outputs))
+
+    return run
+
+
+def launches(run):
+    """What a call launches on the GPU, by PyTorch's profiler; why not, if it is not."""
+    try:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        torch.zeros(1, device="cuda")
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            for _ in range(PROFILED):
+                run()
+            torch.cuda.synchronize()
+        events = [e for e in found.events() if "CUDA" in str(e.device_type)]
+    except Exception as error:  # of a library that need not be there
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+    copies = [e for e in events if e.name.lower().startswith(("memcpy", "memset"))]
+    kernels = [e for e in events if e not in copies]
+    return {
+        "kernels": len(kernels) / PROFILED,
+        "copies": len(copies) / PROFILED,
+        "kernel_us": sum(device_us(e) for e in kernels) / PROFILED,
+        "longest": longest(kernels),
+    }
+
+
+def longest(kernels):
+    """The five kernels that take the longest together, with their time in a call."""
+    times = {}
+    for event in kernels:
+        times[event.name] = times.get(event.name, 0.0) + device_us(event) / PROFILED
+    ranked = sorted(times.items(), key=lambda pair: -pair[1])[:5]
+    return [{"name": name[:120], "us": us} for name, us in ranked]
+
+
+def device_us(event):
+    """The microseconds that an event took on the device, in any release of PyTorch."""
+    for name in ("device_time_total", "cuda_time_total"):
+        if value := getattr(event, name, 0):
+            return value
+    return event.time_range.elapsed_us()
+
+
+if __name__ == "__main__":
+    main()
