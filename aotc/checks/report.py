@@ -116,7 +116,7 @@ def _units_text(worst: Verdict | None) -> str:
     if worst is None or not worst.error_ulp:
         return ""
     if worst.error_ulp <= UNITS:
-        return f", {worst.error_ulp:.1f} ulp ({UNITS:.0f} allowed)"
+        return f", {worst.error_ulp:.1f} ulp, below {UNITS:.0f}"
     return (
         f", {worst.error_ulp:.1e} ulp (rounding in another order makes "
         f"{worst.rounding_ulp:.1e})"
