@@ -29,8 +29,9 @@ class Integers(Enum):
 class Structure(Enum):
     """How much of an array is other than random.
 
-    Floats are rounded to a few numbers, rows repeat each other or are zeros, masks are
-    runs, and positions are the first or last ones.
+    Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
+    positions are the first or last ones. Where it is everything, there are exact zeros
+    too, and masks that hide all: results that divide by those may say nothing more.
     """
 
     NONE = "nothing"
@@ -76,10 +77,10 @@ class Draw:
         axis = next(n for n, size in enumerate(shape) if size > 1)
         rows = np.moveaxis(x, axis, 0)
         if self.structure is Structure.SOME:
-            rows[1::2] = self._few(rows[1::2])
+            rows[1::2] = self._few(rows[1::2], whole=False)
             rows[3::4] = rows[1]
         else:
-            rows[...] = self._few(rows)
+            rows[...] = self._few(rows, whole=True)
             rows[2::3] = rows[0]
             rows[1::5] = 0.0
         return x
@@ -87,9 +88,17 @@ class Draw:
     def _normal(self, shape: tuple[int, ...]) -> Any:
         return np.asarray(self.rng.standard_normal(shape))
 
-    def _few(self, x: Any) -> Any:
-        """Round to a few numbers: above 0 stay above; there is no zero with a sign."""
-        return np.ceil(x * 8) / 8 if self.positive else np.round(x * 2) / 2 + 0.0
+    def _few(self, x: Any, *, whole: bool) -> Any:
+        """Round to a few numbers: 1/8 to 8/8, or halves; or to those in the middle.
+
+        Those in the middle are no zeros or ones, at which functions have their poles.
+        There is no zero with a sign.
+        """
+        steps = 8 if self.positive else 2
+        if not whole:
+            return (np.ceil(x * steps) - 0.5) / steps
+        rounded = np.ceil(x * steps) if self.positive else np.round(x * steps)
+        return rounded / steps + 0.0
 
     # ---- masks ----------------------------------------------------------------------
 
@@ -117,12 +126,18 @@ class Draw:
         return made[np.arange(count) % len(made)].reshape(shape)
 
     def _mask(self, number: int, rows: int, length: int) -> Any:
-        """Draw the mask of a matrix: a pattern in turn."""
-        made = _SOME_MASKS if self.structure is Structure.SOME else _ALL_MASKS
+        """Draw the mask of a matrix: a pattern in turn.
+
+        What sees nothing makes NaN of a softmax, and of all that attends to it: only
+        where everything has structure is there a row that does.
+        """
+        has_all = self.structure is Structure.ALL
+        made = _ALL_MASKS if has_all else _SOME_MASKS
         places, row = np.arange(length), np.arange(rows)[:, None]
-        return np.broadcast_to(
-            made[number % len(made)](self.rng, places, row), (rows, length)
-        )
+        seen = made[number % len(made)](self.rng, places, row)
+        if not has_all and length > 1:
+            seen |= ~seen.any(-1, keepdims=True) & (places == length - 1)
+        return np.broadcast_to(seen, (rows, length))
 
     # ---- integers -------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from aotc.checks.judging import UNITS, Verdict
 
+_FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
+
 
 @dataclass(frozen=True)
 class SelfCheck:
@@ -115,12 +117,18 @@ def _units_text(worst: Verdict | None) -> str:
     """Return the largest error in units in the last place, and what allows it."""
     if worst is None or not worst.error_ulp:
         return ""
+    found = f", {_count_text(worst.error_ulp)} ulp"
     if worst.error_ulp <= UNITS:
-        return f", {worst.error_ulp:.1f} ulp ({UNITS:.0f} allowed)"
-    return (
-        f", {worst.error_ulp:.1e} ulp (rounding in another order makes "
-        f"{worst.rounding_ulp:.1e})"
-    )
+        return f"{found}, below {UNITS:.0f}"
+    moved = _count_text(worst.rounding_ulp)
+    return f"{found} (rounding in another order makes {moved})"
+
+
+def _count_text(number: float) -> str:
+    """Return a number with as many digits as say something."""
+    if number < _FEW:
+        return f"{number:.1f}"
+    return f"{number:,.0f}" if number < _MANY else f"{number:.1e}"
 
 
 def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:

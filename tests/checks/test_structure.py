@@ -100,6 +100,15 @@ def test_floats_have_ties_and_equal_rows_and_random_numbers_beside_them(positive
     assert len(np.unique(x[1::2])) < 20
     assert (x[3] == x[1]).all()
     assert (x > 0).all() or not positive
+    few = np.unique(x[1::2])
+    assert not {0.0, 1.0} & {*few.tolist()}
+
+
+@pytest.mark.parametrize("turn", range(9))
+@pytest.mark.parametrize("shape", [(1, 1), (5, 2), (3, 4, 4), (1, 1, 6, 6), (2, 9)])
+def test_a_mask_beside_random_numbers_hides_no_row_as_a_whole(shape, turn):
+    x = draw(Structure.SOME, turn=turn).floats(shape, Use(is_bias=True))
+    assert (x == 0).any(-1).all() or shape[-1] == 1
 
 
 def test_structure_alone_has_exact_zeros():
