@@ -45,7 +45,8 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
     if is_plain(value):
         return type(value), repr(value)
     if issubclass(type(value), np.dtype):  # isinstance would ask the value
-        return value
+        dtype: Hashable = value
+        return dtype
     if _is_small_array(value):
         return value.dtype, value.shape, value.tobytes()
     if id(value) in above:  # it contains itself
