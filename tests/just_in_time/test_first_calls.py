@@ -1,6 +1,7 @@
 """Code that is made when it is called is compared with the reference evaluator."""
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -227,6 +228,18 @@ def test_regions_of_onnx_graphs_are_compared(wrong_tanh, tmp_path):
     with pytest.raises(CompileError) as error:
         run(x=X)
     assert error.value.code == "self-check"
+
+
+def test_arguments_of_any_kind_are_compared_without_a_warning():
+    rows = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38, 1e-20, 1.0]
+
+    @aotc.jit
+    def hostile(x):
+        return anp.exp(x), anp.log(x), anp.sum(x * x), anp.sort(x), x @ x, anp.sin(x)
+
+    with warnings.catch_warnings(action="error"):
+        hostile(np.array(rows, "f4"))
+    assert outcomes("hostile") == {"passed": 1}
 
 
 def test_parts_of_pytorch_modules_are_compared(wrong_tanh):
