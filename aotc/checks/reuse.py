@@ -87,8 +87,17 @@ def found_or_made(
         check: makes them.
     """
     value = cache.find(recipe)
-    if value is not None:
-        return [_row(each) for each in json.loads(value)], "hit"
+    if value is None:  # one process checks, others wait for that
+        with cache.alone(recipe) as is_there:
+            value = cache.find(recipe) if is_there else None
+            if value is None:
+                return _made(cache, recipe, check)
+    return [_row(each) for each in json.loads(value)], "hit"
+
+
+def _made(
+    cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
+) -> tuple[list[SelfCheck], str]:
     reuse = f"miss ({cache.why_missing(recipe)})"
     rows = check()
     if all(row.is_lasting for row in rows):

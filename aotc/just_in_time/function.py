@@ -325,10 +325,12 @@ class JitFunction:
 
     def _note_captured(self, traced: Traced) -> None:
         """Name what is too large for its changes to be seen."""
-        if traced.captured is not None:
-            for each in traced.captured.unseen():
-                text = described(*each)
-                self.notes += [text] if text not in self.notes else []
+        if traced.captured is None:
+            return
+        texts = [described(*each) for each in traced.captured.unseen()]
+        if not traced.captured.is_whole:
+            texts.append("it captures more than is compared: give some as arguments")
+        self.notes += [text for text in texts if text not in self.notes]
 
     def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
         if self._dynamic == "never" or call.form in self._exact:

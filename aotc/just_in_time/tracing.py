@@ -140,8 +140,8 @@ class Tracer:
         """What the function reads besides its arguments, as it is now; None if it does
         not.
         """
-        found = captures_of(self._function).reads
-        return Snapshot(found) if found else None
+        found = captures_of(self._function)
+        return Snapshot(found.reads, found.is_whole) if found.reads else None
 
     def execute(
         self, call: CallSignature, leaves: Sequence[Any], states: Mapping[str, Any]

@@ -89,9 +89,12 @@ def captures_of(*functions: Any) -> Captures:
         functions: of Python, or what calls such: methods, partials, objects.
     """
     search = _Search()
-    for each in functions:
-        search.value(each, getattr(each, "__name__", "function"), ("", 0))
-    search.attributes_of_objects()
+    try:
+        for each in functions:
+            search.value(each, getattr(each, "__name__", "function"), ("", 0))
+        search.attributes_of_objects()
+    except RecursionError:
+        search.found.is_whole = False
     return search.found
 
 
@@ -108,22 +111,23 @@ class _Search:
 
     def value(self, value: Any, text: str, place: Place) -> None:
         """Find what is captured by way of a value."""
-        if isinstance(value, _INERT) or id(value) in self._seen:
+        kind = type(value)  # of proxies, isinstance would ask what they stand for
+        if issubclass(kind, _INERT) or id(value) in self._seen:
             return
         self._values += 1
         if self._values > 16 * _MOST:
             self.found.is_whole = False
             return
         self._seen[id(value)] = value
-        if isinstance(value, types.FunctionType):
+        if kind is types.FunctionType:
             self._function(value, text, place)
-        elif isinstance(value, types.MethodType):
+        elif kind is types.MethodType:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
-        elif isinstance(value, functools.partial):
+        elif issubclass(kind, functools.partial):
             for each in (value.func, *value.args, *value.keywords.values()):
                 self.value(each, text, place)
-        elif isinstance(value, type):
+        elif issubclass(kind, type):
             self._class(value, place)
         elif (parts := parts_of(value)) is not None:
             for each in parts[:_MOST]:
@@ -138,16 +142,15 @@ class _Search:
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
 
     def _object(self, value: Any, text: str, place: Place) -> None:
-        wrapped = getattr(value, "__wrapped__", None)  # by functools.wraps, as in jit
-        if wrapped is not None:
-            self.value(wrapped, text, place)
-        attributes = getattr(value, "__dict__", None)
-        if type(attributes) is not dict:
-            return
+        attributes = _attributes_of(value)
+        # what functools.wraps has noted, as in jit
+        self.value(attributes.get("__wrapped__"), text, place)
         if is_own(type(value).__module__):
             for each in attributes.values():
                 if isinstance(each, types.FunctionType):
                     self.value(each, text, place)
+        elif len(self._objects) >= _MOST:
+            self.found.is_whole = False
         else:
             self._objects.append((value, text))
             for kind in type(value).__mro__[:-1]:
@@ -164,8 +167,9 @@ class _Search:
             found = len(self._seen), len(self._attributes)
 
     def _attribute(self, owner: Any, name: str, text: str, place: Place) -> None:
-        if name in vars(owner):
-            self._capture(vars(owner), name, text, place)
+        attributes = _attributes_of(owner)
+        if name in attributes:
+            self._capture(attributes, name, text, place)
             return
         for kind in type(owner).__mro__[:-1]:
             found = vars(kind).get(name, _NOTHING)
@@ -203,7 +207,7 @@ class _Search:
         for each in (
             *(function.__defaults__ or ()),
             *(function.__kwdefaults__ or {}).values(),
-            getattr(function, "__wrapped__", None),
+            vars(function).get("__wrapped__"),
         ):
             self.value(each, text, place)
         cells = dict(
@@ -261,7 +265,7 @@ class _Search:
                 value = Capture(owner, name, text, place).value()
             except LookupError:  # of `builtins`, or it has no value yet
                 return
-            if not isinstance(value, types.ModuleType):
+            if not issubclass(type(value), types.ModuleType):
                 self._capture(owner, name, text, place)
                 return
             if not is_of_user(value.__name__, getattr(value, "__file__", None)):
@@ -274,6 +278,15 @@ _INERT = (
     int, float, complex, bool, str, bytes, type(None), types.ModuleType,
     types.BuiltinFunctionType, range, slice,
 )  # fmt: skip
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """What an object has, without asking it; nothing where that is not in a dict."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -294,13 +307,16 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
 
 def _is_fixed(name: str, value: Any) -> bool:
     """Whether a name stands for a thing of a library that has this name there."""
-    if isinstance(value, types.ModuleType):
+    if issubclass(type(value), types.ModuleType):
         return True
-    if not callable(value) or getattr(value, "__name__", None) != name:
+    if not callable(value):
         return False
-    code = getattr(value, "__code__", None)
-    home = getattr(value, "__module__", None) or ""
-    return not is_of_user(home, getattr(code, "co_filename", None))
+    try:
+        code, home = getattr(value, "__code__", None), value.__module__
+        is_of_library = not is_of_user(home, getattr(code, "co_filename", None))
+        return bool(is_of_library and value.__name__ == name)
+    except Exception:  # a proxy, which may ask whom it likes
+        return False
 
 
 def is_of_user(module: str | None, file: str | None = None) -> bool:

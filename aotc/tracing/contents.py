@@ -44,14 +44,15 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
         raise TooLarge
     if is_plain(value):
         return type(value), repr(value)
-    if isinstance(value, np.dtype):
-        return value
+    if issubclass(type(value), np.dtype):  # isinstance would ask the value
+        dtype: Hashable = value
+        return dtype
     if _is_small_array(value):
         return value.dtype, value.shape, value.tobytes()
     if id(value) in above:  # it contains itself
         return id(value)
     above = above | {id(value)}
-    if isinstance(value, types.FunctionType):
+    if type(value) is types.FunctionType:
         return _function_key(value, budget, above)
     parts = parts_of(value)
     if parts is None:
@@ -65,15 +66,15 @@ def parts_of(value: Any) -> list[Any] | None:
     """What a container has in it; None for what is none."""
     if type(value) is dict:
         return [each for row in value.items() for each in row]
-    is_named = isinstance(value, tuple) and hasattr(value, "_fields")
+    is_named = issubclass(type(value), tuple) and hasattr(value, "_fields")
     kinds = (list, tuple, set, frozenset)
-    if type(value) in kinds or is_named or isinstance(value, VIEWS):
+    if type(value) in kinds or is_named or type(value) in VIEWS:
         return [*value]
     return None
 
 
 def _is_small_array(value: Any) -> bool:
-    if not isinstance(value, (np.ndarray, np.generic)):
+    if not issubclass(type(value), (np.ndarray, np.generic)):
         return False
     return value.size <= _LARGEST and not value.dtype.hasobject
 

@@ -27,10 +27,11 @@ class Snapshot:
 
     Args:
         captures: of a function.
+        is_whole: whether these are all that it has.
     """
 
-    def __init__(self, captures: Sequence[Capture]) -> None:
-        self.captures = [*captures]
+    def __init__(self, captures: Sequence[Capture], is_whole: bool = True) -> None:
+        self.captures, self.is_whole = [*captures], is_whole
         self._keys = [_key(each) for each in self.captures]
         self._take()
 
@@ -83,9 +84,11 @@ class Snapshot:
                 names.append((each.owner, each.key, value))
         self._cells, self._names = cells, names
         mutable = [*_mutable(values)]
-        self._arrays = [(x, x.tobytes()) for x in mutable if isinstance(x, np.ndarray)]
-        containers = [x for x in mutable if not isinstance(x, np.ndarray)]
-        containers += [x.values() for x in mutable if isinstance(x, dict)]
+        self._arrays = [
+            (x, x.tobytes()) for x in mutable if issubclass(type(x), np.ndarray)
+        ]
+        containers = [x for x in mutable if not issubclass(type(x), np.ndarray)]
+        containers += [x.values() for x in mutable if type(x) is dict]
         self._containers = [(each, [*each]) for each in containers]
 
 
@@ -121,7 +124,7 @@ def _mutable(values: Sequence[Any]) -> Iterator[Any]:
         if is_plain(value) or id(value) in seen or _large_kind(value):
             continue
         seen.add(id(value))
-        if isinstance(value, np.ndarray):
+        if issubclass(type(value), np.ndarray):
             if value.flags.writeable:
                 yield value
             continue
@@ -149,7 +152,7 @@ def _unseen_part(value: Any) -> str:
 
 def _large_kind(value: Any) -> str:
     """What a value is that is too large to be compared; empty for others."""
-    if isinstance(value, np.ndarray):
+    if issubclass(type(value), np.ndarray):
         is_open = value.flags.writeable and content_key(value) == id(value)
         return f"{value.dtype}{[*value.shape]}" if is_open else ""
     try:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import subprocess
 import sys
 
 import pytest
@@ -227,3 +228,25 @@ def test_the_verb_shows_checks_and_shrinks(user_cache, capsys):
     assert not list(cache.entries())
     with options.override("AOTC_CACHE", "off"):
         assert main(["cache", "ls"]) == 2
+
+
+def test_builds_of_the_same_at_once_compile_and_check_once(tmp_path, user_cache):
+    model = tmp_path / "model.py"
+    model.write_text(MODEL)
+    command = [sys.executable, "-m", "aotc.cli.main", "build", str(model), "-v", "-o"]
+    builds = [
+        subprocess.Popen(
+            [*command, str(tmp_path / f"out{number}")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    told = [each.communicate(timeout=300)[0] for each in builds]
+    assert [each.returncode for each in builds] == [0, 0, 0], told
+    for part in ("vmfb › ", "compared"):
+        lines = [x for text in told for x in text.splitlines() if part in x]
+        hits = sum("hit" in line for line in lines)
+        misses = sum("miss" in line for line in lines)
+        assert (hits, misses) == (2, 1), lines

@@ -329,3 +329,27 @@ class TestEffects:
         )
         with pytest.warns(UserWarning, match=r"model.py:5: changes 'log' when 'pred"):
             python.load(path)
+
+
+class Proxy:
+    """Answers nobody, as a proxy outside of its context."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError("working outside of a context")
+
+
+PROXY = Proxy()
+MANY = types.SimpleNamespace(**{f"n{i}": i for i in range(400)})
+
+
+def test_objects_are_not_asked():
+    f = aotc.jit(lambda x: x * (2 if PROXY is not None else 3))
+    np.testing.assert_array_equal(f(X), X * 2)
+    np.testing.assert_array_equal(f(X), X * 2)
+
+
+def test_more_than_can_be_compared_is_said():
+    text = "lambda x: x * (" + " + ".join(f"MANY.n{i}" for i in range(400)) + ")"
+    f = aotc.jit(eval(text, globals()))
+    f(X)
+    assert any("more than is compared" in note for note in f.notes)
