@@ -260,7 +260,8 @@ _self_check = record(
             record({"sizes": mapping(_identifier, _size), "why": _string})
         ),
         "error_below": number,
-    }
+    },
+    {"by": one_of("machine", "emulator", "evaluator")},
 )
 _boundary = record(
     {

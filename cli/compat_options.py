@@ -156,10 +156,12 @@ _FLEET = (
 _POLICY = (
     click.option(
         "--require",
-        type=click.Choice(["optimal", "supported"]),
-        default="supported",
+        type=click.Choice(["optimal", "supported", "checked"]),
+        multiple=True,
+        default=("supported",),
         show_default=True,
-        help="The verdict that covers a device.",
+        help="The verdict that covers a device; `checked` also asks that the build, or "
+        "an emulator, ran the code that it takes. May be given again.",
     ),
     click.option(
         "--min-coverage",
@@ -205,7 +207,11 @@ def policy_options() -> Callable[[_Function], _Function]:
 def _policy(said: dict[str, Any]) -> Policy:
     from aotc.artifacts.rollout.policy import Policy
 
-    return Policy(**said)
+    asked = said.pop("require")
+    if len(asked) > len(set(asked)) or {"optimal", "supported"} <= set(asked):
+        raise click.UsageError("--require takes one verdict, and `checked` once")
+    require = "optimal" if "optimal" in asked else "supported"
+    return Policy(require=require, checked="checked" in asked, **said)
 
 
 def _this_machine() -> Device:

@@ -181,13 +181,16 @@ def _parity(rows: list[dict[str, Any]]) -> list[str]:
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     """What of each entry was compared with the reference evaluator, and what not."""
+    from aotc.artifacts.checked import RUN_BY
+
     lines = []
     for row in rows:
         title, count = f"{row['entry']} on {row['target']}", len(row["checked"])
         below = row["error_below"]
         if count:
             found = f"error < {below:.0e}" if below else "equal"
-            lines.append(f"{title}: {count} x checked, {found}")
+            by = f" by {RUN_BY[row['by']]}" if "by" in row else ""
+            lines.append(f"{title}: {count} x checked{by}, {found}")
         for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
             lines.append(f"{title}: not all checked: {why}")
     return lines

@@ -126,10 +126,10 @@ def _check(
     """
     rows = {
         (subject.entry.name, variant.target): SelfCheck(
-            subject.entry.name, str(variant.target)
+            subject.entry.name, str(variant.target), by=process.run_by
         )
         for subject, _ in jobs
-        for variant, _ in running
+        for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].is_extra, job[1].number))
     for done, (subject, item) in enumerate(ordered):
