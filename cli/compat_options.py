@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, combine_options
+from aotc.cli.verb import FilePath, MemorySize, combine_options
 
 if TYPE_CHECKING:
     from aotc.artifacts.rollout.device_classes import Device
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,20})?)(%?)")
+_ASSUMPTIONS = ("assume_runtime", "assume_cuda", "assume_vulkan", "assume_memory")
 _NAMED_DEVICES = "--devices FLEET or --device NAME"
 
 
@@ -71,6 +72,7 @@ class FleetChoice:
     assume_runtime: str | None
     assume_cuda: str | None
     assume_vulkan: str | None
+    assume_memory: int | None
 
     def devices(self) -> list[Device]:
         """All of them.
@@ -99,7 +101,7 @@ class FleetChoice:
             raise click.UsageError(f"name devices: {_NAMED_DEVICES}, --self")
         if self.device_keys and not self.fleets:
             raise click.UsageError("--trust-devices needs --devices FLEET")
-        for name in ("assume_runtime", "assume_cuda", "assume_vulkan"):
+        for name in _ASSUMPTIONS:
             if getattr(self, name) is not None and not (self.fleets or self.names):
                 raise click.UsageError(
                     f"--{name.replace('_', '-')} needs {_NAMED_DEVICES}: this machine "
@@ -113,6 +115,7 @@ class FleetChoice:
             self.assume_runtime or _installed_runtime(),
             _cuda_api(self.assume_cuda),
             self.assume_vulkan,
+            self.assume_memory,
         )
 
 
@@ -152,6 +155,12 @@ _FLEET = (
         help="CUDA version of drivers of devices that do not state it, such as 12.4.",
     ),
     click.option("--assume-vulkan", type=Version(), help="The same for Vulkan."),
+    click.option(
+        "--assume-memory",
+        type=MemorySize(),
+        metavar="SIZE",
+        help="Memory of devices that do not state it, such as 8GB.",
+    ),
 )
 _POLICY = (
     click.option(

@@ -41,6 +41,7 @@ FLEET = ("--devices", "device.json", "--assume-runtime", "3.13.0")
         (("--self", "--assume-runtime", "3.12.0"), "--assume-runtime needs --devices"),
         (("--self", "--assume-cuda", "12.4"), "--assume-cuda needs --devices"),
         (("--self", "--assume-vulkan", "1.3"), "--assume-vulkan needs --devices"),
+        (("--self", "--assume-memory", "8GB"), "--assume-memory needs --devices"),
         (("--self", "--trust-devices", "team.pub"), "--trust-devices needs --devices"),
         (
             ("--device", "a100", "--trust-devices", "team.pub"),
