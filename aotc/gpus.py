@@ -7,7 +7,10 @@ the kernel. ``aotc/native/probe.c`` does the same.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,41 @@ _VULKAN_FEATURES = {
 }
 # The same of VkPhysicalDeviceFeatures.
 _VULKAN_CORE_FEATURES = {39: "shaderFloat64", 40: "shaderInt64", 41: "shaderInt16"}
+
+
+_PCI = Path("/sys/bus/pci/devices")
+# Classes of PCI devices: display controllers and processing accelerators.
+_PCI_CLASSES = ("0x03", "0x12")
+# What draws on the screen of a virtual machine or a server, and computes nothing.
+_PCI_NO_GPUS = {"0x1234", "0x1013", "0x1af4", "0x15ad", "0x80ee", "0x1b36", "0x102b",
+                "0x1a03", "0x1414"}  # fmt: skip
+# Files of drivers of GPUs that are no PCI devices, and in containers without sysfs.
+_NODES = {
+    "/dev/nvidia0": "0x10de",
+    "/dev/nvhost-gpu": "0x10de",
+    "/dev/nvgpu": "0x10de",
+    "/dev/kfd": "0x1002",
+    "/dev/mali0": "0x13b5",
+    "/dev/kgsl-3d0": "0x5143",
+}
+
+
+def is_present(vendors: Collection[str] = ()) -> bool:
+    """Whether the system has a GPU, also one whose driver does not work.
+
+    Args:
+        vendors: as PCI numbers them, such as `0x10de`; any by default.
+    """
+    found = {vendor for node, vendor in _NODES.items() if os.path.exists(node)}
+    for device in _PCI.glob("*"):
+        with suppress(OSError):
+            vendor = (device / "vendor").read_text().strip()
+            kind = (device / "class").read_text()
+            if kind.startswith(_PCI_CLASSES) and vendor not in _PCI_NO_GPUS:
+                found.add(vendor)
+    if sys.platform == "darwin":
+        found.add("0x106b")
+    return bool(found.intersection(vendors) if vendors else found)
 
 
 def probe() -> dict[str, Any]:

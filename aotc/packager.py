@@ -67,7 +67,7 @@ def pack(
         variants: its code.
         weights: of all variants, see `weight_files`.
         title: name and version.
-        folder: to write into.
+        folder: to write into, or the bundle itself, if it ends with `.aotc`.
         findings: of the checks, by the field of the manifest.
         signer: None for a bundle that is not signed.
         force: replace a bundle that is there.

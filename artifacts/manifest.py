@@ -325,7 +325,7 @@ class Manifest:
     @cached_property
     def entry_points(self) -> dict[str, EntryPoint]:
         """The entry points by name."""
-        return {e["name"]: _entry_point(e) for e in self.data["entry_points"]}
+        return {e["name"]: read_entry_point(e) for e in self.data["entry_points"]}
 
     @cached_property
     def states(self) -> dict[str, State]:
@@ -370,7 +370,8 @@ def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
     )
 
 
-def _entry_point(entry: Mapping[str, Any]) -> EntryPoint:
+def read_entry_point(entry: Mapping[str, Any]) -> EntryPoint:
+    """An entry point of a manifest's JSON that is well formed."""
     return EntryPoint(
         name=entry["name"],
         kind=entry["kind"],

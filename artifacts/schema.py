@@ -262,7 +262,11 @@ _self_check = record(
         ),
         "error_below": number,
     },
-    {"ulp_below": number, "rounding_ulp_below": number},
+    {
+        "ulp_below": number,
+        "rounding_ulp_below": number,
+        "by": one_of("machine", "emulator", "evaluator"),
+    },
 )
 _boundary = record(
     {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import stat
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +18,7 @@ from aotc import dtypes
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
 from aotc.system_errors import raise_system_error
-from aotc.writing import atomic_write
+from aotc.writing import atomic_write, is_stream
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf
@@ -79,11 +83,17 @@ def _read(value: str, leaf: Leaf) -> Array:
 
 
 def load_array(source: str) -> Array:
-    """An array from ``file.npy`` or ``file.npz:key``; pickles are refused."""
+    """An array from ``file.npy`` or ``file.npz:key``; pickles are refused.
+
+    ``-`` is standard input (``-:key`` of an ``.npz``). A pipe is read to its end, as
+    NumPy reads regular files alone.
+    """
     path, npz, key = source.partition(".npz:")
     path += ".npz" if npz else ""
+    if source.startswith("-:"):
+        path, key = "-", source[2:]
     try:
-        content = np.load(path, allow_pickle=False)
+        content = np.load(_readable(path), allow_pickle=False)
         if not isinstance(content, np.ndarray):
             with content as archive:
                 return np.asarray(archive[_key(archive.files, key, path)])
@@ -94,6 +104,34 @@ def load_array(source: str) -> Array:
         raise_system_error(error, path)
         message = f"expected a NumPy file: {error}"
     raise InputError("bad-file", message, where=path)
+
+
+def _readable(path: str) -> str | io.BytesIO:
+    """What NumPy can read of a path: the file, or the content of a pipe."""
+    if path == "-":
+        return io.BytesIO(_standard_input())
+    if stat.S_ISFIFO(os.stat(path).st_mode) or is_stream(Path(path)):
+        with open(path, "rb") as pipe:
+            return io.BytesIO(pipe.read())
+    return path
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(
+            "bad-input",
+            "expected a NumPy file on standard input, got "
+            + ("none" if sys.stdin is None else "a terminal"),
+            hint="@- reads what another program writes: … | aotc run … --input x=@-",
+        )
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise InputError(
+            "bad-input",
+            "expected a NumPy file on standard input, got nothing; it is read once",
+            hint="give one input by @-, and others by files",
+        )
+    return content
 
 
 def _key(keys: Sequence[str], key: str, path: str) -> str:

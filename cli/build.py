@@ -17,6 +17,7 @@ from aotc.cli.verb import (
     OutputFile,
     format_option,
     quiet_option,
+    require_check_option,
     sign_option,
     verb,
 )
@@ -227,6 +228,10 @@ class _Level(click.Choice[str]):
     help="Compare the compiled entries with the reference evaluator before signing: "
     "for some 20 s, at all sizes, or not; by default AOTC_SELF_CHECK, else auto.",
 )
+@require_check_option(
+    "Refuse to sign code for this target, or for all, that the self-check did not run; "
+    "exits with 1 then."
+)
 @click.option(
     "--no-cache",
     "cache",
@@ -255,6 +260,7 @@ def build(
     key: str | None,
     no_sign: bool,
     parity: bool,
+    required: tuple[str, ...],
     specialize: tuple[str, ...],
     policies: tuple[str, ...],
     optimum: str | None,
@@ -286,6 +292,7 @@ def build(
         signing_key=key,
         sign=not no_sign,
         parity=Plan() if parity else None,
+        require_check=required,
         specialize=[read_sizes(each, "--specialize") for each in specialize],
         policies=read_pairs(policies, "--policy length=bucket"),
         optimum=read_sizes(optimum, "--optimum"),

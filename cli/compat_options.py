@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aotc.cli.verb import FilePath, combine_options
+from aotc.cli.verb import FilePath, MemorySize, combine_options
 
 if TYPE_CHECKING:
     from aotc.artifacts.rollout.device_classes import Device
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,20})?)(%?)")
+_ASSUMPTIONS = ("assume_runtime", "assume_cuda", "assume_vulkan", "assume_memory")
 _NAMED_DEVICES = "--devices FLEET or --device NAME"
 
 
@@ -71,6 +72,7 @@ class FleetChoice:
     assume_runtime: str | None
     assume_cuda: str | None
     assume_vulkan: str | None
+    assume_memory: int | None
 
     def devices(self) -> list[Device]:
         """All of them.
@@ -99,7 +101,7 @@ class FleetChoice:
             raise click.UsageError(f"name devices: {_NAMED_DEVICES}, --self")
         if self.device_keys and not self.fleets:
             raise click.UsageError("--trust-devices needs --devices FLEET")
-        for name in ("assume_runtime", "assume_cuda", "assume_vulkan"):
+        for name in _ASSUMPTIONS:
             if getattr(self, name) is not None and not (self.fleets or self.names):
                 raise click.UsageError(
                     f"--{name.replace('_', '-')} needs {_NAMED_DEVICES}: this machine "
@@ -113,6 +115,7 @@ class FleetChoice:
             self.assume_runtime or _installed_runtime(),
             _cuda_api(self.assume_cuda),
             self.assume_vulkan,
+            self.assume_memory,
         )
 
 
@@ -152,14 +155,22 @@ _FLEET = (
         help="CUDA version of drivers of devices that do not state it, such as 12.4.",
     ),
     click.option("--assume-vulkan", type=Version(), help="The same for Vulkan."),
+    click.option(
+        "--assume-memory",
+        type=MemorySize(),
+        metavar="SIZE",
+        help="Memory of devices that do not state it, such as 8GB.",
+    ),
 )
 _POLICY = (
     click.option(
         "--require",
-        type=click.Choice(["optimal", "supported"]),
-        default="supported",
+        type=click.Choice(["optimal", "supported", "checked"]),
+        multiple=True,
+        default=("supported",),
         show_default=True,
-        help="The verdict that covers a device.",
+        help="The verdict that covers a device; `checked` also asks that the build, or "
+        "an emulator, ran the code that it takes. May be given again.",
     ),
     click.option(
         "--min-coverage",
@@ -205,7 +216,11 @@ def policy_options() -> Callable[[_Function], _Function]:
 def _policy(said: dict[str, Any]) -> Policy:
     from aotc.artifacts.rollout.policy import Policy
 
-    return Policy(**said)
+    asked = said.pop("require")
+    if len(asked) > len(set(asked)) or {"optimal", "supported"} <= set(asked):
+        raise click.UsageError("--require takes one verdict, and `checked` once")
+    require = "optimal" if "optimal" in asked else "supported"
+    return Policy(require=require, checked="checked" in asked, **said)
 
 
 def _this_machine() -> Device:

@@ -181,6 +181,8 @@ def _parity(rows: list[dict[str, Any]]) -> list[str]:
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     """What of each entry was compared with the reference evaluator, and what not."""
+    from aotc.artifacts.checked import RUN_BY
+
     lines = []
     for row in rows:
         title, count = f"{row['entry']} on {row['target']}", len(row["checked"])
@@ -191,7 +193,8 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
                 found += f", < {ulp:.0f} ulp" if ulp < 1e4 else f", < {ulp:.0e} ulp"
             if moved := row.get("rounding_ulp_below", 0.0):
                 found += f" (rounding makes < {moved:.0e})"
-            lines.append(f"{title}: {count} x checked, {found}")
+            by = f" by {RUN_BY[row['by']]}" if "by" in row else ""
+            lines.append(f"{title}: {count} x checked{by}, {found}")
         for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
             lines.append(f"{title}: not all checked: {why}")
     return lines

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @verb(
     "aotc run digits-1.0.0.aotc --input x=@images.npy",
     "aotc run digits-1.0.0.aotc --input x=@data.npz:images --output out.npz",
+    "python camera.py | aotc run digits-1.0.0.aotc --input x=@-",
     "aotc run adder-1.0.0.aotc --entry add --input a=1.5 --input b=[1,2,3]",
     "aotc run digits-1.0.0.aotc --loop data.npz --epochs 5 --save-state s.safetensors",
     "aotc run digits-1.0.0.aotc --loop data.npz --steps 900 --checkpoint ck --every 50",
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     "inputs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="@file.npy, @file.npz:key, or a JSON number or list.",
+    help="@file.npy, @file.npz:key, @- for standard input, or a JSON number or list.",
 )
 @click.option(
     "-o",

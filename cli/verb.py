@@ -110,6 +110,29 @@ def sign_option(help: str) -> Callable[[_Function], _Function]:
     return click.option("--sign", "key", type=PrivateKey(), metavar="KEY", help=help)
 
 
+def require_check_option(help: str) -> Callable[[_Function], _Function]:
+    """`--require-check TARGET`, which may be repeated, as argument `required`.
+
+    The names of targets, each of a set by itself, or `all`.
+    """
+    return click.option(
+        "--require-check",
+        "required",
+        multiple=True,
+        metavar="TARGET",
+        callback=lambda _, __, given: tuple(
+            name for text in given for name in _names_of_targets(text)
+        ),
+        help=help,
+    )
+
+
+def _names_of_targets(text: str) -> list[str]:
+    from aotc.target import Target
+
+    return ["all"] if text == "all" else [str(each) for each in Target.named(text)]
+
+
 class OutputFile(FilePath):
     """A file to write, whose folder takes it: checked before the work and not after.
 

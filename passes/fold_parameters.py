@@ -8,9 +8,9 @@
       %y = graph.dot_general(%x, %t)
 
 The reference evaluator computes it, in the dtypes of the ops. What is stored, and what
-stays code, `build_time_values` decides. A weight that nothing reads any more is dropped
-from the entry, and from the program where no entry takes it. States are never computed
-with: they change.
+stays code, `build_time_values` decides. A weight that nothing reads, be it from the
+start, is dropped from the entry, and from the program where no entry takes it. States
+are never computed with: they change.
 
 Requires: the arrays of the weights; nothing changes where a program comes without them.
 Ensures: equal values of several entries are one weight; no entry has a large constant.
@@ -75,13 +75,13 @@ def _fold(program: Program) -> bool:
         for entry in program.entries
         if entry.name not in called  # a call relies on the signature
     ]
-    store, dropped = _Store(program), set[str]()
-    chosen = values_to_store(entries)
-    for entry, values in zip(entries, chosen, strict=True):
-        if values:
+    store, dropped, changed = _Store(program), set[str](), False
+    for entry, values in zip(entries, values_to_store(entries), strict=True):
+        if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
+            changed = True
     program.drop_unread(dropped)
-    return any(chosen)
+    return changed
 
 
 # ---- arrays and names ---------------------------------------------------------------
@@ -180,7 +180,6 @@ def _replace(
 ) -> set[str]:
     """Let an entry take weights in the place of values; what it takes no more."""
     entry, block = values.entry, values.function.entry_block
-    unread = {name for value, name in values.weight_of.items() if not _is_read(value)}
     added: dict[str, Value] = {}
     for value, name in name_of.items():
         if name not in added:
@@ -193,7 +192,7 @@ def _replace(
         *entry.arguments,
         *(Port(name, Tensor.of(value), "weight") for name, value in added.items()),
     ]
-    kept = _erase_unread(block, ports, unread)
+    kept = _erase_unread(block, ports)
     stored = [port.name.partition(".")[0] for port in kept if port.kind != "input"]
     known = [name for name in entry.reads if name in stored]  # in the order they had
     reads = tuple(dict.fromkeys((*known, *stored)))
@@ -205,13 +204,10 @@ def _replace(
     return {port.name for port in ports} - {port.name for port in kept}
 
 
-def _erase_unread(block: Block, ports: Sequence[Port], spared: set[str]) -> list[Port]:
+def _erase_unread(block: Block, ports: Sequence[Port]) -> list[Port]:
     """Erase the weights among arguments that nothing reads; the ports of the others."""
     rows = list(zip(ports, block.arguments, strict=True))
-    kept = [
-        port.kind != "weight" or port.name in spared or _is_read(value)
-        for port, value in rows
-    ]
+    kept = [port.kind != "weight" or _is_read(value) for port, value in rows]
     for index in reversed(range(len(rows))):
         if not kept[index]:
             block.erase_argument(index)

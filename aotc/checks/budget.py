@@ -7,6 +7,7 @@ works with a model of memory, so its budget is corrected by what comes of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from aotc.passes.stages import passes_between
 from aotc.program import Program
 
 TRIALS = 8
+BISECTIONS = 4  # to say what is possible, where the budget is not
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
         try:
             recomputed = rematerialize(functions_of(trial.module)[entry.name], budget)
         except OutOfBudget:
+            least = min(least, _least_peak(unit, entry, budget))
             break
         run_passes(trial, (Cse(),), silently=True)
         peak = _peak(_plans(trial), entry)
@@ -156,3 +159,27 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
         f"values are computed again; {most:,} are allowed",
         hint="allow more, or use smaller batches",
     )
+
+
+def _least_peak(unit: Unit, entry: Entry, too_small: int) -> float:
+    """The least memory of a call that a bisection of budgets finds.
+
+    Args:
+        unit: with the entry.
+        entry: that does not fit.
+        too_small: a budget, in modeled bytes, that it cannot be rewritten for.
+    """
+    least, low = math.inf, too_small
+    high = modeled_bytes(functions_of(unit.module)[entry.name])
+    for _ in range(BISECTIONS):
+        budget = (low + high) // 2
+        trial = _copy(unit)
+        try:
+            rematerialize(functions_of(trial.module)[entry.name], budget)
+        except OutOfBudget:
+            low = budget
+            continue
+        run_passes(trial, (Cse(),), silently=True)
+        least = min(least, _peak(_plans(trial), entry))
+        high = budget
+    return least

@@ -18,7 +18,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from aotc import options, processor
+from aotc import gpus, options, processor
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
@@ -52,6 +52,7 @@ class CompiledProcess:
 
     def __init__(self, code: Loadable, seconds: float | None = None) -> None:
         self._target = code.target
+        self.run_by = _run_by(code.target)
         self._seconds = seconds
         self._is_late = False
         with ExitStack() as stack:
@@ -173,8 +174,7 @@ def _python_for(target: str) -> str:
     Raises:
         SetupError: `no-python`: the one that AOTC_PYTHONS names cannot be started.
     """
-    found = [each.arch for each in TARGETS.values() if target in (each.id, each.name)]
-    arch = found[0] if found else None
+    arch = _arch_of(target)
     if arch is None or arch == processor.arch():
         return sys.executable
     python: str = options.get("AOTC_PYTHONS").get(arch, sys.executable)
@@ -185,6 +185,29 @@ def _python_for(target: str) -> str:
             hint="name a Python for that processor, such as one under an emulator",
         )
     return python
+
+
+def _arch_of(target: str) -> str | None:
+    """The processor that a target, by its name or id, is for."""
+    found = [each.arch for each in TARGETS.values() if target in (each.id, each.name)]
+    return found[0] if found else None
+
+
+# Vulkan's devices that compute on the processor, by their names
+_SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
+
+
+def _run_by(target: str) -> str:
+    """What runs code for a target here, as `aotc.artifacts.checked` names it."""
+    arch = _arch_of(target)
+    if arch is not None and arch != processor.arch():
+        return "emulator"
+    if target.startswith("vulkan"):
+        devices = (gpus.probe()["vulkan"] or {}).get("devices", [])
+        names = [str(each["name"]) for each in devices]
+        if names and all(name.startswith(_SOFTWARE_DEVICES) for name in names):
+            return "emulator"
+    return "machine"
 
 
 def _stream(pipe: Any) -> BinaryIO:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.artifacts.checked import RUN_BY
 from aotc.checks.judging import UNITS, Verdict
 
 _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
@@ -23,6 +24,8 @@ class SelfCheck:
         checked: the sizes of the symbols in the calls that were compared.
         unchecked: what was not compared: sizes, or nothing for all, and why.
         results: the verdict on each output and updated state, over all calls.
+        by: what ran the code: `machine`, this one, or `emulator`; see
+            `aotc.artifacts.checked`.
         is_lasting: whether another run here would find the same: neither time nor
             memory ran out.
     """
@@ -32,6 +35,7 @@ class SelfCheck:
     checked: tuple[Mapping[str, int], ...] = ()
     unchecked: tuple[tuple[Mapping[str, int], str], ...] = ()
     results: tuple[Verdict, ...] = ()
+    by: str = "machine"
     is_lasting: bool = True
 
     @property
@@ -84,6 +88,7 @@ class SelfCheck:
         return {
             "entry": self.entry,
             "target": self.target,
+            "by": self.by,
             "checked": [dict(sizes) for sizes in self.checked],
             "unchecked": [
                 {"sizes": dict(sizes), "why": why} for sizes, why in self.unchecked
@@ -97,9 +102,10 @@ class SelfCheck:
         rows = []
         if self.checked:
             at = sizes_text(self.checked)
+            by = "" if self.by == "machine" else f" by {RUN_BY[self.by]}"
             rows.append(
-                f"{title} checked{at}: error at most {self.error:.1e} of the largest "
-                f"value{_units_text(self.farthest)}"
+                f"{title} checked{by}{at}: error at most {self.error:.1e} of the "
+                f"largest value{_units_text(self.farthest)}"
             )
         reasons: dict[str, list[Mapping[str, int]]] = {}
         for sizes, why in self.unchecked:

@@ -118,6 +118,7 @@ def _row(stored: Mapping[str, Any]) -> SelfCheck:
         tuple(stored["checked"]),
         tuple((sizes, why) for sizes, why in stored["unchecked"]),
         tuple(results),
+        stored["by"],
     )
 
 

@@ -144,10 +144,10 @@ def _check(
     """
     rows = {
         (subject.entry.name, variant.target): SelfCheck(
-            subject.entry.name, str(variant.target)
+            subject.entry.name, str(variant.target), by=process.run_by
         )
         for subject, _ in jobs
-        for variant, _ in running
+        for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
     spare = _Spare(work)

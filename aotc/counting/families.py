@@ -46,7 +46,7 @@ _TABLE = (
         "counter",
         (*_ENTRY, "variant", "path"),
         "Calls that returned. variant: general, or the sizes that the code was made "
-        "for. path: compiled, island or reference.",
+        "for. path: compiled, callback, island or reference.",
     ),
     Family(
         "call_duration_seconds",

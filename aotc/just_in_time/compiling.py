@@ -148,7 +148,7 @@ def write_bundle(
     Args:
         program: at the stage `graph`, with source and title; its module is used up.
         targets: to compile for.
-        folder: to write into.
+        folder: to write into, or the bundle itself, if it ends with `.aotc`.
         signer: None for a bundle that is not signed.
         findings: for the manifest.
 

@@ -15,6 +15,7 @@ from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import Traced, Tracer
+from aotc.pipeline.output import default_name
 from aotc.pipeline.specializations import (
     ask_for_specializations,
     complete_specializations,
@@ -42,7 +43,8 @@ def export_bundle(
     Args:
         trace: the function.
         calls: that it was called with, and how often.
-        path: of a folder to write into; of `name.aotc` the name is that of the bundle.
+        path: of the bundle, `name.aotc`, whose name is that of the program; or of a
+            folder to write `NAME-1.0.0.aotc` into.
         key: to sign with; by default AOTC_SIGNING_KEY, else the user's development
             key.
         targets: to compile for; by default `Target.default()`.
@@ -73,12 +75,12 @@ def export_bundle(
     program = traced.program
     ask_for_specializations(program, _most_frequent(traced.sizes, calls))
     complete_specializations(program)
-    name = path.stem if path.suffix == ".aotc" else trace.name
+    name = default_name(path) if path.suffix == ".aotc" else trace.name
     program.title = Title(name, "1.0.0")
-    folder = path.parent if path.suffix == ".aotc" else path
     signer = signer_of(key)
     chosen = tuple(targets) or Target.default()
-    bundle, _ = write_bundle(program, chosen, make_folder(folder), signer)
+    make_folder(path.parent if path.suffix == ".aotc" else path)
+    bundle, _ = write_bundle(program, chosen, path, signer)
     return bundle
 
 

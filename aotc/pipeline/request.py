@@ -49,6 +49,7 @@ _SPANS = {
     "--peak-memory": Span("linalg", "variant"),
     "--parity": Span(GRAPH_STAGES[-1], "bundle"),
     "--self-check=full": Span(GRAPH_STAGES[-1], "bundle"),
+    "--require-check": Span(GRAPH_STAGES[-1], "bundle"),
 }
 
 
@@ -108,6 +109,8 @@ class Request:
             evaluator before the bundle is signed: `auto`, as far as that takes some
             20 s, `full` or `off`; by default AOTC_SELF_CHECK; see
             `aotc.checks.self_check`.
+        require_check: targets, or `all`, whose code must be run by the self-check, here
+            or by an emulator; else there is no bundle. See `aotc.artifacts.checked`.
         cache: take modules that were compiled before from the user's cache, and keep
             new ones there; see `aotc.cache`.
 
@@ -146,6 +149,7 @@ class Request:
     peak_memory: int | None = None
     parity: Plan | None = None
     self_check: str | None = None
+    require_check: Sequence[str] = ()
     cache: bool = True
 
     def __post_init__(self) -> None:
@@ -185,6 +189,7 @@ class Request:
             "--peak-memory": self.peak_memory is not None,
             "--parity": self.parity is not None,
             "--self-check=full": self.self_check == "full",
+            "--require-check": bool(self.require_check),
         }
         return [option for option, is_asked in given.items() if is_asked]
 

@@ -15,6 +15,7 @@ from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache
+from aotc.checks.required import require_run, require_runnable
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
 from aotc.importers.common.io_layout import with_io_layout
@@ -87,6 +88,7 @@ class Build:
         self.targets = tuple(request.targets) or Target.default()
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
+        _require_known(request.require_check, self.targets, self.self_check)
         self.cache = Cache.of_user() if request.cache else None
         parse_graph_passes(request.passes or "")  # refused before any work
         parse_without(request.without or "")
@@ -261,6 +263,7 @@ class Build:
 
     def require_room(self) -> None:
         """Fail before the work and not after it, where no bundle can be written."""
+        require_runnable(self.targets_to_check)
         if self.request.packs:
             request = self.request
             self._signer = signer_of(request.signing_key) if request.sign else None
@@ -273,6 +276,22 @@ class Build:
         report.bundle = self._write(output, self._signer, request.force)
         report.signer = self._signer.key_id if self._signer else None
         report.channel = channel_of(self._signer)
+
+    @property
+    def targets_to_check(self) -> list[Target]:
+        """Those whose code must be run before the bundle is signed."""
+        asked = self.request.require_check
+        return [each for each in self.targets if {"all", str(each)} & {*asked}]
+
+    def require_checked(self) -> None:
+        """Refuse code that must have been run, and was not.
+
+        Raises:
+            Finding: `not-checked`.
+        """
+        if targets := self.targets_to_check:
+            given = self.program, self.report.variants, (), self.source.title
+            require_run(packager.manifest(*given, self.report.findings()), targets)
 
     @contextmanager
     def trial_bundle(self) -> Iterator[Callable[[], Path]]:
@@ -310,6 +329,26 @@ def _set_io_layout(unit: Unit, layout: str) -> None:
 def _self_check_mode(request: Request) -> str:
     mode: str = request.self_check or options.get("AOTC_SELF_CHECK")
     return mode if request.packs else "off"
+
+
+def _require_known(
+    asked: Sequence[str], targets: Sequence[Target], self_check: str
+) -> None:
+    """Refuse to require a check of what is not built, or without any check."""
+    if asked and self_check == "off":
+        raise InputError(
+            "bad-option",
+            "expected a self-check, which --require-check is about; it is off",
+            hint="leave out --self-check=off and AOTC_SELF_CHECK, or --require-check",
+        )
+    known = {"all", *map(str, targets)}
+    if other := [name for name in asked if name not in known]:
+        raise InputError(
+            "bad-option",
+            f"expected --require-check to name a target of the build, or all; got "
+            f"'{other[0]}'",
+            hint=f"targets of this build: {', '.join(map(str, targets))}",
+        )
 
 
 def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | None:

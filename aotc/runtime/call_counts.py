@@ -21,6 +21,7 @@ from aotc.runtime.contract import Shapes
 from aotc.runtime.host_arrays import Array
 
 GENERAL = "general"  # the code for calls of any sizes
+CALLBACK = "callback:"  # with the name of a function of the caller's
 _NANOSECONDS = tuple(round(bound * 1e9) for bound in SECONDS)
 
 
@@ -201,7 +202,8 @@ def _samples_of(
     counts = tuple(tally.buckets)
     if not any(counts):
         return
-    code = {**entry, "variant": variant, "path": "compiled"}
+    path = "callback" if variant.startswith(CALLBACK) else "compiled"
+    code = {**entry, "variant": variant, "path": path}
     yield Sample("calls", code, sum(counts))
     durations = Distribution(counts, tally.nanoseconds / 1e9)
     yield Sample("call_duration_seconds", code, durations)

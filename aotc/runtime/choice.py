@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from aotc import gpus
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.rollout.candidates import candidate_targets
@@ -14,11 +16,13 @@ from aotc.errors import InputError, SetupError
 from aotc.runtime import engine
 from aotc.target import TARGETS, Target
 
+_said: set[tuple[str, str]] = set()  # bundles and variants that were warned of
+
 
 def fallback_count() -> int:
     """How many loads of this process took a processor where an accelerator was meant.
 
-    Each has warned. A service that watches this number sees a fleet losing its GPUs.
+    A service that watches this number sees a fleet losing its GPUs.
     """
     return int(counters.value("processor_fallbacks"))
 
@@ -61,7 +65,10 @@ def _refusal(
 def _fall_back(
     manifest: Manifest, selection: Selection, host: Host, allowed: bool
 ) -> None:
-    """Refuse to run on the processor, or say and count it."""
+    """Refuse to run on the processor; or count it, and say it once of each bundle.
+
+    Where there is no accelerator of the kind, nothing is amiss and nothing is said.
+    """
     assert selection.variant is not None
     passed_over = "; ".join(map(str, selection.passed_over))
     title = f"{manifest.name} {manifest.version}"
@@ -79,10 +86,30 @@ def _fall_back(
             hint=f"{remedy}; or allow the processor",
         )
     counters.counter("processor_fallbacks").add()
+    said = manifest.identity, selection.variant.id
+    if said in _said or not _has_accelerator(selection, host):
+        return
+    _said.add(said)
     warnings.warn(
         f"{title} runs on the processor ({selection.variant.id}) and not on an "
         f"accelerator: {passed_over} [cpu-fallback]; {remedy}",
         stacklevel=7,
+    )
+
+
+def _has_accelerator(selection: Selection, host: Host) -> bool:
+    """Whether this machine has what code that was passed over is for.
+
+    Also where its driver fails, which is what a warning is for.
+    """
+    backends = [
+        BACKENDS[judgement.variant.backend]
+        for judgement in selection.passed_over
+        if judgement.variant.backend in BACKENDS and not on_cpu(judgement.variant)
+    ]
+    return any(
+        host.drivers.intersection(backend.drivers) or gpus.is_present(backend.vendors)
+        for backend in backends
     )
 
 

@@ -255,6 +255,16 @@ class Function:
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
+    def count_elsewhere(
+        self, policy: str, values: Sequence[Any], results: Sequence[Array], began: int
+    ) -> None:
+        """Count a call that a policy has computed with other code than the module's."""
+        _, shapes = self._contract.arrays(values)
+        itemsizes = [spec.dtype.itemsize for spec in self._contract.inputs]
+        counts = self._counts.for_shapes(policy, itemsizes, shapes)
+        with self._lock:
+            counts.add(perf_counter_ns() - began, results)
+
     def _diagnose(self, error: Exception) -> AotcError:
         diagnosed = self._diagnosis(error)
         self._counts.fail(diagnosed)

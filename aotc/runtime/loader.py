@@ -61,8 +61,9 @@ def load(
         target: the variant to use, by its id or as a target such as `cpu` or
             `cuda:sm_89`; by default the best for this machine.
         fallback: whether a processor may run what has code for an accelerator too, if
-            that code cannot be used here. Each such load warns and is counted
-            (`fallback_count`). A variant that `target` names is no fallback.
+            that code cannot be used here. Each such load is counted
+            (`fallback_count`); where there is an accelerator of the kind, the first of
+            each bundle warns. A variant that `target` names is no fallback.
         callbacks: functions that compute calls of sizes without code, by the names in
             policies `callback:NAME`: of the inputs by name, with the entry's result.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any, NoReturn
 
 from aotc.artifacts import trees
@@ -24,7 +25,8 @@ class Entry:
     """An entry point: call it with its inputs by name.
 
     Inputs are NumPy arrays of the declared dtypes (or Python numbers), in the structure
-    that the model was built with. Results of an entry that touches no state are
+    that the model was built with; the input of an entry that has but one needs no name.
+    Results of an entry that touches no state are
     read-only views of the runtime's memory, valid for as long as they are kept.
     """
 
@@ -66,13 +68,22 @@ class Entry:
                 state has changed then.
         """
         if positional:
-            names = ", ".join(f"{name}=..." for name in self.spec.arguments["dict"])
-            raise InputError(
-                "input-positional",
-                f"{self.name}: expected inputs by name, got {len(positional)} without",
-                hint=f"{self.name}({names})",
-            )
+            inputs = self._by_name(positional, inputs)
         return self._build(self.call_flat(self.flatten(inputs)))
+
+    def _by_name(
+        self, positional: tuple[Any, ...], inputs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The only input by its name; of several, the order is not to be relied on."""
+        names = list(self.spec.arguments["dict"])
+        if len(names) == 1 and len(positional) == 1 and not inputs:
+            return {names[0]: positional[0]}
+        known = ", ".join(f"{name}=..." for name in names)
+        raise InputError(
+            "input-positional",
+            f"{self.name}: expected inputs by name, got {len(positional)} without",
+            hint=f"{self.name}({known}); an entry of one input takes it without a name",
+        )
 
     @property
     def function(self) -> Function:
@@ -118,9 +129,12 @@ class Entry:
                 f"sizes without code ({miss.message}); got none",
                 hint=f"aotc.load(…, callbacks={{{name!r}: function}})",
             )
+        began = perf_counter_ns()
         inputs = trees.builder(self.spec.arguments)(leaves)
         result = self._callbacks[name](**inputs)
-        return checked_result(name, self.spec, miss.sizes, result)
+        arrays = checked_result(name, self.spec, miss.sizes, result)
+        self._run.count_elsewhere(policy, leaves, arrays, began)
+        return arrays
 
     def connect(self, entries: Mapping[str, Entry], callbacks: Callbacks) -> None:
         """Tell what may compute calls of sizes that there is no code for.

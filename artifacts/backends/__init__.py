@@ -20,6 +20,7 @@ _TABLE = [
         host_facts=cuda.host_facts,
         has_driver=cuda.has_driver,
         gpu=cuda.gpu,
+        vendors=frozenset({"0x10de"}),
     ),
     Backend(
         name="rocm",
@@ -30,9 +31,15 @@ _TABLE = [
         host_facts=rocm.host_facts,
         has_driver=rocm.has_driver,
         gpu=rocm.gpu,
+        vendors=frozenset({"0x1002"}),
     ),
     # A Metal driver exists only where Metal does, so there is nothing to check.
-    Backend(name="metal-spirv", drivers=("metal",), speed_class=0),
+    Backend(
+        name="metal-spirv",
+        drivers=("metal",),
+        speed_class=0,
+        vendors=frozenset({"0x106b"}),
+    ),
     Backend(
         name="vulkan-spirv",
         drivers=("vulkan",),

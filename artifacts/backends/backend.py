@@ -52,6 +52,7 @@ class Backend:
         has_driver: whether a profile, written without IREE's runtime, says that the
             drivers work; None if it leaves that open.
         gpu: what a profile says of the GPU that IREE takes, if it has one.
+        vendors: of its GPUs, as PCI numbers them; none for those of several.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Backend:
     host_facts: Callable[[Facts], dict[str, Any]] = _no_facts
     has_driver: Callable[[Facts], bool | None] = _not_found
     gpu: Callable[[Facts], Facts | None] = _no_gpu
+    vendors: frozenset[str] = frozenset()
 
     @property
     def is_portable(self) -> bool:

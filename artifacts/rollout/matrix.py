@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from aotc.artifacts.checked import Check, checks_of
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.rollout.device_classes import DeviceClass
@@ -75,6 +76,21 @@ class Cell:
     def verdict(self) -> Verdict:
         """Of the chosen variant, or why there is none."""
         return self.selection.verdict
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """What is said of the chosen variant: was its code run before it was signed?"""
+        variant = self.selection.variant
+        if variant is None:
+            return ()
+        return tuple(
+            checks_of(self.artifact.manifest.data, str(variant.target["name"]))
+        )
+
+    @property
+    def unchecked(self) -> tuple[Check, ...]:
+        """Those of code that nobody has run."""
+        return tuple(each for each in self.checks if not each.is_checked)
 
     @cached_property
     def memory(self) -> tuple[EntryMemory, ...]:

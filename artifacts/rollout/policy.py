@@ -20,6 +20,8 @@ class Policy:
 
     Args:
         require: `optimal`, or `supported` for what also runs and had better be rebuilt.
+        checked: whether the code must have been run before it was signed, see
+            `aotc.artifacts.checked`.
         min_coverage: the share of devices, 0 to 1, that must be covered.
         per_label: labels, such as `site`, each value of which must be covered so too.
         fallback: whether a processor may run what has code for an accelerator too.
@@ -28,6 +30,7 @@ class Policy:
     """
 
     require: Require = "supported"
+    checked: bool = False
     min_coverage: Fraction = Fraction(1)
     per_label: tuple[str, ...] = ()
     fallback: bool = True
@@ -38,6 +41,7 @@ class Policy:
         return (
             cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
             and cell.fits
+            and not (self.checked and cell.unchecked)
             and (self.fallback or not cell.selection.fallback)
         )
 

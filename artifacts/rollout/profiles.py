@@ -80,11 +80,13 @@ class Assumptions:
         runtime: release of the IREE runtime, such as `3.13.0`.
         cuda_driver_api: such as 12040 for CUDA 12.4.
         vulkan_api: such as `1.3.0`, of a device with the features that IREE wants.
+        memory_bytes: of the machine, also of the computer around a graphics card.
     """
 
     runtime: str | None = None
     cuda_driver_api: int | None = None
     vulkan_api: str | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,10 @@ def _profile(
         facts["vulkan"] = _vulkan_of(assumptions.vulkan_api, runtime) | vulkan
         facts["vulkan"]["api"] = assumptions.vulkan_api
         assumed.append(f"Vulkan {assumptions.vulkan_api}, with what IREE wants of it")
+    memory_bytes = (facts.get("memory") or {}).get("total_bytes")
+    if memory_bytes is None and assumptions.memory_bytes is not None:
+        memory_bytes = assumptions.memory_bytes
+        assumed.append(f"{memory_bytes:,} bytes of memory")
     if stated.get("drivers") is not None:
         drivers = stated["drivers"]
     host = Host.from_device(
@@ -206,7 +212,7 @@ def _profile(
     )
     return Profile(
         host,
-        (facts.get("memory") or {}).get("total_bytes"),
+        memory_bytes,
         _gpu_memory(facts),
         tuple(assumed),
     )

@@ -44,6 +44,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
 def _policy(policy: Policy) -> dict[str, Any]:
     return {
         "require": policy.require,
+        "checked": policy.checked,
         "min_coverage": float(policy.min_coverage),
         "per_label": list(policy.per_label),
         "fallback": policy.fallback,
@@ -100,7 +101,9 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "fallback": selection.fallback,
         "missing_target": missing_target(cell),
         "reasons": [reason for each in _by_speed(cell) for reason in _reasons(each)],
-        "advice": list(advice(cell)),
+        "advice": [*advice(cell), *_advice_on_checks(cell, policy)],
+        "checks": [each.to_json() for each in cell.checks],
+        "unchecked": [str(each) for each in cell.unchecked] if policy.checked else [],
         "memory": {
             "available_bytes": cell.memory[0].available_bytes if cell.memory else None,
             "needed": {
@@ -112,6 +115,12 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
             "unknown": entry_names(cell.memory, fits=None),
         },
     }
+
+
+def _advice_on_checks(cell: Cell, policy: Policy) -> list[str]:
+    if not (policy.checked and cell.unchecked):
+        return []
+    return ["build with `--require-check`, where the target runs or is emulated"]
 
 
 def _by_speed(cell: Cell) -> list[Judgement]:

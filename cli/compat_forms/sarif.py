@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from aotc.artifacts.checked import NOT_CHECKED
 from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
@@ -63,6 +64,8 @@ def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, 
         reasons["memory"] = [
             f"needs more memory: {', '.join(cell['memory']['exceed'])}"
         ]
+    if cell["unchecked"]:
+        reasons[NOT_CHECKED] = cell["unchecked"]
     for code, texts in (reasons or {"policy": [summary_of(cell)]}).items():
         words = "; ".join([*texts, *cell["advice"]])
         yield {

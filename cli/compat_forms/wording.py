@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aotc.artifacts.checked import NOT_CHECKED
 from aotc.cli import output
 
 Document = Mapping[str, Any]
@@ -76,6 +77,7 @@ def lines_of(cell: Cell) -> Iterator[str]:
         yield f"there is no code for its accelerator, such as {cell['missing_target']}"
     for reason in cell["reasons"]:
         yield f"{reason['variant']}: {reason['message']} [{reason['code']}]"
+    yield from (f"{each} [{NOT_CHECKED}]" for each in cell["unchecked"])
     for entry in cell["memory"]["exceed"]:
         yield f"{entry}: {_memory(cell['memory'], entry)} [memory]"
 
@@ -107,7 +109,12 @@ def _title_of(document: Document, number: int | None) -> str:
 def policy_of(document: Document) -> str:
     """What the policy asks, in words."""
     policy = document["policy"]
-    parts = [f"{100 * policy['min_coverage']:.10g} % of the devices", policy["require"]]
+    parts = [
+        f"{100 * policy['min_coverage']:.10g} % of the devices",
+        policy["require"],
+    ]
+    if policy["checked"]:
+        parts.append("checked code")
     if policy["per_label"]:
         parts.append(f"for each {', '.join(policy['per_label'])}")
     if not policy["fallback"]:

@@ -1,5 +1,6 @@
 """A budget of memory: less at one time, the same results."""
 
+import re
 import subprocess
 import sys
 from itertools import chain
@@ -141,7 +142,6 @@ def test_what_fits_is_measured_once_as_it_is_compiled(
 @pytest.mark.parametrize(
     ("entry", "most", "code"),
     [
-        ("step", 5_000_000, "memory-budget"),
         ("without_limit", 10**9, "unknown-memory"),
         ("of_any_size", 1_000_000, "symbolic-memory"),
     ],
@@ -152,3 +152,16 @@ def test_a_budget_that_cannot_be_met_is_refused(source, entry, most, code):
     assert refusal.value.code == code
     assert entry in refusal.value.message
     assert "fit-memory" not in refusal.value.message
+
+
+def test_the_least_that_a_refusal_names_can_be_had(source):
+    asked = {"entries": ("step",), "output": source.parent, "stop_after": "variant"}
+    with pytest.raises(InputError, match="entry 'step'") as refusal:
+        build(source, peak_memory=5_000_000, **asked)
+    assert refusal.value.code == "memory-budget"
+    figures = re.findall(r"[0-9][0-9,]+", refusal.value.message)
+    before, least, _ = (int(each.replace(",", "")) for each in figures)
+    assert least < before
+    report = build(source, peak_memory=least, **asked)
+    (fit,) = report.fits
+    assert fit.after <= least

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
+import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,52 @@ def test_reads_inputs_from_files_and_literals(
         capsys, *bundle, "--entry", "scale", "--input", f"x={value}", "--input", "k=2"
     )
     assert found == {"y": (X * 2).tolist(), "file": 2.0}
+
+
+@pytest.mark.parametrize("value", ["pipe", "/dev/stdin", "-", "npz"])
+def test_reads_an_input_from_a_pipe(
+    bundle: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+) -> None:
+    data = Path("data.npz" if value == "npz" else "x.npy").read_bytes()
+    read, write = os.pipe()
+    writers = [write]
+    name = value
+    if value == "pipe":
+        os.mkfifo("pipe")
+    else:
+        monkeypatch.setattr("sys.stdin", open(read))  # noqa: SIM115
+        name = f"/proc/self/fd/{read}" if value == "/dev/stdin" else "-"
+
+    def write_all() -> None:
+        target = "pipe" if value == "pipe" else write
+        with open(target, "wb") as stream:
+            stream.write(data)
+
+    writer = threading.Thread(target=write_all)
+    writer.start()
+    try:
+        source = f"x=@{name}" if value != "npz" else "x=@-:x"
+        asked = [*bundle, "--entry", "scale", "-i", source, "-i", "k=2"]
+        assert outputs(capsys, *asked)["y"] == (X * 2).tolist()
+    finally:
+        writer.join()
+        del writers
+
+
+@pytest.mark.parametrize("content", [b"", b"no array"])
+def test_a_pipe_without_an_array_is_an_error_of_the_input(
+    bundle: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    asked = [*bundle, "--entry", "scale", "-i", "x=@-", "-i", "k=2"]
+    assert main(asked) == 2
+    assert "[bad-" in capsys.readouterr().err
 
 
 def test_literals_take_the_dtype_of_the_manifest(

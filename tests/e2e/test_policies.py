@@ -1,5 +1,6 @@
 """Policies that a model or a build asks for: which code there is, what is refused."""
 
+import functools
 import json
 import runpy
 
@@ -201,6 +202,10 @@ def test_calls_without_code_go_to_another_entry_or_to_the_caller(tmp_path):
         np.testing.assert_array_equal(found["y"], x * 2)
         assert found["z"] == 2 * size
     assert seen == [(5, 2)]
+    version = {"version": model.manifest.version, "entry": "outside"}
+    calls = functools.partial(compiler.counters.value, "calls", **version)
+    assert calls(variant="callback:by_hand", path="callback") == 1
+    assert calls(path="compiled") == 1
     with pytest.raises(InputError) as caught:  # a size that nothing is said of decides
         model.outside(x=np.ones((5, 3), "f4"))
     assert caught.value.code == "no-code-for-sizes"

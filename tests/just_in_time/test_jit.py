@@ -462,12 +462,15 @@ def test_what_the_calls_have_used_can_be_exported(tmp_path, monkeypatch):
     for rows in (3, 4, 4):
         f(draw(rows, 2))
     bundle = f.export(tmp_path / "sums.aotc", targets=Target.named("native"))
+    assert bundle == tmp_path / "sums.aotc"
     model = aotc.load(bundle)
     for rows in (3, 4, 9):
         x = draw(rows, 2)
         close(model.f(x=x), x.sum(1) * 2)
     (point,) = model.manifest.entry_points.values()
     assert {each.sizes["x_0"] for each in point.specializations} == {3, 4}
+    folder = f.export(tmp_path / "out", targets=Target.named("native"))
+    assert folder == tmp_path / "out" / "f-1.0.0.aotc"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from aotc import processor
+from aotc import gpus, processor
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.selection import Judgement, Selection
@@ -26,6 +26,8 @@ def machine(level="x86_64-v3", arch="x86_64", drivers=(), **more):
 @pytest.fixture
 def choose(manifest, monkeypatch):
     """A function: what is chosen of a bundle for these targets on this machine."""
+    monkeypatch.setattr(choice, "_said", set())
+    monkeypatch.setattr(choice.gpus, "is_present", lambda vendors: True)
 
     def of(targets, here, target=None, fallback=True):
         monkeypatch.setattr(choice.engine, "host", lambda backends: here)
@@ -125,6 +127,54 @@ def test_a_fall_to_the_processor_says_how_to_avoid_it(
     assert error.code == "fallback-refused"
     assert remedy in error.hint
     assert error.hint.endswith("; or allow the processor")
+
+
+def test_a_fall_to_the_processor_is_said_once(choose):
+    here = machine(drivers={"cuda"}, sm="sm_75", cuda_driver_api=13000)
+    before = choice.fallback_count()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            choose(("x86_64-v3", "cuda:sm_89"), here)
+    assert ["cpu-fallback" in str(each.message) for each in said] == [True]
+    assert choice.fallback_count() == before + 3
+
+
+def test_nothing_is_said_where_there_is_no_accelerator(choose, monkeypatch):
+    asked = []
+
+    def is_present(vendors):
+        asked.append(vendors)
+        return False
+
+    monkeypatch.setattr(choice.gpus, "is_present", is_present)
+    before = choice.fallback_count()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection, _ = choose(("x86_64-v3", "cuda:sm_89"), machine())
+    assert selection.fallback
+    assert choice.fallback_count() == before + 1
+    assert asked == [frozenset({"0x10de"})]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "found"),
+    [
+        ("0x10de", "0x030200", True),  # a data centre's
+        ("0x10de", "0x020000", False),  # a network card
+        ("0x1002", "0x030000", False),  # another vendor's
+        ("0x1234", "0x030000", False),  # of a virtual machine
+    ],
+)
+def test_gpus_are_found_without_their_drivers(
+    vendor, kind, found, tmp_path, monkeypatch
+):
+    (tmp_path / "0000:00:1e.0").mkdir()
+    (tmp_path / "0000:00:1e.0/vendor").write_text(f"{vendor}\n")
+    (tmp_path / "0000:00:1e.0/class").write_text(f"{kind}\n")
+    monkeypatch.setattr(gpus, "_PCI", tmp_path)
+    monkeypatch.setattr(gpus, "_NODES", {})
+    assert gpus.is_present({"0x10de"}) == found
 
 
 def test_an_accelerator_that_would_run_is_not_said_to_lack_a_driver(

@@ -174,8 +174,14 @@ def test_refuses_inputs_that_break_the_contract(model, given, code, words):
         assert word in message
 
 
-def test_refuses_positional_inputs(model):
-    assert "predict(x=...)" in refused(InputError, "input-positional", model.predict, X)
+def test_takes_the_only_input_without_its_name(model):
+    assert np.array_equal(model.predict(X), model.predict(x=X))
+
+
+def test_refuses_other_positional_inputs(model):
+    code, predict = "input-positional", model.predict
+    assert "predict(x=...)" in refused(InputError, code, predict, X, X)
+    assert "predict(x=...)" in refused(InputError, code, predict, X, x=X)
 
 
 def test_refuses_wrong_structures(model):
@@ -317,7 +323,10 @@ def with_accelerator(manifest, files, signer, tmp_path):
     return write_bundle(tmp_path, manifest, files, signer)
 
 
-def test_a_fall_to_the_processor_is_said_and_counted(with_accelerator, trust):
+def test_a_fall_to_the_processor_is_said_and_counted(
+    with_accelerator, trust, monkeypatch
+):
+    monkeypatch.setattr("aotc.gpus.is_present", lambda vendors: True)
     before = runtime.fallback_count()
     with pytest.warns(UserWarning, match=r"metal: .*\[no-driver\] \[cpu-fallback\]"):
         model = runtime.load(with_accelerator, trust=trust, threads=1)

@@ -185,6 +185,15 @@ def test_a_card_in_an_unknown_computer_is_not_known_to_refuse_code_for_processor
     assert (cell["verdict"], cell["reasons"][0]["code"]) == ("not_applicable", "arch")
 
 
+def test_memory_is_assumed_where_it_is_not_said():
+    assumed = Assumptions("3.13.0", memory_bytes=8 * 10**9)
+    card = named_profile("rtx-4090", assumed, None)
+    assert card.memory_bytes == 8 * 10**9
+    assert "8,000,000,000 bytes of memory" in card.assumed
+    board = named_profile("raspberry-pi-5", assumed, None)
+    assert board == named_profile("raspberry-pi-5", Assumptions("3.13.0"), None)
+
+
 def test_each_artifact_must_cover_unless_any_is_enough(bundle):
     devices = classes([Device("a", cpu("x86_64-v2")), Device("b", ARM)])
     found = matrix([bundle("x86_64-v2"), bundle("aarch64")], devices)

@@ -1,0 +1,128 @@
+"""Was the code of a bundle ever run, and compared, before it was signed?
+
+The self-check of a build says in the manifest for each entry and target at which sizes
+it called the code, and what ran it: the machine that built, an emulator of the
+processor (or a software device), or an evaluator of the code. A code is checked if one
+of these calls is one that the loader would have it compute. What is not can be refused:
+`aotc build --require-check`, `aotc verify --require-check`, `aotc compat --require
+checked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.artifacts.manifest import Code, EntryPoint, read_entry_point
+from aotc.errors import Finding
+
+# what may have run the code, in words
+RUN_BY = {
+    "machine": "the machine that built it",
+    "emulator": "an emulator",
+    "evaluator": "an evaluator of the code",
+}
+NOT_CHECKED = "not-checked"
+_LISTED = 12
+_NOT_SAID = "the bundle says nothing of a check"
+_NO_SIZES = "no call of these sizes was compared"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the manifest says of the code of an entry in a variant.
+
+    Args:
+        entry: its name.
+        target: of the variant.
+        by: what ran the code, of `RUN_BY`; None if it is not said.
+        unchecked: the codes that no compared call was computed by.
+        why: the reasons that the manifest gives for what was left out.
+    """
+
+    entry: str
+    target: str
+    by: str | None
+    unchecked: tuple[Code, ...]
+    why: tuple[str, ...]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all code was run, and compared."""
+        return not self.unchecked
+
+    def __str__(self) -> str:
+        title = f"{self.entry} on {self.target}"
+        if self.is_checked:
+            return f"{title}: checked by {RUN_BY.get(self.by or '', 'its build')}"
+        codes = "; ".join(map(str, self.unchecked))
+        at = f" for {codes}" if self.by else ""  # nothing was run at all
+        return f"{title}{at}: NOT CHECKED: {'; '.join(self.why) or _NO_SIZES}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return {
+            "entry": self.entry,
+            "target": self.target,
+            "checked": self.is_checked,
+            "by": self.by,
+            "unchecked": [each.export for each in self.unchecked],
+            "why": list(self.why),
+        }
+
+
+def checks_of(manifest: Mapping[str, Any], target: str) -> list[Check]:
+    """What a manifest, as JSON, says of each entry for a target."""
+    rows = {
+        row["entry"]: row
+        for row in manifest.get("self_check", ())
+        if row["target"] == target
+    }
+    entries = map(read_entry_point, manifest["entry_points"])
+    return [_check(entry, target, rows.get(entry.name)) for entry in entries]
+
+
+def _check(entry: EntryPoint, target: str, row: Mapping[str, Any] | None) -> Check:
+    if row is None:
+        return Check(entry.name, target, None, entry.codes, (_NOT_SAID,))
+    run = set(_codes_run(entry, row["checked"]))
+    unchecked = tuple(code for code in entry.codes if code.export not in run)
+    why = dict.fromkeys(each["why"] for each in row["unchecked"]) if unchecked else ()
+    by = row.get("by") if row["checked"] else None
+    return Check(entry.name, target, by, unchecked, tuple(why))
+
+
+def _codes_run(
+    entry: EntryPoint, calls: Collection[Mapping[str, int]]
+) -> Iterator[str]:
+    """The exports that computed calls of these sizes, as the loader chooses them."""
+    for sizes in calls:
+        try:
+            code = entry.code_for(sizes)
+        except KeyError:  # a size is not said
+            continue
+        if code is not None:
+            yield code.export
+
+
+def require_checked(
+    manifest: Mapping[str, Any], targets: Collection[str], hint: str
+) -> list[Check]:
+    """What a manifest, as JSON, says of these targets, if all their code was run.
+
+    Raises:
+        Finding: `not-checked`.
+    """
+    found = [check for each in targets for check in checks_of(manifest, each)]
+    missing = [str(each) for each in found if not each.is_checked]
+    if missing:
+        more = f"\n  and {len(missing) - _LISTED} more" * (len(missing) > _LISTED)
+        raise Finding(
+            "not-checked",
+            "code that was never run and compared, of what must have been:"
+            + "".join(f"\n  {line}" for line in missing[:_LISTED])
+            + more,
+            hint=hint,
+        )
+    return found
