@@ -112,7 +112,7 @@ def _frame(
             f"{hop}, {size} and {n_fft}",
         )
     weights = np.ones(size, dtype) if window is None else np.astype(window, dtype)
-    if weights.shape != (size,):
+    if weights.type.shape != (size,):
         fail("shape-mismatch", f"expected window of {size} weights; got {weights.type}")
     before = (n_fft - size) // 2
     return hop, np.pad(weights, (before, n_fft - size - before))

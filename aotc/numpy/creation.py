@@ -15,7 +15,7 @@ from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
-from aotc.tracing.call_sizes import compiler_size
+from aotc.tracing.call_sizes import compiler_sizes
 from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -98,7 +98,7 @@ def arange(
 ) -> Array:
     """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
     start, stop = (0, start) if stop is None else (start, stop)
-    start, stop = compiler_size(start), compiler_size(stop)
+    start, stop = compiler_sizes((start, stop))
     if step == 0 or any(
         not math.isfinite(part) for part in _float_bounds(start, stop, step)
     ):

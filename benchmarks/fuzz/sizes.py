@@ -143,8 +143,12 @@ _TRUTHS = (
     *("(not T)", "(T and T)", "(T or T)", "bool(W)", "all((T, T))", "any([T, T])"),
     *("(T == T)", "(W == 'a')", "(W is None)", "(W % 2 == 1)", "(W % 2 == 0)"),
     *("numpy.array_equal(x.shape, (3, C))", "numpy.array_equal(x.shape, y.shape)"),
-    *("(str(W) == '3')", "isinstance(x.shape, tuple)", "(numpy.int64(C) == W)"),
-    *("(numpy.float64(2.5) < W)", "(W == numpy.int32(C))", "(max(x.shape) == W)"),
+    *("(str(W) == '3')", "isinstance(x.shape, tuple)", "bool(numpy.int64(C) == W)"),
+    *(
+        "bool(numpy.float64(2.5) < W)",
+        "bool(W == numpy.int32(C))",
+        "(max(x.shape) == W)",
+    ),
 )
 _BODIES = (
     *("return np.sum(x) + W if T else np.sum(x) * 2 - W",) * 3,
@@ -346,15 +350,16 @@ def main() -> int:
     counts = {way: Counter[str]() for way in WAYS}
     begun, wrong = time.monotonic(), 0
     with without_compiler():
-        for seed in range(asked.seed, asked.seed + asked.programs):
-            program = random_program(seed)
+        for number in range(asked.programs):
+            program = random_program(asked.seed + number)
             for way, outcome in check(program):
                 is_wrong = outcome not in ("right", "refused")
                 counts[way]["wrong" if is_wrong else outcome] += 1
                 wrong += is_wrong
                 if is_wrong:
-                    print(f"seed {seed}, {way}: {outcome}\n{program.source}")
+                    print(f"seed {program.seed}, {way}: {outcome}\n{program.source}")
                     print(f"    of {program.dims}", flush=True)
+            print(f"{number + 1} programs, {wrong} wrong", end="\r", file=sys.stderr)
     seconds = time.monotonic() - begun
     listed = "; ".join(f"{way} {dict(found)}" for way, found in counts.items())
     print(f"{asked.programs} programs in {seconds:.0f} s: {listed}")

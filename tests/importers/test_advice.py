@@ -79,7 +79,7 @@ MISTAKES = [
     (
         "if x.shape[0] > 3:\n    x = -x\nreturn x",
         "symbolic-size",
-        "aotc.Dim with min and max",
+        "aotc.Dim with min, max",
     ),
     (
         "return x if x.sum() > 0 else -x",

@@ -635,3 +635,25 @@ def test_functions_that_share_their_code_are_entries_of_their_own_names(
     for name in ("first", "second", "first"):
         named = FunctionType(sine_and_more.__code__, globals(), name)
         close(aotc.jit(named)(x), np.sin(x) + 1)
+
+
+def test_bundles_hold_calls_to_what_python_decided_on_sizes(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
+
+    @aotc.jit
+    def scaled(x):
+        return x * 2 if x.shape[0] > 6 else x + 100
+
+    for rows in (4, 5):
+        x = draw(rows, 2)
+        close(scaled(x), x + 100)
+    bundle = scaled.export(tmp_path / "few.aotc", targets=Target.named("native"))
+    model = aotc.load(bundle)
+    x = draw(3, 2)
+    close(model.scaled(x=x), x + 100)
+    with pytest.raises(InputError, match="expected x_0 <= 6, got x_0 = 7") as caught:
+        model.scaled(x=draw(7, 2))
+    assert caught.value.code == "shape-guard"
+    assert "test_jit.py:" in caught.value.where
+    x = draw(7, 2)
+    close(scaled(x), x * 2)

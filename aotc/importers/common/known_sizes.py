@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Dim, Size, bounds, decided
 from aotc.errors import InputError
 
 
@@ -132,12 +132,10 @@ def is_equal(a: Any, b: Any) -> bool:
     """
     if not isinstance(a, Dim) and not isinstance(b, Dim):
         return bool(a == b)
-    low, high = bounds(a - b)
-    if low == high == 0:
-        return True
-    if low > 0 or high < 0:
-        return False
-    raise undecided_error(f"{a} == {b}")
+    answer = decided(a, "==", b)
+    if answer is None:
+        raise undecided_error(f"{a} == {b}")
+    return answer
 
 
 def is_different(a: Any, b: Any) -> bool:

@@ -21,7 +21,6 @@ from aotc.dialects.types import (
     Shape,
     Size,
     bounds,
-    format_shape,
     maximum,
     minimum,
     size_of,
@@ -219,7 +218,7 @@ def shown_size(size: Size) -> str:
 
 def shown_shape(shape: Shape) -> str:
     """A shape for messages."""
-    return format_shape(tuple(map(shown_size, shape)))  # type: ignore[arg-type]
+    return f"[{', '.join(map(shown_size, shape))}]"
 
 
 # ---- which sizes are equal ----------------------------------------------------------

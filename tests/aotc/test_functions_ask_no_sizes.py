@@ -1,0 +1,63 @@
+"""Public functions decide by types, not by the sizes of the call that is traced.
+
+What a function of aotc asks of a size is a guard of the user's function, and a refusal
+of the user's entry. The few that have to ask are named.
+"""
+
+import importlib
+
+import numpy as np
+
+import aotc
+from aotc.errors import AotcError
+from aotc.just_in_time.guard_checks import CallValues
+from aotc.pytree import flatten
+from aotc.tracing.assembly import trace
+from aotc.tracing.call_values import specializing
+
+FAMILIES = ("numpy", "nn", "linalg", "fft", "special", "control", "complexes")
+
+# whose results have another rank, or other elements, for some sizes
+ASKING = {"numpy.squeeze", "numpy.cov", "numpy.corrcoef"}
+
+
+def asked_of_sizes(name, args, kwargs):
+    """The symbols and conditions that a call asks for; None where it is refused."""
+    family, _, function = name.rpartition(".")
+    called = getattr(importlib.import_module(f"aotc.{family}"), function)
+    leaves, form = flatten([list(args), kwargs])
+    arrays = [each for each in leaves if is_array(each)]
+    shapes = [[f"n{n}" if n > 1 else n for n in each.shape] for each in arrays]
+    specs = [aotc.Spec(s, x.dtype) for s, x in zip(shapes, arrays, strict=True)]
+
+    @aotc.entry(xs=specs)
+    def call(xs):
+        rest = iter(xs)
+        given = [next(rest) if is_array(x) else x for x in leaves]
+        args, kwargs = form.unflatten(given)
+        called(*args, **kwargs)
+        return xs
+
+    sizes = {f"n{n}": n for each in arrays for n in each.shape}
+    known = CallValues(arrays, sizes, guards_branches=False)
+    try:
+        with specializing(known):
+            trace([call], {})
+    except AotcError:
+        return None
+    return [*known.pinned, *known.size_guards]
+
+
+def is_array(x):
+    return isinstance(x, np.ndarray) and x.ndim > 0
+
+
+def test_functions_ask_no_size_of_the_call(calls):
+    found = {
+        name: asked_of_sizes(name, args, kwargs)
+        for name, (args, kwargs) in calls.items()
+        if name.partition(".")[0] in FAMILIES and any(map(is_array, args))
+    }
+    traced = {name: asked for name, asked in found.items() if asked is not None}
+    assert len(traced) > 250
+    assert {name for name, asked in traced.items() if asked} == ASKING
