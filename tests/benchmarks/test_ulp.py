@@ -1,4 +1,4 @@
-"""benchmarks.ulp: compiled elementary functions are as near to their formulas as said."""
+"""benchmarks.ulp: compiled elementary functions come as near as they are said to."""
 
 import math
 

@@ -77,6 +77,6 @@ def test_subnormal_numbers_are_not_zero(target):
             np.testing.assert_array_equal(found, RIGHT[name](x), f"{name} {dtype}")
         few = (np.array([1, 3, 2]) * TINY[dtype]).astype(x.dtype)
         place = getattr(module, f"place_of_max_{dtype}")(few)
-            assert int(np.asarray(place)) in range(3)
+        assert int(np.asarray(place)) in range(3)
         slope = np.asarray(getattr(module, f"slope_of_max_{dtype}")(few))
         np.testing.assert_allclose(slope.sum(), 1, 1e-6)
