@@ -8,6 +8,7 @@ import math as pymath
 from collections.abc import Sequence
 
 from aotc.dialects.lowering import coefficients
+from aotc.dialects.lowering.powers import power_of_size
 from aotc.dialects.lowering.quarter_turns import reduce_angle
 from aotc.dialects.lowering.scalars import (
     constant,
@@ -15,18 +16,11 @@ from aotc.dialects.lowering.scalars import (
     in_f32,
     int_compare,
     is_negative,
+    polynomial,
     power_of_two,
     with_sign,
 )
 from aotc.mlir import Value, arith, ir, math
-
-
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's scheme, highest power first."""
-    value = constant(x.type, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = math.fma(value, x, constant(x.type, coefficient))
-    return value
 
 
 def chebyshev(t: Value, series: Sequence[float]) -> Value:
@@ -61,11 +55,13 @@ def gelu_tanh(x: Value) -> Value:
     )
 
 
+@in_f32
 def power(x: Value, y: Value) -> Value:
     """x**y with the special cases of C's pow, most of which math.powf leaves out."""
     size = math.absf(x)
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
-    value = arith.select(float_compare("OEQ", size, one), one, math.powf(size, y))
+    raised = math.powf if isinstance(x.type, ir.F64Type) else power_of_size
+    value = arith.select(float_compare("OEQ", size, one), one, raised(size, y))
     whole = float_compare("OEQ", math.floor(y), y)
     odd = arith.andi(whole, _is_odd(y))
     value = arith.select(odd, with_sign(value, x), value)

@@ -3,7 +3,7 @@
 Each takes elements of operands, inside of a `linalg.generic`, and returns an element.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 
 from aotc import dtypes
@@ -81,6 +81,14 @@ def power_of_two(exponent: Value, element: ElementType) -> Value:
     biased = arith.addi(exponent, constant(exponent.type, bias))
     bits = arith.shli(biased, constant(exponent.type, fraction))
     return arith.bitcast(element, bits)
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """Horner's scheme, highest power first."""
+    value = constant(x.type, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = math.fma(value, x, constant(x.type, coefficient))
+    return value
 
 
 def in_f32(body: Body) -> Body:
