@@ -47,9 +47,9 @@ def sign_float(x: Value) -> Value:
     """-1, 0 or 1; zero and NaN stay what they are, subnormal numbers do not."""
     unit = with_sign(constant(x.type, 1.0), x)
     size = _bits(math.absf(x))
-    before = arith.subi(size, constant(size.type, 1))  # of 0 the greatest there is
-    infinity = constant(size.type, _infinity_bits(x.type))
-    return arith.select(int_compare("ult", before, infinity), unit, x)
+    nonzero = int_compare("slt", constant(size.type, 0), size)
+    known = int_compare("sle", size, constant(size.type, _infinity_bits(x.type)))
+    return arith.select(arith.andi(nonzero, known), unit, x)
 
 
 def with_sign(size: Value, x: Value) -> Value:
