@@ -269,7 +269,7 @@ def floor(x: ArrayLike, /) -> Array:
 
 
 def _compare(x1: ArrayLike, x2: ArrayLike, direction: str) -> Array:
-    return emit("compare", *common(x1, x2), direction=direction)
+    return emit("compare", *common(x1, x2), direction=direction, exact=True)
 
 
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:

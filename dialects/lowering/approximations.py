@@ -8,23 +8,19 @@ import math as pymath
 from collections.abc import Sequence
 
 from aotc.dialects.lowering import coefficients
+from aotc.dialects.lowering.powers import power_of_size
+from aotc.dialects.lowering.quarter_turns import reduce_angle
 from aotc.dialects.lowering.scalars import (
     constant,
     float_compare,
     in_f32,
+    int_compare,
     is_negative,
+    polynomial,
     power_of_two,
     with_sign,
 )
 from aotc.mlir import Value, arith, ir, math
-
-
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's scheme, highest power first."""
-    value = constant(x.type, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = math.fma(value, x, constant(x.type, coefficient))
-    return value
 
 
 def chebyshev(t: Value, series: Sequence[float]) -> Value:
@@ -59,11 +55,13 @@ def gelu_tanh(x: Value) -> Value:
     )
 
 
+@in_f32
 def power(x: Value, y: Value) -> Value:
     """x**y with the special cases of C's pow, most of which math.powf leaves out."""
     size = math.absf(x)
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
-    value = arith.select(float_compare("OEQ", size, one), one, math.powf(size, y))
+    raised = math.powf if isinstance(x.type, ir.F64Type) else power_of_size
+    value = arith.select(float_compare("OEQ", size, one), one, raised(size, y))
     whole = float_compare("OEQ", math.floor(y), y)
     odd = arith.andi(whole, _is_odd(y))
     value = arith.select(odd, with_sign(value, x), value)
@@ -97,37 +95,31 @@ def cos(x: Value) -> Value:
     return _sine_of_quadrant(x, 1)
 
 
-# pi/2 in three parts, the first two short enough that multiples below 2**20 (in f32
-# 2**13) are exact (Cody and Waite, Software Manual for the Elementary Functions, 1980)
-_HALF_PI_PARTS = {
-    32: (1.5703125, 0.0004837512969970703, 7.549790126404332e-08),
-    64: (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
-}
-
-
 def _sine_of_quadrant(x: Value, shift: int) -> Value:
-    """sin(x + shift pi/2): reduction to [-pi/4, pi/4], then Taylor polynomials.
-
-    Accurate to rounding for |x| below 1e6 (f32: 1e4); beyond, digits of x are lost,
-    but the result stays in [-1, 1].
-    """
+    """sin(x + shift pi/2): reduction to [-pi/4, pi/4], then Taylor polynomials."""
     width = x.type.width
-    turns = math.roundeven(arith.mulf(x, constant(x.type, 2 / pymath.pi)))
-    reduced = x
-    for part in _HALF_PI_PARTS[width]:
-        reduced = math.fma(turns, constant(x.type, -part), reduced)
-    eighth = constant(x.type, 0.7854)  # a bound for the arguments that are too large
-    reduced = arith.maximumf(arith.minimumf(reduced, eighth), arith.negf(eighth))
+    reduced, error, quadrant = reduce_angle(x)
     square = arith.mulf(reduced, reduced)
     terms = 9 if width == 64 else 5
     odd = [(-1) ** n / pymath.factorial(2 * n + 1) for n in range(terms)]
     even = [(-1) ** n / pymath.factorial(2 * n) for n in range(terms + 1)]
-    sine = arith.mulf(reduced, polynomial(square, odd[::-1]))
-    cosine = polynomial(square, even[::-1])
-    quadrant = arith.addf(turns, constant(x.type, float(shift)))
-    pairs = math.floor(arith.mulf(quadrant, constant(x.type, 0.5)))
-    value = arith.select(_is_odd(quadrant), cosine, sine)
-    return arith.select(_is_odd(pairs), arith.negf(value), value)
+    # both add a small number to one that is exact, and what the error makes of it
+    cube = arith.mulf(reduced, square)
+    sine = math.fma(cube, polynomial(square, odd[:0:-1]), error)
+    sine = arith.addf(reduced, sine)
+    bent = arith.negf(arith.mulf(reduced, error))
+    cosine = math.fma(square, polynomial(square, even[:0:-1]), bent)
+    cosine = arith.addf(constant(x.type, 1.0), cosine)
+    word = quadrant.type
+    if shift:
+        quadrant = arith.addi(quadrant, constant(word, shift))
+    zero = constant(word, 0)
+    is_odd = int_compare("ne", arith.andi(quadrant, constant(word, 1)), zero)
+    is_turned = int_compare("ne", arith.andi(quadrant, constant(word, 2)), zero)
+    if not shift:  # the sine is odd
+        is_turned = arith.xori(is_turned, is_negative(x))
+    value = arith.select(is_odd, cosine, sine)
+    return arith.select(is_turned, arith.negf(value), value)
 
 
 def _is_odd(whole: Value) -> Value:

@@ -31,7 +31,8 @@ def conversion(source: str, target: str) -> Callable[[Value], Value]:
 
 
 def _to_bool(source: str) -> Callable[[Value], Value]:
-    return lambda x: comparison(source, "ne")(x, constant(x.type, 0))
+    differs = comparison(source, "ne", is_exact=True)
+    return lambda x: differs(x, constant(x.type, 0))
 
 
 def _from_integer(source: str, target: str) -> Callable[[Value], Value]:

@@ -53,7 +53,9 @@ def lgamma(x: Value) -> Value:
     value = arith.select(reflected, mirrored, value)
     infinity = constant(x.type, pymath.inf)
     endless = float_compare("OEQ", math.absf(x), infinity)
-    return arith.select(endless, infinity, value)
+    # 0 times an infinity, where 1 - x has no finite value either
+    at_pole = arith.andi(reflected, float_compare("OEQ", sine, nothing))
+    return arith.select(arith.ori(endless, at_pole), infinity, value)
 
 
 def _phase(x: Value) -> Value:

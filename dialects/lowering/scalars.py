@@ -3,7 +3,7 @@
 Each takes elements of operands, inside of a `linalg.generic`, and returns an element.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 
 from aotc import dtypes
@@ -44,10 +44,12 @@ def int_compare(predicate: str, x: Value, y: Value) -> Value:
 
 
 def sign_float(x: Value) -> Value:
-    """-1, 0 or 1; zero and NaN stay what they are."""
+    """-1, 0 or 1; zero and NaN stay what they are, subnormal numbers do not."""
     unit = with_sign(constant(x.type, 1.0), x)
-    nonzero = float_compare("OLT", constant(x.type, 0.0), math.absf(x))
-    return arith.select(nonzero, unit, x)
+    size = _bits(math.absf(x))
+    nonzero = int_compare("slt", constant(size.type, 0), size)
+    known = int_compare("sle", size, constant(size.type, _infinity_bits(x.type)))
+    return arith.select(arith.andi(nonzero, known), unit, x)
 
 
 def with_sign(size: Value, x: Value) -> Value:
@@ -79,6 +81,14 @@ def power_of_two(exponent: Value, element: ElementType) -> Value:
     biased = arith.addi(exponent, constant(exponent.type, bias))
     bits = arith.shli(biased, constant(exponent.type, fraction))
     return arith.bitcast(element, bits)
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """Horner's scheme, highest power first."""
+    value = constant(x.type, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = math.fma(value, x, constant(x.type, coefficient))
+    return value
 
 
 def in_f32(body: Body) -> Body:
@@ -242,8 +252,17 @@ def divide_unsigned(x: Value, y: Value) -> Value:
     return arith.select(by_zero, constant(x.type, -1), quotient)
 
 
-def comparison(dtype: str, direction: str) -> Body:
-    """The body that compares two elements of `dtype`."""
+def comparison(dtype: str, direction: str, *, is_exact: bool = False) -> Body:
+    """The body that compares two elements of `dtype`.
+
+    Args:
+        dtype: of both.
+        direction: eq, ne, lt, le, gt or ge.
+        is_exact: whether subnormal numbers are told from 0. (Those of f16 always are:
+            it is compared in f32, where they are normal.)
+    """
+    if dtypes.is_float(dtype) and is_exact and dtype != "f16":
+        return lambda x, y: _compare_floats(direction, x, y)
     if dtypes.is_float(dtype):
         predicate = "UNE" if direction == "ne" else f"O{direction.upper()}"
         return lambda x, y: float_compare(predicate, x, y)
@@ -251,6 +270,33 @@ def comparison(dtype: str, direction: str) -> Body:
         signed = dtype in dtypes.SIGNED
         direction = ("s" if signed else "u") + direction
     return lambda x, y: int_compare(direction, x, y)
+
+
+def _compare_floats(direction: str, x: Value, y: Value) -> Value:
+    """Compare floats, among them subnormal ones.
+
+    Note [subnormal numbers]: IREE 3.13 calls compiled code with a processor that takes
+    them for 0, on CPUs and VMVX. What it finds equal is told apart by the bits, whose
+    order as integers is that of the numbers; what it does not is NaN.
+    """
+    if direction in ("gt", "ge"):
+        direction, x, y = direction.replace("g", "l"), y, x
+    nearly = {"lt": "OLE", "le": "OLE", "eq": "OEQ", "ne": "UNE"}[direction]
+    exactly = direction if direction in ("eq", "ne") else f"s{direction}"
+    join = arith.ori if direction == "ne" else arith.andi
+    found: Value = join(
+        float_compare(nearly, x, y),
+        int_compare(exactly, _ordered_bits(x), _ordered_bits(y)),
+    )
+    return found
+
+
+def _ordered_bits(x: Value) -> Value:
+    """A signed integer for each number, in their order; the same for 0 and -0."""
+    bits = _bits(x)
+    least = constant(bits.type, -(1 << (x.type.width - 1)))
+    negative = int_compare("slt", bits, constant(bits.type, 0))
+    return arith.select(negative, arith.subi(least, bits), bits)
 
 
 def power_signed(x: Value, y: Value) -> Value:

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Str
+from aotc.dialects.attributes import Bool, Str
 from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype, require_equal
@@ -41,7 +41,9 @@ _COMPARE = {
 class Compare(GraphOp, name="compare", traits=[Pure]):
     """y = lhs <direction> rhs, as bool; direction is eq, ne, lt, le, gt or ge.
 
-    Comparisons with NaN are false, except ne.
+    Comparisons with NaN are false, except ne. Those that are `exact` tell subnormal
+    numbers from 0; others see numbers as the arithmetic of compiled code does, which
+    may take them for 0: a derivative that asks whether it divides by 0 needs that.
     """
 
     why = "where values become conditions"
@@ -49,11 +51,19 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     lhs: Operand[Any]
     rhs: Operand[Any]
     direction: Str
+    exact: Bool
     y: Result[Any]
     dtypes = dt.NAMES
 
+    @classmethod
+    def build(cls, *operands: Value, direction: str, exact: bool = False) -> Any:
+        """Insert this op, by default as arithmetic sees the operands."""
+        return super().build(*operands, direction=direction, exact=exact)
+
     @staticmethod
-    def infer(lhs: Tensor, rhs: Tensor, *, direction: str) -> Tensor:
+    def infer(
+        lhs: Tensor, rhs: Tensor, *, direction: str, exact: bool = False
+    ) -> Tensor:
         """Bool, in the operands' shape."""
         require_equal(lhs, rhs)
         if direction not in _COMPARE:
@@ -64,7 +74,9 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
         return lhs.with_dtype("bool")
 
     @staticmethod
-    def ref(lhs: np.ndarray, rhs: np.ndarray, *, direction: str) -> Any:
+    def ref(
+        lhs: np.ndarray, rhs: np.ndarray, *, direction: str, exact: bool = False
+    ) -> Any:
         """NumPy's comparison."""
         return _COMPARE[direction](lhs, rhs)
 
@@ -94,15 +106,15 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
         dtype = Tensor.of(op.lhs).dtype
         if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
             return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)
-        body = scalars.comparison(dtype, op.direction)
+        body = scalars.comparison(dtype, op.direction, is_exact=op.exact)
         return low.pointwise([lhs, rhs], Tensor.of(op.y), body)
 
     samples = [
-        Sample((i32(2, 3), i32(2, 3)), {"direction": "le"}),
-        Sample((f32("n"), f32("n")), {"direction": "gt"}),
+        Sample((i32(2, 3), i32(2, 3)), {"direction": "le", "exact": False}),
+        Sample((f32("n"), f32("n")), {"direction": "gt", "exact": True}),
         Sample(
             (np.array([np.nan, 1, -0.0], "f"), np.array([np.nan, 1, 0.0], "f")),
-            {"direction": "ne"},
+            {"direction": "ne", "exact": True},
         ),
     ]
 

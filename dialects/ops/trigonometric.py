@@ -4,20 +4,13 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import WIDE, GraphOp
+from aotc.dialects.graph import WIDE
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor
 from aotc.mlir import Value
-
-
-def _loses_digits(_: type[GraphOp], op: Unary) -> str:
-    """Of both: arguments are reduced in a fixed number of digits."""
-    bound = "1e6" if Tensor.of(op.x).dtype == "f64" else "1e4"
-    return f"beyond |x| = {bound} digits are lost"
 
 
 class Sin(Unary, name="sin"):
@@ -28,7 +21,6 @@ class Sin(Unary, name="sin"):
     precision = WIDE
 
     ref = staticmethod(np.sin)
-    caveat = classmethod(_loses_digits)
 
     @staticmethod
     def derivative(b: Builder, op: "Sin") -> Value:
@@ -46,7 +38,6 @@ class Cos(Unary, name="cos"):
     precision = WIDE
 
     ref = staticmethod(np.cos)
-    caveat = classmethod(_loses_digits)
 
     @staticmethod
     def derivative(b: Builder, op: "Cos") -> Value:
