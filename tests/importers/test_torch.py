@@ -747,10 +747,84 @@ FUNCTIONS = {
 }
 
 
+def shifted(x):
+    """Numbers and sizes that are shifted, also in place."""
+    y = x.clone()
+    y <<= 2
+    bytes = x.to(torch.uint8)
+    return x >> 1, -x >> 2, x << x, bytes << 7, bytes >> 1, y, x.new_ones(len(x) << 1)
+
+
+def copied(x):
+    """What is a copy, in each way to ask for one."""
+    return [
+        x.to("cpu", copy=True),
+        x.to(copy=True),
+        x.to(torch.float64, copy=True),
+        x.to(x.double(), copy=True),
+        x.to("cpu", torch.float16, copy=True).float(),
+    ]
+
+
+def checked(x):
+    """What is asserted of all elements, as the models of transformers do it."""
+    torch._check_tensor_all(x > -1e9)
+    return x * 2, torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)
+
+
+FUNCTIONS |= {
+    "shifts": (shifted, torch.arange(6)),
+    "copies": (copied, ROWS[0]),
+    "checks": (checked, ROWS[0]),
+}
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_agree(name):
     function, x = FUNCTIONS[name]
     agrees(Call(function), x)
+
+
+def test_a_size_is_chosen_by_a_condition():
+    def forward(x):
+        return x * torch.sym_ite(x.shape[0] > 4, x.shape[0] * 2, x.shape[0])
+
+    x, rows = torch.randn(7, 2), torch.export.Dim("rows")
+    net = aotc.from_torch(Call(forward), (x,), dynamic_shapes=(({0: rows},),))
+    module = net.program().module
+    for size in (3, 4, 5, 7):
+        x = torch.randn(size, 2)
+        (found,) = reference.evaluate(module, "main", [x.numpy()])
+        np.testing.assert_allclose(found, forward(x))
+
+
+def test_an_argument_that_no_rule_takes_is_named(monkeypatch):
+    from aotc.importers.torch.ops import OPS
+
+    monkeypatch.setitem(OPS, "aten.neg", lambda: None)
+    with pytest.raises(InputError, match="does not import aten.neg.default so") as got:
+        aotc.from_torch(Call(lambda x: -x), (ROWS,)).program()
+    assert got.value.code == "unsupported-ops"
+
+
+def test_files_with_derived_sizes_are_read(tmp_path):
+    """torch.export.load takes the range of `2*s0` for one of a symbol."""
+
+    def forward(x):
+        parts = torch.cat(x.chunk(2, 2), 1)
+        return torch.nn.functional.pixel_unshuffle(x, 2), parts
+
+    h, w = torch.export.Dim("h"), torch.export.Dim("w")
+    shapes = (({2: 2 * h, 3: 2 * w},),)
+    example = (torch.randn(1, 3, 8, 16),)
+    program = torch.export.export(Call(forward), example, dynamic_shapes=shapes)
+    torch.export.save(program, tmp_path / "net.pt2")
+    module = load(tmp_path / "net.pt2").module
+    for size in ((8, 16), (6, 10), (2, 4)):
+        x = torch.randn(1, 3, *size)
+        found = reference.evaluate(module, "main", [x.numpy()])
+        for ours, theirs in zip(found, forward(x), strict=True):
+            np.testing.assert_allclose(ours, theirs)
 
 
 def test_memory_of_another_layout_is_not_read_by_steps():

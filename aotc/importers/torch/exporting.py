@@ -168,12 +168,28 @@ def decompose(program: Any) -> Any:
     """
     if _is_plain(program):
         return program
+    _forget_ranges_of_terms(program)
     try:
         with torch.no_grad(), recurrences.whole():
             return program.run_decompositions(decompositions())
     except Exception as error:
         raise_system_error(error)
         _refuse(error)
+
+
+def _forget_ranges_of_terms(program: Any) -> None:
+    """Leave out the ranges of sizes such as `2*s0`, which torch reads from a file.
+
+    It takes them for symbols and ends with an AssertionError when it traces the program
+    again (torch 2.13). They follow from those of the symbols.
+    """
+    for node in program.graph.find_nodes(op="placeholder"):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if isinstance(size, torch.SymInt):
+                ranges = size.node.shape_env.var_to_range
+                for term in [each for each in ranges if not each.is_Symbol]:
+                    del ranges[term]
+                return
 
 
 def _is_plain(program: Any) -> bool:
