@@ -772,7 +772,15 @@ def checked(x):
     return x * 2, torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)
 
 
+def integer_products(x):
+    """What torchao's dynamic quantization multiplies on CPUs: u8 and i8."""
+    left = (x * 9 + 128).to(torch.uint8).repeat(17, 1)
+    right = (x.T * 7).to(torch.int8).repeat(1, 8)
+    return torch._int_mm(left, right), torch._int_mm(left.to(torch.int8), right)
+
+
 FUNCTIONS |= {
+    "integer products": (integer_products, torch.linspace(-9, 9, 16).reshape(1, 16)),
     "shifts": (shifted, torch.arange(6)),
     "copies": (copied, ROWS[0]),
     "checks": (checked, ROWS[0]),
