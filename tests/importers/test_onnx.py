@@ -39,7 +39,8 @@ class Written:
 
     def proto(self, text, opset=18, **tensors):
         """The message."""
-        header = f'<ir_version: 9, opset_import: ["": {opset}, "own": 1]>'
+        domains = f'"": {opset}, "own": 1, "ai.onnx.ml": 3, "com.microsoft": 1'
+        header = f"<ir_version: 9, opset_import: [{domains}]>"
         proto = parser.parse_model(header + text)
         for name, array in tensors.items():
             proto.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -69,6 +70,30 @@ def sizes_of(network):
     """The names of the sizes that only a call decides."""
     (entry,) = network.program().entries
     return [contract.name for contract in entry.symbols]
+
+
+# ---- hints --------------------------------------------------------------------------
+
+
+def test_hints_fit_where_an_operator_comes_from(written):
+    error = written.refused("""
+        net (float[3] x) => (float[3] y) {
+            a = ai.onnx.ml.TreeEnsembleRegressor(x)
+            b = com.microsoft.FusedGelu(a)
+            y = own.Secret(b)
+        }
+    """)
+    hints = error.hint.split("; ")
+    assert error.code == "unsupported-ops"
+    assert [any(part in hint for hint in hints) for part in HINTS] == [True] * 3
+    assert not any("TreeEnsemble" in hint and "optimi" in hint for hint in hints)
+
+
+HINTS = (
+    "operators on arrays",
+    "optimisations of ONNX Runtime",
+    "function of the model",
+)
 
 
 # ---- results ------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """PyTorch modules and exported programs, against PyTorch itself."""
 
 import dataclasses
+import subprocess
 import sys
 
 import numpy as np
@@ -833,6 +834,49 @@ def test_files_with_derived_sizes_are_read(tmp_path):
         found = reference.evaluate(module, "main", [x.numpy()])
         for ours, theirs in zip(found, forward(x), strict=True):
             np.testing.assert_allclose(ours, theirs)
+
+
+SAVED = """
+import sys, torch
+{register}
+class Net(torch.nn.Module):
+    def forward(self, x):
+        {body}
+torch.export.save(torch.export.export(Net(), (torch.ones(3),)), sys.argv[1])
+"""
+PT2E = """
+        ops, levels = torch.ops.quantized_decomposed, (0.5, 0, -128, 127, torch.int8)
+        y = ops.quantize_per_tensor(x, *levels)
+        return ops.dequantize_per_tensor(y, *levels)
+"""
+OWN = """
+library = torch.library.Library("own", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+library._register_fake("twice", torch.empty_like)
+"""
+
+
+def saved(file, register, body):
+    """A .pt2 file that another process has written."""
+    text = SAVED.format(register=register, body=body.strip())
+    subprocess.run([sys.executable, "-c", text, str(file)], check=True)
+    return file
+
+
+def test_files_of_pt2e_need_no_import(tmp_path):
+    register = "import torch.ao.quantization.fx._decomposed"
+    module = load(saved(tmp_path / "net.pt2", register, PT2E)).module
+    (found,) = reference.evaluate(module, "main", [np.float32([0.6, 1.3, -9])])
+    np.testing.assert_array_equal(found, [0.5, 1.5, -9])
+
+
+def test_an_op_of_a_package_that_is_not_imported_is_named(tmp_path):
+    file = saved(tmp_path / "net.pt2", OWN, "return torch.ops.own.twice(x)")
+    with pytest.raises(InputError, match=r"torch.ops.own.twice.default, which is") as e:
+        load(file)
+    assert "build a model.py that imports it" in e.value.hint
+    assert "torch.ao.quantization.fx._decomposed" in e.value.hint
 
 
 def test_memory_of_another_layout_is_not_read_by_steps():
