@@ -2,7 +2,8 @@
 
 `flatten` takes a tree apart into leaves and a `Structure`, `Structure.unflatten` puts
 it together again: ``structure.unflatten(leaves) == tree``. Dict keys are strings and
-are visited in sorted order, so that equal trees have equal structures.
+are visited in sorted order, so that equal trees have equal structures; those of an
+`OrderedTree` in its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.errors import InputError
+
+
+class OrderedTree(dict[str, Any]):
+    """A dict whose leaves come in the order of its keys: that of a file, say."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,9 @@ class Structure:
             return None
         parts = [child._build(leaves) for child in self.children]
         if self.kind == "dict":
-            return dict(zip(self.keys, parts, strict=True))
+            is_sorted = list(self.keys) == sorted(self.keys)
+            form = dict if is_sorted else OrderedTree
+            return form(zip(self.keys, parts, strict=True))
         if self.kind == "namedtuple" and self.factory:
             return self.factory(*parts)
         return parts if self.kind == "list" else tuple(parts)
@@ -103,7 +110,7 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
             raise InputError(
                 "bad-tree", f"expected dict keys that are strings; got {key!r}"
             )
-    keys = tuple(sorted(tree))
+    keys = tuple(tree if isinstance(tree, OrderedTree) else sorted(tree))
     return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
 
 
@@ -123,7 +130,8 @@ def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> St
         return Structure("none")
     inside = above | {id(tree)}
     is_new = id(tree) not in above
-    if is_new and type(tree) is dict and all(type(key) in (str, int) for key in tree):
+    is_dict = type(tree) in (dict, OrderedTree)
+    if is_new and is_dict and all(type(key) in (str, int) for key in tree):
         parts = tuple(_flatten_in_order(each, leaves, inside) for each in tree.values())
         return Structure("dict", tuple(tree), parts)
     is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")

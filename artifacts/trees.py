@@ -50,19 +50,30 @@ def _kind_and_body(tree: Tree) -> tuple[str, Any]:
 
 
 def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
-    """A function that puts a flat sequence of leaves into the form of `tree`."""
+    """A function that puts a flat sequence of leaves into the form of `tree`.
+
+    Dicts have their keys in the order of the leaves.
+    """
     if tree is None:
         return lambda leaves: None
     if isinstance(tree, int):
         return lambda leaves: leaves[tree]
     kind, body = _kind_and_body(tree)
     if kind == "dict":
-        items = [(key, builder(child)) for key, child in body.items()]
+        rows = sorted(body.items(), key=lambda row: _first_leaf(row[1]))
+        items = [(key, builder(child)) for key, child in rows]
         return lambda leaves: {key: build(leaves) for key, build in items}
     parts = [builder(child) for child in body]
     if kind == "list":
         return lambda leaves: [build(leaves) for build in parts]
     return lambda leaves: tuple(build(leaves) for build in parts)
+
+
+def _first_leaf(tree: Tree) -> int:
+    """The least index in a tree; JSON does not keep the order of a dict."""
+    found: list[int] = []
+    _collect(tree, found)
+    return min(found, default=-1)
 
 
 def flatten(tree: Tree, value: Any) -> dict[int, Any]:

@@ -23,6 +23,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
+from aotc.pipeline.comparable import comparable_targets
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,
@@ -86,6 +87,8 @@ class Build:
         self.request = request
         self.report = BuildReport()
         self.targets = tuple(request.targets) or Target.default()
+        # said before any work
+        self.comparable = comparable_targets(self.targets) if request.parity else ()
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
         _require_known(request.require_check, self.targets, self.self_check)
@@ -180,6 +183,8 @@ class Build:
                 hint="leave out --target, or go on from the stage 'optimized'",
             )
         self.targets = (target,)
+        if self.request.parity:
+            self.comparable = comparable_targets(self.targets)
         self.units = [Unit(self.program, target)]
 
     # ---- what compiled code is compared with

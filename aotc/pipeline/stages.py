@@ -242,7 +242,7 @@ class CompareWithSource(Stage):
                 original,
                 original.module,
                 bundle(),
-                build.report.variants,
+                [v for v in build.report.variants if v.target in build.comparable],
                 build.request.parity,
             )
         require(build.report.parities)

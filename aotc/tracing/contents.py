@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.pytree import OrderedTree
+
 #: types whose values never change, and of which equal texts mean equal values
 PLAIN = (
     int, float, complex, bool, str, bytes, type(None), type(...), range, slice,
@@ -64,7 +66,7 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
 
 def parts_of(value: Any) -> list[Any] | None:
     """What a container has in it; None for what is none."""
-    if type(value) is dict:
+    if type(value) in (dict, OrderedTree):
         return [each for row in value.items() for each in row]
     is_named = issubclass(type(value), tuple) and hasattr(value, "_fields")
     kinds = (list, tuple, set, frozenset)

@@ -9,7 +9,7 @@ from aotc.artifacts.compat import check_device
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Variant
 from aotc.artifacts.selection import speed_rank
-from aotc.artifacts.verdicts import verdict_of
+from aotc.artifacts.verdicts import Mismatch, verdict_of
 from aotc.target import TARGETS, Target
 
 
@@ -43,6 +43,12 @@ def accelerator_target(host: Host) -> str | None:
     ]
     best = min(variants, key=speed_rank, default=None)
     return None if best is None else str(best.target["name"])
+
+
+def reasons_against(target: Target, host: Host) -> list[Mismatch]:
+    """Why code for a target cannot run on `host`; nothing if it may."""
+    found = check_device(variant_for(target), host)
+    return found if verdict_of(found) == "unsupported" else []
 
 
 def variant_for(target: Target) -> Variant:

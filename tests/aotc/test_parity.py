@@ -15,10 +15,13 @@ from aotc.checks.parity import Choice, Plan
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions import functions_of
-from aotc.errors import Finding, InputError
+from aotc.errors import Finding, InputError, SetupError
 from aotc.importers.common.imported import Imported
 from aotc.mlir import ir
 from aotc.passes.simplify import Simplify
+from aotc.pipeline.comparable import comparable_targets
+from aotc.processor import arch
+from aotc.target import Target
 
 onnx = pytest.importorskip("onnx")
 
@@ -146,6 +149,18 @@ def test_a_file_that_onnx_runtime_does_not_load_is_no_matter_of_the_inputs(tmp_p
         original._by_runtime(file, ["y"], {})
     assert caught.value.code == "framework-cannot-load"
     assert "upgrade ONNX Runtime" in caught.value.hint
+
+
+def test_targets_that_do_not_run_here_are_named_before_any_work(tmp_path):
+    here, there = ("x86_64-v2", "aarch64")[:: 1 if arch() == "x86_64" else -1]
+    targets = Target.parse(here), Target.parse(there)
+    with pytest.warns(UserWarning, match=f"not what this machine .*{there}"):
+        assert comparable_targets(targets) == targets[:1]
+    with pytest.raises(SetupError, match="no target runs here") as caught:
+        pipeline.build(
+            tmp_path / "none.py", targets=targets[1:], parity=Plan(), sign=False
+        )
+    assert caught.value.code == "incompatible"
 
 
 def test_differences_are_measured_in_every_unit():

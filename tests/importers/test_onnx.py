@@ -13,6 +13,7 @@ from aotc.dialects import context
 from aotc.dialects.symbols import known_contracts
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.pytree import flatten, tree_map
 
 onnx = pytest.importorskip("onnx")
 
@@ -38,7 +39,8 @@ class Written:
 
     def proto(self, text, opset=18, **tensors):
         """The message."""
-        header = f'<ir_version: 9, opset_import: ["": {opset}, "own": 1]>'
+        domains = f'"": {opset}, "own": 1, "ai.onnx.ml": 3, "com.microsoft": 1'
+        header = f"<ir_version: 9, opset_import: [{domains}]>"
         proto = parser.parse_model(header + text)
         for name, array in tensors.items():
             proto.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -68,6 +70,51 @@ def sizes_of(network):
     """The names of the sizes that only a call decides."""
     (entry,) = network.program().entries
     return [contract.name for contract in entry.symbols]
+
+
+# ---- hints --------------------------------------------------------------------------
+
+
+def test_hints_fit_where_an_operator_comes_from(written):
+    error = written.refused("""
+        net (float[3] x) => (float[3] y) {
+            a = ai.onnx.ml.TreeEnsembleRegressor(x)
+            b = com.microsoft.FusedGelu(a)
+            y = own.Secret(b)
+        }
+    """)
+    hints = error.hint.split("; ")
+    assert error.code == "unsupported-ops"
+    assert [any(part in hint for hint in hints) for part in HINTS] == [True] * 3
+    assert not any("TreeEnsemble" in hint and "optimi" in hint for hint in hints)
+
+
+HINTS = (
+    "operators on arrays",
+    "optimisations of ONNX Runtime",
+    "function of the model",
+)
+
+
+# ---- results ------------------------------------------------------------------------
+
+
+def test_results_come_in_the_order_of_the_file(written):
+    net = written("""
+        net (float[3] z, float[3] a) => (float[3] scores, float[3] boxes, float[3] at) {
+            scores = Add(z, a) boxes = Sub(z, a) at = Neg(z)
+        }
+    """)
+    names = ["scores", "boxes", "at"]
+    (entry,) = net.program().entries
+    assert [port.name for port in entry.results] == names
+    z, a = np.float32([1, 2, 3]), np.float32([5, 6, 7])
+    for results in (net(z, a), tree_map(np.asarray, net(z, a))):
+        assert list(results) == names
+        np.testing.assert_array_equal(np.asarray(results["boxes"]), z - a)
+    leaves, structure = flatten(net(z, a))
+    assert structure == entry.output_tree
+    np.testing.assert_array_equal(np.asarray(leaves[0]), z + a)
 
 
 # ---- weights ------------------------------------------------------------------------

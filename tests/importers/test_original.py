@@ -33,6 +33,34 @@ def steps_agree(network, inputs):
     return count
 
 
+def test_quantized_files_are_compared_as_they_are_written(tmp_path):
+    """ONNX Runtime's optimisations round a QDQ graph elsewhere."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    proto = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 19]>
+        net (float[16, 64] x) => (float[16, 64] y)
+        <float s = {0.05}, int8 z = {3}, float t = {0.37}, float u = {0.008}> {
+            a = QuantizeLinear(x, s, z)  b = DequantizeLinear(a, s, z)
+            w = DequantizeLinear(q, u, none)  c = MatMul(b, w)
+            d = QuantizeLinear(c, t, z)  e = DequantizeLinear(d, t, z)
+            f = Add(e, b)  g = QuantizeLinear(f, t, z)  h = DequantizeLinear(g, t, z)
+            i = Softmax(h)  j = QuantizeLinear(i, u, none)
+            y = DequantizeLinear(j, u, none)
+        }
+    """)
+    rng = np.random.default_rng(0)
+    levels = rng.integers(-127, 128, (64, 64), dtype=np.int8)
+    for name, array in {"q": levels, "none": np.zeros((), np.int8)}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    file = tmp_path / "net.onnx"
+    file.write_bytes(proto.SerializeToString())
+    network = aotc.from_onnx(file)
+    inputs = {"x": rng.standard_normal((16, 64)).astype("f4")}
+    found = np.asarray(network.compute(inputs))
+    np.testing.assert_allclose(found, network.original.run(inputs), atol=1e-7)
+
+
 def test_modules_of_torch_with_buffers_run_as_they_were_exported():
     torch = pytest.importorskip("torch")
 

@@ -1,6 +1,7 @@
 """PyTorch modules and exported programs, against PyTorch itself."""
 
 import dataclasses
+import subprocess
 import sys
 
 import numpy as np
@@ -747,10 +748,135 @@ FUNCTIONS = {
 }
 
 
+def shifted(x):
+    """Numbers and sizes that are shifted, also in place."""
+    y = x.clone()
+    y <<= 2
+    bytes = x.to(torch.uint8)
+    return x >> 1, -x >> 2, x << x, bytes << 7, bytes >> 1, y, x.new_ones(len(x) << 1)
+
+
+def copied(x):
+    """What is a copy, in each way to ask for one."""
+    return [
+        x.to("cpu", copy=True),
+        x.to(copy=True),
+        x.to(torch.float64, copy=True),
+        x.to(x.double(), copy=True),
+        x.to("cpu", torch.float16, copy=True).float(),
+    ]
+
+
+def checked(x):
+    """What is asserted of all elements, as the models of transformers do it."""
+    torch._check_tensor_all(x > -1e9)
+    return x * 2, torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)
+
+
+def integer_products(x):
+    """What torchao's dynamic quantization multiplies on CPUs: u8 and i8."""
+    left = (x * 9 + 128).to(torch.uint8).repeat(17, 1)
+    right = (x.T * 7).to(torch.int8).repeat(1, 8)
+    return torch._int_mm(left, right), torch._int_mm(left.to(torch.int8), right)
+
+
+FUNCTIONS |= {
+    "integer products": (integer_products, torch.linspace(-9, 9, 16).reshape(1, 16)),
+    "shifts": (shifted, torch.arange(6)),
+    "copies": (copied, ROWS[0]),
+    "checks": (checked, ROWS[0]),
+}
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_agree(name):
     function, x = FUNCTIONS[name]
     agrees(Call(function), x)
+
+
+def test_a_size_is_chosen_by_a_condition():
+    def forward(x):
+        return x * torch.sym_ite(x.shape[0] > 4, x.shape[0] * 2, x.shape[0])
+
+    x, rows = torch.randn(7, 2), torch.export.Dim("rows")
+    net = aotc.from_torch(Call(forward), (x,), dynamic_shapes=(({0: rows},),))
+    module = net.program().module
+    for size in (3, 4, 5, 7):
+        x = torch.randn(size, 2)
+        (found,) = reference.evaluate(module, "main", [x.numpy()])
+        np.testing.assert_allclose(found, forward(x))
+
+
+def test_an_argument_that_no_rule_takes_is_named(monkeypatch):
+    from aotc.importers.torch.ops import OPS
+
+    monkeypatch.setitem(OPS, "aten.neg", lambda: None)
+    with pytest.raises(InputError, match="does not import aten.neg.default so") as got:
+        aotc.from_torch(Call(lambda x: -x), (ROWS,)).program()
+    assert got.value.code == "unsupported-ops"
+
+
+def test_files_with_derived_sizes_are_read(tmp_path):
+    """torch.export.load takes the range of `2*s0` for one of a symbol."""
+
+    def forward(x):
+        parts = torch.cat(x.chunk(2, 2), 1)
+        return torch.nn.functional.pixel_unshuffle(x, 2), parts
+
+    h, w = torch.export.Dim("h"), torch.export.Dim("w")
+    shapes = (({2: 2 * h, 3: 2 * w},),)
+    example = (torch.randn(1, 3, 8, 16),)
+    program = torch.export.export(Call(forward), example, dynamic_shapes=shapes)
+    torch.export.save(program, tmp_path / "net.pt2")
+    module = load(tmp_path / "net.pt2").module
+    for size in ((8, 16), (6, 10), (2, 4)):
+        x = torch.randn(1, 3, *size)
+        found = reference.evaluate(module, "main", [x.numpy()])
+        for ours, theirs in zip(found, forward(x), strict=True):
+            np.testing.assert_allclose(ours, theirs)
+
+
+SAVED = """
+import sys, torch
+{register}
+class Net(torch.nn.Module):
+    def forward(self, x):
+        {body}
+torch.export.save(torch.export.export(Net(), (torch.ones(3),)), sys.argv[1])
+"""
+PT2E = """
+        ops, levels = torch.ops.quantized_decomposed, (0.5, 0, -128, 127, torch.int8)
+        y = ops.quantize_per_tensor(x, *levels)
+        return ops.dequantize_per_tensor(y, *levels)
+"""
+OWN = """
+library = torch.library.Library("own", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+library._register_fake("twice", torch.empty_like)
+"""
+
+
+def saved(file, register, body):
+    """A .pt2 file that another process has written."""
+    text = SAVED.format(register=register, body=body.strip())
+    subprocess.run([sys.executable, "-c", text, str(file)], check=True)
+    return file
+
+
+def test_files_of_pt2e_need_no_import(tmp_path):
+    register = "import torch.ao.quantization.fx._decomposed"
+    module = load(saved(tmp_path / "net.pt2", register, PT2E)).module
+    (found,) = reference.evaluate(module, "main", [np.float32([0.6, 1.3, -9])])
+    np.testing.assert_array_equal(found, [0.5, 1.5, -9])
+
+
+def test_an_op_of_a_package_that_is_not_imported_is_named(tmp_path):
+    file = saved(tmp_path / "net.pt2", OWN, "return torch.ops.own.twice(x)")
+    with pytest.raises(InputError, match=r"torch.ops.own.twice.default, which is") as e:
+        load(file)
+    assert "build a model.py that imports it" in e.value.hint
+    assert "torch.ao.quantization.fx._decomposed" in e.value.hint
 
 
 def test_memory_of_another_layout_is_not_read_by_steps():

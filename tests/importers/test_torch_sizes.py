@@ -179,6 +179,24 @@ def ordered(x):
     return tuple(torch.zeros_like(x).index_copy(0, line, part) for part in parts)
 
 
+def numbers(x):
+    kept = x[x[:, 0] > 0]
+    which = (kept[:, 0] * 3).long().clamp(0, 9)
+    counts = torch.bincount(which, minlength=3)
+    torch._check(counts.shape[0] <= 10)
+    weighted = torch.bincount(which, kept[:, 1], minlength=10)
+    torch._check(weighted.shape[0] <= 10)
+    return (counts * counts).sum(), counts.shape[0], weighted.square().sum()
+
+
+def sampled(x):
+    places = x[x[:, 0] > 0][:, :2]
+    image = x[:, None].expand(-1, 4, 3)[None, :1] * torch.arange(1.0, 5)[:, None]
+    y = F.grid_sample(image, places[None, :, None], align_corners=False)
+    least = torch.sym_max(places.shape[0], 3)
+    return y.sum((2, 3)), least, torch.sym_max(least, 2)
+
+
 def of_at_most_four(x):
     (idx,) = torch.where(x[:, 0] > 0)
     torch._check(idx.shape[0] <= 4)
@@ -197,6 +215,8 @@ CASES = {
     "distinct": (distinct, ANY),
     "distinct_nan": (distinct_nan, (*ANY, ODD)),
     "ordered": (ordered, (*ANY, ODD)),
+    "numbers": (numbers, SOME),  # of none torch gives weights as integers
+    "sampled": (sampled, ANY),
 }
 
 

@@ -20,6 +20,7 @@ from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
 from aotc.importers.onnx.unsupported import unsupported
 from aotc.importers.onnx.values import Value, as_array, with_element
+from aotc.pytree import OrderedTree
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim
@@ -56,9 +57,9 @@ def network_of(
     def run(*arguments: Any) -> Any:
         with data_dependent_sizes():
             results = compute(*arguments)
-        return (
-            results[0] if len(results) == 1 else dict(zip(names, results, strict=True))
-        )
+        if len(results) == 1:
+            return results[0]
+        return OrderedTree(zip(names, results, strict=True))
 
     def compute(*arguments: Any) -> list[Array]:
         weights = dict(arguments[0]) if stored else {}

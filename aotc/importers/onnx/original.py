@@ -15,6 +15,7 @@ from aotc.errors import InputError
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Model
+from aotc.pytree import OrderedTree
 from aotc.system_errors import raise_system_error
 from aotc.tracing.source_locations import Place
 
@@ -47,7 +48,7 @@ def of_file(
         results = [found[name] for name in graph.outputs]
         if len(results) == 1:
             return results[0]
-        return dict(zip(outputs, results, strict=True))
+        return OrderedTree(zip(outputs, results, strict=True))
 
     def steps(given: Inputs) -> dict[Place, Any]:
         named = {n.place: [o for o in n.outputs if o] for n in graph.nodes}
@@ -81,6 +82,10 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
+    # node by node, as the file says: its rewriting of QDQ graphs rounds elsewhere
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )
     provider = ["CPUExecutionProvider"]
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=provider)
@@ -95,8 +100,6 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
     proto.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in names if name not in known
     )
-    disabled = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.graph_optimization_level = disabled
     session = onnxruntime.InferenceSession(
         proto.SerializeToString(), options, providers=provider
     )

@@ -105,9 +105,24 @@ def _is_defined(node: Node, opsets: dict[str, int]) -> bool:
     )
 
 
+_BY_DOMAIN = (
+    (
+        "ai.onnx.ml",
+        "write it with operators on arrays (Gather, Where and MatMul make a tree), as "
+        "Hummingbird does, or leave this part to the program that calls the model",
+    ),
+    ("com.microsoft", "export the model without the optimisations of ONNX Runtime"),
+    ("ai.onnx.training", "export the model for inference; aotc derives it"),
+    ("ai.onnx.preview", "export the model for inference; aotc derives it"),
+    (
+        "",
+        "define it as a function of the model, or let Python compute it: "
+        'aotc.from_onnx(…, breaks="island")',
+    ),
+)
+
+
 def _help(node: Node) -> str:
     if node.key in _REASONS:
         return "leave this part of the model to the program that calls it"
-    if node.domain:
-        return "export the model without the optimisations of another runtime"
-    return ""
+    return next((text for key, text in _BY_DOMAIN if node.domain.startswith(key)), "")

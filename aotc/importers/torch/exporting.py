@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -111,6 +113,11 @@ def read(path: Path) -> Any:
     except Exception as error:  # whatever torch finds wrong with the bytes
         raise_system_error(error, str(path))
         said = _first_paragraph(logged[0] if logged else error)
+        found = _UNREGISTERED_OP.search(said)
+        if found is not None:
+            if _register_ops(found[1]):
+                return read(path)
+            said = f"it calls torch.ops.{found[1]}.{found[2]}, which is not registered"
         raise InputError(
             "bad-file",
             f"'{path}' cannot be read as what torch.export.save writes: {said}",
@@ -118,11 +125,32 @@ def read(path: Path) -> Any:
         ) from error
 
 
+_UNREGISTERED_OP = re.compile(r"failed to resolve torch\.ops\.(\w+)\.([\w.]+)")
+# what registers ops that aotc has, by their namespace
+_REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+_OP_ADVICE = (
+    "the op is known once the package that defines it is imported, as PT2E's are by "
+    "`import torch.ao.quantization.fx._decomposed`: build a model.py that imports it "
+    "and then has `main = aotc.from_torch(torch.export.load('{name}'))`"
+)
+
+
+def _register_ops(namespace: str) -> bool:
+    """Whether ops of a namespace are registered now that were not before."""
+    module = _REGISTERED_BY.get(namespace)
+    if module is None or module in sys.modules:
+        return False
+    import_module(module)
+    return True
+
+
 _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
 
 
 def _reading_advice(path: Path, said: str) -> str:
     """What to do about a file that torch does not read."""
+    if "which is not registered" in said:
+        return _OP_ADVICE.format(name=path.name)
     found = _UNREGISTERED.search(said)
     if found is None:
         return f"this is torch {torch.__version__}; export the model with it again"
@@ -168,12 +196,28 @@ def decompose(program: Any) -> Any:
     """
     if _is_plain(program):
         return program
+    _forget_ranges_of_terms(program)
     try:
         with torch.no_grad(), recurrences.whole():
             return program.run_decompositions(decompositions())
     except Exception as error:
         raise_system_error(error)
         _refuse(error)
+
+
+def _forget_ranges_of_terms(program: Any) -> None:
+    """Leave out the ranges of sizes such as `2*s0`, which torch reads from a file.
+
+    It takes them for symbols and ends with an AssertionError when it traces the program
+    again (torch 2.13). They follow from those of the symbols.
+    """
+    for node in program.graph.find_nodes(op="placeholder"):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if isinstance(size, torch.SymInt):
+                ranges = size.node.shape_env.var_to_range
+                for term in [each for each in ranges if not each.is_Symbol]:
+                    del ranges[term]
+                return
 
 
 def _is_plain(program: Any) -> bool:

@@ -6,7 +6,8 @@ list of these, or a function where the node is a subgraph.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+import inspect
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -35,6 +36,7 @@ from aotc.importers.torch.unbacked import (
     UnbackedSizes,
     known_sizes,
     require_agreement,
+    settle,
 )
 from aotc.importers.torch.writes import writes
 from aotc.tracing.source_locations import (
@@ -108,9 +110,10 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
     )
     if function is None:
         fail("unsupported-ops", f"aotc does not import {node.target}")
+    _require_arguments(node, function, given, options)
     try:
         with sizes.bound_new_sizes(node, values):
-            result = function(*given, **options)
+            result = settle(node, function(*given, **options))
             if padded:
                 require_agreement(node, result)
             _require_declared(node, result)
@@ -119,6 +122,18 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
         if error.hint and "aotc.Dim(" in error.hint:
             error.hint = _DIM_ADVICE
         raise
+
+
+def _require_arguments(
+    node: Node, function: Any, given: Sequence[Any], options: Mapping[str, Any]
+) -> None:
+    """Refuse a node with arguments that its function does not take."""
+    try:
+        inspect.signature(function).bind(*given, **options)
+    except ValueError:  # a function of Python's own
+        return
+    except TypeError as error:
+        fail("unsupported-ops", f"aotc does not import {node.target} so: {error}")
 
 
 def _require_declared(node: Node, result: Any) -> None:

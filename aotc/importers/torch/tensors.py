@@ -34,7 +34,14 @@ def name_of_dtype(dtype: torch.dtype) -> str:
 
 def declared_of(fake: Any) -> Declared:
     """The shape that torch gives a value, without the sizes that vary."""
-    return [size if isinstance(size, int) else None for size in fake.shape]
+    return [_number(size) for size in fake.shape]
+
+
+def _number(size: Any) -> int | None:
+    """A size that torch knows, also as a SymInt that has turned out to be a number."""
+    if isinstance(size, int):
+        return size
+    return int(size.node.expr) if size.node.expr.is_Integer else None
 
 
 def is_complex(node: Node) -> bool:

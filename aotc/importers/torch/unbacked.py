@@ -18,10 +18,13 @@ import sympy
 import torch
 from torch.fx import Graph, Node
 
+from aotc import debug
+from aotc import numpy as np
 from aotc.dialects.types import Size, minimum
-from aotc.importers.common.padded.sizes import promise_bound
+from aotc.importers.common.padded.sizes import bound_of, count_of, promise_bound
 from aotc.importers.common.padded.sources import prefix_size
 from aotc.importers.common.padded.values import Padded, refuse
+from aotc.importers.torch.tensors import declared_of
 from aotc.tracing.array import Array
 
 _LARGEST = 2**31 - 1  # positions are i32; torch asserts that sizes are below 2**63
@@ -57,6 +60,11 @@ class UnbackedSizes:
     @contextmanager
     def bound_new_sizes(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
         """Within this block a new size is at most what the module promises of it."""
+        promised = _promised_number(node)
+        if promised is not None:
+            with promise_bound(promised):
+                yield
+            return
         born = symbols_of(node.meta.get("val")) & self.bounds.keys()
         for before in node.all_input_nodes:
             born -= symbols_of(before.meta.get("val"))
@@ -77,6 +85,14 @@ class UnbackedSizes:
         if not symbols_of(made) & self.symbols:
             return result
         return prefix_size(result) if result._data is None else int(result)
+
+
+def _promised_number(node: Node) -> int | None:
+    """How long a vector is by what the module asserts: no symbol to torch."""
+    made = node.meta.get("val")
+    if not isinstance(made, torch.Tensor) or made.ndim != 1:
+        return None
+    return declared_of(made)[0]
 
 
 def symbols_of(made: Any) -> set[Any]:
@@ -150,6 +166,20 @@ def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
 
 
 # ---- what is computed ---------------------------------------------------------------
+
+
+def settle(node: Node, result: Any) -> Any:
+    """The result of a node; a vector of the size that the module promises, if any."""
+    size = _promised_number(node)
+    if size is None or not isinstance(result, Padded):
+        return result
+    own = result.shape[0]
+    if bound_of(own) != size:
+        return result
+    debug.check(
+        np.equal(count_of(own), size), f"{size} elements, as the model promises"
+    )
+    return result.data
 
 
 def require_agreement(node: Node, result: Any) -> None:

@@ -310,6 +310,21 @@ def smaller(a: Size, b: Size) -> Size:
     )
 
 
+def larger(a: Size, b: Size) -> Size:
+    """The larger size of two."""
+    if not has_data_dependent((a, b)):
+        return maximum(a, b)
+    if is_equal(a, b) or is_at_most(b, a):
+        return a
+    if is_at_most(a, b):
+        return b
+    return _derived_size(
+        ("larger", canonical(a), canonical(b)),
+        lambda: np.maximum(count_of(a), count_of(b)),
+        maximum(bound_of(a), bound_of(b)),
+    )
+
+
 def _least(size: Size) -> Size:
     return 0 if is_data_dependent(size) else size
 

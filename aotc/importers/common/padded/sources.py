@@ -81,6 +81,27 @@ def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
     return from_first(np.astype(np.searchsorted(ends, line, "right"), "i64"), (size,))
 
 
+def counts_of_each(x: Value, weights: Value | None, least: int) -> Value:
+    """How often each of 0, 1, … is in a vector, or the sum of its weights.
+
+    Args:
+        x: integers of 0 and more.
+        weights: one for each of them, or None.
+        least: of how many numbers at least.
+    """
+    if isinstance(x, Array) and x._data is not None:
+        return np.bincount(x, None if weights is None else data_of(weights), least)
+    own, numbers = _elements(x), np.astype(data_of(x), "i32")
+    numbers = np.where(own, numbers, -1)  # padding is none of them
+    debug.check(
+        np.logical_or(numbers >= 0, np.logical_not(own)), "numbers of 0 or more"
+    )
+    most = np.max(numbers, initial=-1)
+    size = chosen_size(np.maximum(np.add(most, 1), least), None)
+    given = None if weights is None else np.where(own, data_of(weights), 0)
+    return as_padded(np.bincount(numbers, given, length=bound_of(size)), (size,))
+
+
 def prefix_size(x: Array) -> Size:
     """The number that an integer array holds, as a size."""
     number = np.reshape(x, ())

@@ -31,17 +31,17 @@ def dropout(x: Array, p: float, train: bool) -> Array:
     return np.zeros_like(x) if p == 1 else nn.dropout(next_key(), x, p)
 
 
-def cast(x: Array, *_: Any, dtype: str | None = None) -> Array:
-    """`x` in another dtype."""
+def cast(x: Array, *_: Any, dtype: str | None = None, **__: Any) -> Array:
+    """`x` in another dtype; a copy of it is the same value."""
     return x if dtype is None else np.astype(x, dtype)
 
 
-def to_device(x: Array, device: Any, dtype: str, *_: Any) -> Array:
+def to_device(x: Array, device: Any, dtype: str, *_: Any, **__: Any) -> Array:
     """`x` on a device, in another dtype."""
     return np.astype(x, dtype)
 
 
-def cast_like(x: Array, other: Array, *_: Any) -> Array:
+def cast_like(x: Array, other: Array, *_: Any, **__: Any) -> Array:
     """`x` in the dtype of another array."""
     return np.astype(x, other.dtype)
 
@@ -149,6 +149,9 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.new_full": new_full,
     "aten.__and__": promoting(np.bitwise_and),
     "aten.__or__": promoting(np.bitwise_or),
+    "aten.__xor__": promoting(np.bitwise_xor),
+    "aten.__lshift__": promoting(np.left_shift),
+    "aten.__rshift__": promoting(np.right_shift),
     "aten.flatten.using_ints": flatten,
     "aten.chunk": chunk,
     "aten.pad": pad,

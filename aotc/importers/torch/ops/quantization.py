@@ -13,6 +13,7 @@ from aotc import numpy as np
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.importers.torch.promotion import as_dtype
 from aotc.nn.quantizing import broadcast_along
+from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift, to_accumulator
 
@@ -120,6 +121,13 @@ def parameters_for(
     ]
 
 
+def integer_product(a: Array, b: Array) -> Array:
+    """The product of two matrices of 8-bit integers, in i32."""
+    if a.dtype != b.dtype:  # u8 and i8, which have i16 in common
+        a, b = np.astype(a, "i16"), np.astype(b, "i16")
+    return dot_general(a, b, ((1,), (0,)), dtype="i32")
+
+
 _GRAPH = "quantized_decomposed"
 
 OPS: dict[str, Callable[..., Any]] = {
@@ -128,6 +136,7 @@ OPS: dict[str, Callable[..., Any]] = {
     f"{_GRAPH}.quantize_per_channel": per_channel(quantize),
     f"{_GRAPH}.dequantize_per_channel": per_channel(dequantize),
     f"{_GRAPH}.choose_qparams": parameters_for,
+    "aten._int_mm": integer_product,
     "aten.fake_quantize_per_tensor_affine_cachemask": simulate,
     "aten.fake_quantize_per_channel_affine_cachemask": per_channel(simulate),
     "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams": simulate_if,

@@ -215,6 +215,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.min.dim": _with_position(np.min, argmin),
     "aten.any": any_true,
     "aten.all": all_true,
+    "aten._is_any_true": any_true,
+    "aten._is_all_true": all_true,
     "aten.argmax": argmax,
     "aten.argmin": argmin,
     "aten.var": variance,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
-from aotc.dialects.types import Size
+from aotc.dialects.types import Dim, Size
 from aotc.importers.torch.promotion import promote
+from aotc.nn.interpolation import whole_ratio
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
@@ -111,11 +112,15 @@ def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
 def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
     """Parts of an axis of one size; the last may be smaller."""
     total = x.shape[dim]
-    if not isinstance(total, int) or not isinstance(size, int):
+    if isinstance(total, int) and isinstance(size, int):
+        count = -(-max(total, 1) // size) if size else 1
+    else:
+        count = whole_ratio(total, size) or 0
+    if not count:
         fail("symbolic-size", f"cannot split {x.type} into parts of {size}")
-    if not size:
+    if not isinstance(size, Dim) and not size:
         return [x]
-    return [slice_axis(x, dim, at, at + size) for at in range(0, max(total, 1), size)]
+    return [slice_axis(x, dim, n * size, (n + 1) * size) for n in range(count)]
 
 
 def unbind(x: Array, dim: int = 0) -> list[Array]:

@@ -62,6 +62,15 @@ def _comparison(
     return call
 
 
+def choose(condition: Any, x: Any, y: Any) -> Any:
+    """`x` if a condition holds, else `y`; an array where only the call decides."""
+    if not isinstance(condition, Array):
+        return x if condition else y
+    whole = all(isinstance(each, int | Dim) for each in (x, y))
+    dtype = "i64" if whole else None
+    return np.where(condition, lift(x, dtype), lift(y, dtype))
+
+
 def square_root(x: Any) -> Any:
     """The root of a number or of a size."""
     return math.sqrt(x) if isinstance(x, (int, float)) else np.sqrt(number(x))
@@ -167,6 +176,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "_operator.le": _comparison(operator.le, np.less_equal),
     "_operator.gt": _comparison(operator.gt, np.greater),
     "_operator.ge": _comparison(operator.ge, np.greater_equal),
+    "_operator.lshift": lambda a, b: a * 2**b,
+    "_operator.rshift": lambda a, b: a // 2**b,
     "_operator.and_": np.logical_and,
     "_operator.or_": np.logical_or,
     "math.ceil": rounding(math.ceil),
@@ -174,6 +185,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "math.trunc": rounding(math.trunc),
     "torch.sym_max": maximum,
     "torch.sym_min": minimum,
+    "torch.sym_ite": choose,
     "torch.sym_float": number,
     "torch.sym_int": rounding(math.trunc),
     "torch.sym_not": np.logical_not,

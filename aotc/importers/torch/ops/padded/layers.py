@@ -9,8 +9,15 @@ from aotc import nn
 from aotc import numpy as np
 from aotc.importers.common.padded import axes, products
 from aotc.importers.common.padded.elementwise import elementwise, row_by_row
-from aotc.importers.common.padded.values import Padded, Value
-from aotc.importers.torch.ops import composites, normalization
+from aotc.importers.common.padded.sizes import has_data_dependent, is_equal
+from aotc.importers.common.padded.values import (
+    Padded,
+    Value,
+    as_padded,
+    data_of,
+    refuse,
+)
+from aotc.importers.torch.ops import composites, normalization, sampling
 from aotc.importers.torch.ops.products import linear
 from aotc.tracing.array import Array
 
@@ -41,6 +48,18 @@ def _scaled_sum(
     return elementwise(np.add)(x, y)  # type: ignore[no-any-return]
 
 
+def _grid_sample(x: Value, grid: Value, *options: Any) -> Value:
+    """The image at the places of a grid: padded places stay padding."""
+    batches = [x.shape[0], grid.shape[0]]
+    if has_data_dependent((*x.shape[1:], grid.shape[-1])) or not is_equal(*batches):
+        refuse(
+            f"an image of {x.shape} is read at places of {grid.shape}",
+            "bring the image to a known size before",
+        )
+    found = sampling.grid_sample(data_of(x), data_of(grid), *options)
+    return as_padded(found, (*x.shape[:2], *grid.shape[1:-1]))
+
+
 def _normalized_axes(x: Padded, shape: Sequence[Any], *_: Any, **__: Any) -> range:
     return range(-len(shape), 0)
 
@@ -56,6 +75,8 @@ RULES: dict[str, Rule] = {
         products.matmul,
     ),
     "aten.einsum": _einsum,
+    "aten.grid_sampler_2d": _grid_sample,
+    "aten.grid_sampler_3d": _grid_sample,
     "aten.addmm": _scaled_sum,
     "aten.addmv": _scaled_sum,
     "aten.baddbmm": _scaled_sum,

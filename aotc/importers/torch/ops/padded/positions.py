@@ -136,6 +136,14 @@ def unique(
     ]
 
 
+def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    """How often each number is in a vector, or the sum of its weights."""
+    found = sources.counts_of_each(x, weights, minlength)
+    if weights is None:
+        return in_dtype(found, "i64")
+    return in_dtype(found, "f32" if weights.dtype == "f32" else "f64")
+
+
 def _search(function: Rule, number: int) -> Rule:
     """A search for values, argument `number`, in a table that is not padded."""
 
@@ -178,4 +186,5 @@ SOURCES: dict[str, Rule] = {
     "aten.repeat_interleave.self_Tensor": repeat_interleave,
     "aten.repeat_interleave.Tensor": _repeated_positions,
     "aten._unique2": unique,
+    "aten.bincount": bincount,
 }

@@ -166,6 +166,8 @@ RULES: dict[str, Rule] = {
     "aten.argmin": _argmin,
     "aten.any": _truth(np.any, False),
     "aten.all": _truth(np.all, True),
+    "aten._is_any_true": _truth(np.any, False),
+    "aten._is_all_true": _truth(np.all, True),
     "aten.var": _variance,
     "aten.std": _deviation,
     "aten.var_mean": with_mean(_variance, reductions.mean),

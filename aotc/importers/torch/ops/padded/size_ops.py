@@ -17,6 +17,7 @@ from aotc.importers.common.padded.sizes import (
     is_at_most,
     is_data_dependent,
     is_equal,
+    larger,
     smaller,
 )
 from aotc.importers.common.padded.values import Equality, data_of
@@ -90,6 +91,14 @@ def _truth_of(condition: Any) -> Any:
     return condition
 
 
+def _choose(condition: Any, x: Any, y: Any) -> Any:
+    """`x` if a condition holds, else `y`."""
+    truth = _truth_of(condition)
+    if isinstance(truth, Array):
+        return np.where(truth, _number(x), _number(y))
+    return x if truth else y
+
+
 RULES: dict[str, Rule] = {
     **size_ops.ASSERTIONS,
     **{
@@ -123,5 +132,7 @@ RULES: dict[str, Rule] = {
     "_operator.or_": _on_truths(np.logical_or),
     "torch.sym_not": _on_truths(np.logical_not),
     "torch.sym_min": smaller,
+    "torch.sym_max": larger,
+    "torch.sym_ite": _choose,
     "torch.sym_float": lambda x: np.astype(count_of(x), "f32"),
 }
