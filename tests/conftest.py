@@ -4,7 +4,7 @@
 `pytest --full` runs that too, as does a run that names files, folders or markers. Both
 leave out what is marked slow. `--cpu-times FOLDER` writes how much processor time each
 test takes, with its fixtures and the processes that it starts: `full.txt` is chosen by
-that (`python tests/choose_quick.py FOLDER`).
+that (`benchmarks/quick_tests.py`).
 
 Hypothesis draws anew on every run, but the same examples in CI. Time limits per example
 are off, because compilers and shared machines take their time.
@@ -25,6 +25,7 @@ from aotc.target import Target
 
 FULL = Path(__file__).with_name("full.txt")
 # What tests compare with, that need not be installed.
+_USUAL = "not slow"  # of `-m`, by pyproject.toml
 PEERS = ("torch", "onnx", "onnxruntime", "jax", "matplotlib", "sphinx")
 
 settings.register_profile("here", deadline=None)
@@ -113,14 +114,15 @@ def pytest_collection_modifyitems(config, items):
     """Leave out what `full.txt` names, where all tests are asked for."""
     option = config.option
     left_out = Counter(slow=sum(bool(x.get_closest_marker("slow")) for x in items))
-    if _is_whole(config) and not option.full and not option.keyword:
+    chooses = option.full or option.keyword or option.markexpr not in ("", _USUAL)
+    if _is_whole(config) and not chooses:
         names = _full_only()
         full = [item for item in items if _is_named(item.nodeid, names)]
         left_out["full"] = len(full)
         config.hook.pytest_deselected(items=full)
         chosen = set(items).difference(full)
         items[:] = [item for item in items if item in chosen]
-    if "not slow" not in option.markexpr:
+    if option.markexpr != _USUAL:
         left_out["slow"] = 0
     config.stash[_LEFT_OUT] = left_out
 
