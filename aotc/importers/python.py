@@ -117,9 +117,16 @@ def _declared_entries(module: ModuleType) -> dict[str, EntryFunction]:
 
 
 def _hybrid_functions(module: ModuleType) -> list[str]:
-    """The names of functions that are not entries, as Python computes parts of them."""
-    values = vars(module).items()
-    return [name for name, value in values if getattr(value, "aotc_is_hybrid", False)]
+    """The names of functions that are not entries, as Python computes parts of them.
+
+    Their class is asked: `aotc.numpy` and its kin import all that there is before they
+    say that they have no such name.
+    """
+    return [
+        name
+        for name, value in vars(module).items()
+        if getattr(type(value), "aotc_is_hybrid", False)
+    ]
 
 
 def _clash(entry: EntryFunction, other: Any) -> InputError:
