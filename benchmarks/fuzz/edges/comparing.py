@@ -1,0 +1,99 @@
+"""Every case of every function beside its peer."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .cases import Case, pairs, single
+from .outcomes import Outcome, ours, theirs, verdict
+from .peers import given, peer_of
+from .settings import bases, public_functions
+
+FAMILIES = ("numpy", "linalg", "fft", "special", "nn", "complexes")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A case and what both gave."""
+
+    case: Case
+    library: str
+    verdict: str
+    our: Outcome
+    their: Outcome
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: {self.case}\n    ours {self.our.told}"
+            f"\n    {self.library} {self.their.told}"
+        )
+
+
+def compared(
+    libraries: frozenset[str], only: str = "", drawn: int = 0, seed: int = 0
+) -> Iterator[Compared]:
+    """All cases of the functions whose names contain `only`.
+
+    Args:
+        libraries: the peers to compare with.
+        only: a part of a name.
+        drawn: how many cases with two edges of each call, instead of those with one.
+        seed: of what is drawn.
+    """
+    for family in FAMILIES:
+        for name, function in public_functions(family).items():
+            if only in name and peer_of(name, libraries) is not None:
+                signature = inspect.signature(function)
+                draw = random.Random(f"{seed} {name}")
+                for base in bases(name, signature):
+                    found = (
+                        pairs(signature, base, draw, drawn)
+                        if drawn
+                        else single(signature, base)
+                    )
+                    for case in found:
+                        each = compare(function, signature, case, libraries)
+                        if each is not None:
+                            yield each
+
+
+def compare(
+    function: Any, signature: inspect.Signature, case: Case, libraries: frozenset[str]
+) -> Compared | None:
+    """A case beside the peer; None where the peer has not the arguments."""
+    peer = peer_of(case.function, libraries)
+    assert peer is not None
+    library, their_function = peer
+    ordered = {p: case.arguments[p] for p in signature.parameters if p in case.arguments}
+    bound = inspect.BoundArguments(signature, ordered)  # type: ignore[arg-type]
+    kwargs = {
+        name: given(library, value)
+        for name, value in bound.kwargs.items()
+        if not _is_default(value, signature.parameters[name].default)
+    }
+    their = theirs(their_function, given(library, bound.args), kwargs)
+    if their.code == "lacking":
+        return None
+    our = ours(function, bound.args, bound.kwargs)
+    dtypes = frozenset(_dtypes(list(case.arguments.values())))
+    return Compared(case, library, verdict(our, their, dtypes), our, their)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (
+        isinstance(value, (int, float, str, bool)) and value == default
+    )
+
+
+def _dtypes(value: Any) -> Iterator[str]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _dtypes(part)
+    elif hasattr(value, "dtype"):
+        yield str(np.asarray(getattr(value, "_data", value)).dtype)
