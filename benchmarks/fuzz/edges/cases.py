@@ -63,7 +63,9 @@ def single(signature: inspect.Signature, base: Case) -> Iterator[Case]:
         yield edge.applied(base)
 
 
-def pairs(signature: inspect.Signature, base: Case, draw: Any, count: int) -> Iterator[Case]:
+def pairs(
+    signature: inspect.Signature, base: Case, draw: Any, count: int
+) -> Iterator[Case]:
     """`count` calls with two arguments at an edge, drawn at random."""
     found: dict[str, list[Edge]] = {}
     for edge in edges(signature, base):

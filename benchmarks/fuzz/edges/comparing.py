@@ -70,7 +70,9 @@ def compare(
     peer = peer_of(case.function, libraries)
     assert peer is not None
     library, their_function = peer
-    ordered = {p: case.arguments[p] for p in signature.parameters if p in case.arguments}
+    ordered = {
+        p: case.arguments[p] for p in signature.parameters if p in case.arguments
+    }
     bound = inspect.BoundArguments(signature, ordered)  # type: ignore[arg-type]
     kwargs = {
         name: given(library, value)

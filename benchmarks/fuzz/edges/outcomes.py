@@ -152,4 +152,6 @@ def _is_near(x: Any, y: Any) -> bool:
         largest = np.max(np.where(finite, size, 0), initial=0.0)
         size = np.maximum(size, min(largest, 1.0) if largest < 1e6 else 0)
         size = np.maximum(size, float(coarser.smallest_normal))
-        return bool(np.all(same | (abs(x - y) <= TOLERANCE * float(coarser.eps) * size)))
+        return bool(
+            np.all(same | (abs(x - y) <= TOLERANCE * float(coarser.eps) * size))
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from .values import KINDS, Edges
@@ -58,7 +57,9 @@ PARTICULAR: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def edges_of(function: str, parameter: inspect.Parameter, old: Any, first: Any) -> Edges:
+def edges_of(
+    function: str, parameter: inspect.Parameter, old: Any, first: Any
+) -> Edges:
     """Edge values of a parameter whose value is `old`, beside the array `first`."""
     name = parameter.name
     if name in PARTICULAR:

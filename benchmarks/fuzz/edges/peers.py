@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from aotc import numpy as anp
 from aotc.complexes import Complex
 from aotc.tracing.array import Array
 
