@@ -128,7 +128,7 @@ def _float_bounds(*parts: Any) -> list[float]:
 
 
 def _float_range(start: float, stop: float, step: float) -> Any:
-    if (stop - start) / step > _MOST_NUMBERS:
+    if abs((stop - start) / step) > _MOST_NUMBERS:
         fail(
             "bad-range",
             f"expected at most {_MOST_NUMBERS} numbers; got {start} to {stop} in steps "

@@ -12,7 +12,7 @@ import numpy as np
 
 from aotc.complexes import Complex
 
-from .parameters import edges_of
+from .parameters import SORTED, edges_of
 from .values import arrays, elements, in_dtypes, in_shapes
 
 ALL = "all arrays"
@@ -88,9 +88,11 @@ def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
     first = next(iter(leaves.values()), None)
     for name, old in leaves.items():
         if len(leaves) > 1:
-            yield from (Edge(name, label, value) for label, value in arrays(old))
+            for label, value in arrays(old):
+                yield Edge(name, label, _in_order(base.function, name, value))
     if first is not None:
-        yield from _edges_of_all(list(leaves.values()))
+        names = {id(x): name for name, x in leaves.items()}
+        yield from _edges_of_all(base.function, list(leaves.values()), names)
     for name, parameter in signature.parameters.items():
         several = parameter.kind is parameter.VAR_POSITIONAL
         old = base.arguments.get(name, () if several else parameter.default)
@@ -101,7 +103,9 @@ def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
                 yield Edge(name, label, value)
 
 
-def _edges_of_all(leaves: list[Any]) -> Iterator[Edge]:
+def _edges_of_all(
+    function: str, leaves: list[Any], names: dict[int, str]
+) -> Iterator[Edge]:
     """The same edge in all arrays that are of the dtype, or the shape, of the first."""
     first = leaves[0]
     if isinstance(first, Complex):
@@ -114,7 +118,15 @@ def _edges_of_all(leaves: list[Any]) -> Iterator[Edge]:
         found = [(x, dict(make(x))) for x in alike]
         for label in found[0][1]:
             others = [(x, edges[label]) for x, edges in found if label in edges]
+            others = [
+                (x, _in_order(function, names[id(x)], value)) for x, value in others
+            ]
             yield Edge(ALL, label, others)
+
+
+def _in_order(function: str, name: str, value: Any) -> Any:
+    ordered = f"{function}.{name}" in SORTED and isinstance(value, np.ndarray)
+    return np.sort(value) if ordered and value.ndim == 1 else value
 
 
 def _array_arguments(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from aotc.complexes import Complex
+from aotc.dtypes import FLOATS
 from aotc.errors import AotcError
 from aotc.tracing.array import Array
 
@@ -97,8 +98,17 @@ def as_numpy(x: Any) -> Any:
 # ---- the same or not ----------------------------------------------------------------
 
 
-def verdict(our: Outcome, their: Outcome, dtypes: frozenset[str]) -> str:
-    """same, refused (by both), differs, stricter (than the peer), looser, crash."""
+def verdict(
+    our: Outcome, their: Outcome, dtypes: frozenset[str], signed: bool = True
+) -> str:
+    """same, refused (by both), differs, stricter (than the peer), looser, crash.
+
+    Args:
+        our: what aotc gives.
+        their: what the peer gives.
+        dtypes: of the arguments.
+        signed: whether zeros have a sign.
+    """
     if our.code == "crash":
         return "crash"
     if our.leaves is None:
@@ -108,10 +118,11 @@ def verdict(our: Outcome, their: Outcome, dtypes: frozenset[str]) -> str:
     if len(our.leaves) != len(their.leaves):
         return "differs"
     pairs = zip(our.leaves, their.leaves, strict=True)
-    return "same" if all(is_same(*pair, dtypes) for pair in pairs) else "differs"
+    same = all(is_same(*pair, dtypes, signed) for pair in pairs)
+    return "same" if same else "differs"
 
 
-def is_same(x: Any, y: Any, dtypes: frozenset[str]) -> bool:
+def is_same(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
     """Whether `x` is a result `y`, of arguments in `dtypes`."""
     if x.shape != y.shape or _kind(x) != _kind(y):
         return False
@@ -119,11 +130,11 @@ def is_same(x: Any, y: Any, dtypes: frozenset[str]) -> bool:
         return False
     if x.dtype.kind == "c":
         parts = (x.real, y.real), (x.imag, y.imag)
-        return all(_is_near(*pair) for pair in parts)
+        return all(_is_near(*pair, dtypes, signed) for pair in parts)
     if _kind(x) != "f":
         with np.errstate(all="ignore"):
             return bool(np.array_equal(x, y.astype(x.dtype)))
-    return _is_near(x, y)
+    return _is_near(x, y, dtypes, signed)
 
 
 STANDARD = frozenset({"float32", "int32", "complex64", "complex128"})
@@ -138,15 +149,19 @@ def _info(dtype: Any) -> Any:
     return np.finfo(dtype) if dtype.kind in "fc" else dtypes_finfo(dtype)
 
 
-def _is_near(x: Any, y: Any) -> bool:
-    coarser = max((_info(part.dtype) for part in (x, y)), key=lambda info: info.eps)
+def _is_near(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
+    floats = [
+        NUMPY_DTYPES[name] for name in FLOATS if str(NUMPY_DTYPES[name]) in dtypes
+    ]
+    used = [_info(dtype) for dtype in (x.dtype, y.dtype, *floats)]
+    coarser = max(used, key=lambda info: info.eps)
     with np.errstate(all="ignore"):
         x, y = x.astype("f8"), y.astype(x.dtype).astype("f8")
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         finite = np.isfinite(x) & np.isfinite(y)
         if not np.all(same | finite):
             return False
-        if np.any((x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))):
+        if signed and np.any((x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))):
             return False
         size = abs(y)
         largest = np.max(np.where(finite, size, 0), initial=0.0)

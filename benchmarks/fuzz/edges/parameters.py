@@ -56,6 +56,19 @@ PARTICULAR: dict[str, list[Any]] = {
                    "ij", "ij,ij,ij", "", "i j, i j -> j", "ij,ji->i", "a...,a...->a"],
 }  # fmt: skip
 
+# Functions of which no arrays come.
+NOT_COMPARED = {"numpy.finfo", "numpy.iinfo"}
+# Functions that choose elements: of zeros of both signs they may take either.
+UNSIGNED_ZEROS = {
+    f"numpy.{name}"
+    for name in """sort partition median nanmedian quantile nanquantile percentile
+    nanpercentile max min amax amin nanmax nanmin maximum minimum fmax fmin clip
+    unique union1d intersect1d setdiff1d polyval""".split()
+}  # fmt: skip
+# Arrays that must be in order, or the result means nothing.
+SORTED = {"numpy.searchsorted.a", "numpy.digitize.bins", "numpy.interp.xp",
+          "numpy.histogram.bins", "numpy.histogram_bin_edges.bins"}  # fmt: skip
+
 
 def edges_of(
     function: str, parameter: inspect.Parameter, old: Any, first: Any

@@ -30,16 +30,37 @@ PLACES = {
 }
 
 
-def _bincount(x: Any, *args: Any, **kwargs: Any) -> Any:
+def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """NumPy's, which writes beyond its result where the largest number is 2**63 - 1."""
     if np.max(x, initial=0) > 2**31 - 1:
         raise MemoryError("as many bins")
-    return np.bincount(x, *args, **kwargs)
+    return np.bincount(x, weights, minlength)
+
+
+def _stable(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return np.argsort(x, *args, stable=True, **kwargs)
+
+
+def _ordered(partition: Function, order: Function, a: Any, kth: Any, *axis: Any) -> Any:
+    """An order is a partition; which one NumPy gives, it leaves open."""
+    partition(a, kth, *axis)
+    return order(a, *axis)
+
+
+def _put_along_axis(arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """NumPy's changes its array."""
+    np.put_along_axis(arr, *args, **kwargs)
+    return arr
 
 
 # What a peer says in other words.
 ADAPTED: dict[str, Function] = {
     "numpy.bincount": _bincount,
+    "numpy.empty": np.zeros,  # what NumPy leaves open is 0
+    "numpy.empty_like": np.zeros_like,
+    "numpy.partition": partial(_ordered, np.partition, np.sort),
+    "numpy.argpartition": partial(_ordered, np.argpartition, _stable),
+    "numpy.put_along_axis": _put_along_axis,
     "numpy.argsort": partial(np.argsort, stable=True),
     "numpy.array_equal": lambda *a, **k: np.bool_(np.array_equal(*a, **k)),
     "numpy.allclose": lambda *a, **k: np.bool_(np.allclose(*a, **k)),

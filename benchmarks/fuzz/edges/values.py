@@ -113,10 +113,10 @@ def in_dtype(x: Any, dtype: str) -> Any:
     return x.astype(wanted)
 
 
-def in_dtypes(x: Any) -> Edges:
-    """The array in every other dtype, and with the extremes of each."""
-    for name, wanted in NUMPY_DTYPES.items():
-        if wanted == x.dtype:
+def in_dtypes(x: Any, names: Sequence[str] = dtypes.NAMES) -> Edges:
+    """The array in other dtypes, and with the extremes of each."""
+    for name in names:
+        if NUMPY_DTYPES[name] == x.dtype:
             continue
         y = in_dtype(x, name)
         yield name, y
@@ -150,13 +150,14 @@ def in_shapes(x: Any) -> Edges:
 
 
 def arrays(x: Any) -> Edges:
-    """All of these."""
+    """What one of several arrays may be; arrays of different dtypes seldom mix."""
     if isinstance(x, Complex):
         yield from complexes(x)
         return
     yield from elements(x)
     yield from in_shapes(x)
-    yield from in_dtypes(x)
+    others = ("i8", "u64") if x.dtype.kind in "iu" else ("f64",)
+    yield from in_dtypes(x, ("bool", *others))
 
 
 def complexes(z: Complex) -> Edges:
