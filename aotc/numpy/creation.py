@@ -283,9 +283,14 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """The position along each axis of a number that counts elements row by row."""
+    """The position along each axis of a number that counts elements row by row.
+
+    Numbers that are known must be those of elements.
+    """
     rest, found = lift(indices), []
     sizes = as_shape(shape)
+    if all(isinstance(size, int) for size in sizes):
+        _require_below(rest, math.prod(sizes))
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))
         rest = floor_divide(rest, size)
@@ -293,7 +298,10 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
-    """The number of an element, counted row by row; positions must lie inside."""
+    """The number of an element, counted row by row.
+
+    Positions must lie inside, which those that are known are held to.
+    """
     sizes = as_shape(dims)
     if len(multi_index) != len(sizes) or not sizes:
         fail(
@@ -301,7 +309,18 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
             f"expected one position for each of {len(sizes)} axes; got "
             f"{len(multi_index)}",
         )
+    for position, size in zip(multi_index, sizes, strict=True):
+        _require_below(lift(position), size)
     number = lift(multi_index[0])
     for position, size in zip(multi_index[1:], sizes[1:], strict=True):
         number = add(multiply(number, size), position)
     return number
+
+
+def _require_below(positions: Array, size: Any) -> None:
+    """Refuse known positions that are not 0 or more and below a fixed `size`."""
+    known = positions._data
+    if known is None or not isinstance(size, int):
+        return
+    if ((known < 0) | (known >= size)).any():
+        fail("bad-index", f"expected positions from 0 to {size - 1}; got {known}")

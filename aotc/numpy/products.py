@@ -109,10 +109,15 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Sum of products along `axis`; the other axes broadcast."""
-    x, y = common(x1, x2)
-    number = one_axis(x, axis)
-    others = [i for i in range(x.ndim) if i != number]
-    return dot_general(x, y, ([number], [number]), (others, others))
+    x, y = (moveaxis(v, axis, -1) for v in one_dtype(x1, x2))
+    if x.shape[-1] != y.shape[-1]:
+        fail(
+            "shape-mismatch",
+            f"expected vectors of one size along axis {axis}; got {x.type}, {y.type}",
+        )
+    x, y = common(x, y)
+    last, others = [x.ndim - 1], list(range(x.ndim - 1))
+    return dot_general(x, y, (last, last), (others, others))
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:

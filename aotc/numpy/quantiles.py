@@ -125,7 +125,7 @@ def _check(parts: Array, method: str) -> None:
         fail(
             "bad-mode", f"expected a method out of {', '.join(METHODS)}; got {method!r}"
         )
-    if parts._data is not None and np.any((parts._data < 0) | (parts._data > 1)):
+    if parts._data is not None and not np.all((parts._data >= 0) & (parts._data <= 1)):
         fail("bad-range", "expected quantiles from 0 to 1 (percentiles from 0 to 100)")
 
 

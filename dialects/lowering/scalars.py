@@ -44,10 +44,10 @@ def int_compare(predicate: str, x: Value, y: Value) -> Value:
 
 
 def sign_float(x: Value) -> Value:
-    """-1, 0 or 1; zero and NaN stay what they are."""
-    unit = with_sign(constant(x.type, 1.0), x)
-    nonzero = float_compare("OLT", constant(x.type, 0.0), math.absf(x))
-    return arith.select(nonzero, unit, x)
+    """-1, 0 or 1; both zeros give 0, and NaN stays NaN."""
+    unit, size = with_sign(constant(x.type, 1.0), x), math.absf(x)
+    nonzero = float_compare("OLT", constant(x.type, 0.0), size)
+    return arith.select(nonzero, unit, size)
 
 
 def with_sign(size: Value, x: Value) -> Value:

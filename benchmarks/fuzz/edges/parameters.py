@@ -57,7 +57,7 @@ PARTICULAR: dict[str, list[Any]] = {
 }  # fmt: skip
 
 # Functions of which no arrays come.
-NOT_COMPARED = {"numpy.finfo", "numpy.iinfo"}
+NOT_COMPARED = {"numpy.finfo", "numpy.iinfo", "numpy.fromfunction"}
 # Functions that choose elements: of zeros of both signs they may take either.
 UNSIGNED_ZEROS = {
     f"numpy.{name}"
