@@ -31,7 +31,8 @@ class Difference:
             and found.library == self.library
             and re.fullmatch(self.functions or ".*", found.case.function) is not None
             and re.search(self.edges, edges) is not None
-            and re.search(self.code, f"{found.our.code} {found.our.refusal}") is not None
+            and re.search(self.code, f"{found.our.code} {found.our.refusal}")
+            is not None
         )
 
 
@@ -48,7 +49,9 @@ def _looser(functions: str, reason: str, edges: str = "") -> Difference:
     return Difference("looser", reason, functions, edges)
 
 
-def _stricter(code: str, reason: str, functions: str = "", edges: str = "") -> Difference:
+def _stricter(
+    code: str, reason: str, functions: str = "", edges: str = ""
+) -> Difference:
     return Difference("stricter", reason, functions, edges, code)
 
 

@@ -30,13 +30,6 @@ PLACES = {
 }
 
 
-def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """NumPy's, which writes beyond its result where the largest number is 2**63 - 1."""
-    if np.max(x, initial=0) > 2**31 - 1:
-        raise MemoryError("as many bins")
-    return np.bincount(x, weights, minlength)
-
-
 def _stable(x: Any, *args: Any, **kwargs: Any) -> Any:
     return np.argsort(x, *args, stable=True, **kwargs)
 
@@ -55,7 +48,6 @@ def _put_along_axis(arr: Any, *args: Any, **kwargs: Any) -> Any:
 
 # What a peer says in other words.
 ADAPTED: dict[str, Function] = {
-    "numpy.bincount": _bincount,
     "numpy.empty": np.zeros,  # what NumPy leaves open is 0
     "numpy.empty_like": np.zeros_like,
     "numpy.partition": partial(_ordered, np.partition, np.sort),
