@@ -22,10 +22,14 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 def common_shape(*shapes: Shape) -> Shape:
     """The same, in the compiler's sizes."""
     if shapes and all(shape == shapes[0] for shape in shapes):  # most often
-        return tuple(shapes[0])
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    return tuple(_common_size(sizes, shapes) for sizes in zip(*padded, strict=True))
+        found = tuple(shapes[0])
+    else:
+        rank = max(map(len, shapes), default=0)
+        padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+        found = tuple(_common_size(n, shapes) for n in zip(*padded, strict=True))
+    if any(isinstance(size, int) and size < 0 for size in found):
+        fail("bad-shape", f"expected sizes of 0 or more; got {format_shape(found)}")
+    return found
 
 
 def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ def _length(values: Array, minlength: int) -> int:
         )
     if values._data.size and values._data.min() < 0:
         fail("bad-range", "expected numbers of 0 or more to count")
-    return int(np.max(values._data, initial=minlength - 1)) + 1
+    largest = int(values._data.max()) if values._data.size else -1
+    return builtins.max(largest + 1, minlength)
 
 
 def _weighted_count(hits: Array, weights: ArrayLike | None) -> Array:
@@ -94,7 +96,8 @@ def histogram(
     x = ravel(as_float(a))
     edges = histogram_bin_edges(x, bins, range)
     lower, upper = expand_dims(edges[:-1], -1), expand_dims(edges[1:], -1)
-    is_last = equal(upper, edges[-1])
+    count = edges.shape[0] - 1
+    is_last = emit("iota", shape=(count, 1), axis=0, dtype="i32") == count - 1
     inside = where(is_last, less_equal(x, upper), less(x, upper))
     hits = logical_and(greater_equal(x, lower), inside)
     counts = _weighted_count(hits, None if weights is None else ravel(weights))

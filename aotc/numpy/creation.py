@@ -13,12 +13,16 @@ from aotc.dialects.types import Dim, Size, bounds, ceil_divide
 from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
+from aotc.numpy.positions import true_positions
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import compiler_sizes
 from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
+
+# of an array whose positions are i32
+_MOST_NUMBERS = 2**31 - 1
 
 
 def asarray(a: ArrayLike, dtype: Any = None) -> Array:
@@ -56,7 +60,7 @@ def zeros(shape: Any, dtype: Any = "f32") -> Array:
     Raises:
         InputError: `bad-shape` for a negative size, `unknown-dtype`.
     """
-    return full(shape, 0, dtype)
+    return full(shape, 0, "f32" if dtype is None else dtype)
 
 
 def empty(shape: Any, dtype: Any = "f32") -> Array:
@@ -66,7 +70,7 @@ def empty(shape: Any, dtype: Any = "f32") -> Array:
 
 def ones(shape: Any, dtype: Any = "f32") -> Array:
     """Ones, in a shape of ints and symbolic sizes; raises like `zeros`."""
-    return full(shape, 1, dtype)
+    return full(shape, 1, "f32" if dtype is None else dtype)
 
 
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
@@ -109,7 +113,7 @@ def arange(
         )
     if reals := _float_bounds(start, stop, step):
         if not isinstance(start, Dim) and not isinstance(stop, Dim):
-            return _numbers(np.arange(*map(float, (start, stop, step))), dtype)
+            return _numbers(_float_range(*map(float, (start, stop, step))), dtype)
         if not all(part.is_integer() for part in reals):
             fail("bad-range", f"expected whole steps for a size; got {start} to {stop}")
         start, stop, step = map(_as_int, (start, stop, step))
@@ -123,6 +127,16 @@ def arange(
 
 def _float_bounds(*parts: Any) -> list[float]:
     return [part for part in parts if isinstance(part, float)]
+
+
+def _float_range(start: float, stop: float, step: float) -> Any:
+    if abs((stop - start) / step) > _MOST_NUMBERS:
+        fail(
+            "bad-range",
+            f"expected at most {_MOST_NUMBERS} numbers; got {start} to {stop} in steps "
+            f"of {step}",
+        )
+    return np.arange(start, stop, step)
 
 
 def _as_int(part: Any) -> Any:
@@ -220,8 +234,16 @@ def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of positions, each along its own axis, to index a grid of elements."""
-    return tuple(meshgrid(*args, indexing="ij", sparse=True))
+    """Vectors of positions, each along its own axis, to index a grid of elements.
+
+    A mask stands for the positions where it is true, and must be known.
+    """
+    vectors = [lift(x) for x in args]
+    for x in vectors:
+        if x.ndim != 1:
+            fail("shape-mismatch", f"expected vectors of positions; got {x.type}")
+    places = [true_positions(x, 0, x)[0] if x.dtype == "bool" else x for x in vectors]
+    return tuple(meshgrid(*places, indexing="ij", sparse=True))
 
 
 def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:
@@ -263,9 +285,14 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """The position along each axis of a number that counts elements row by row."""
+    """The position along each axis of a number that counts elements row by row.
+
+    Numbers that are known must be those of elements.
+    """
     rest, found = lift(indices), []
     sizes = as_shape(shape)
+    if all(isinstance(size, int) for size in sizes):
+        _require_below(rest, math.prod(sizes))
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))
         rest = floor_divide(rest, size)
@@ -273,7 +300,10 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
-    """The number of an element, counted row by row; positions must lie inside."""
+    """The number of an element, counted row by row.
+
+    Positions must lie inside, which those that are known are held to.
+    """
     sizes = as_shape(dims)
     if len(multi_index) != len(sizes) or not sizes:
         fail(
@@ -281,7 +311,18 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
             f"expected one position for each of {len(sizes)} axes; got "
             f"{len(multi_index)}",
         )
+    for position, size in zip(multi_index, sizes, strict=True):
+        _require_below(lift(position), size)
     number = lift(multi_index[0])
     for position, size in zip(multi_index[1:], sizes[1:], strict=True):
         number = add(multiply(number, size), position)
     return number
+
+
+def _require_below(positions: Array, size: Any) -> None:
+    """Refuse known positions that are not 0 or more and below a fixed `size`."""
+    known = positions._data
+    if known is None or not isinstance(size, int):
+        return
+    if ((known < 0) | (known >= size)).any():
+        fail("bad-index", f"expected positions from 0 to {size - 1}; got {known}")

@@ -31,8 +31,10 @@ def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The least common multiple of integers; that of 0 and x is 0."""
     x, y = _integers(x1, x2)
-    share = floor_divide(x, maximum(gcd(x, y), 1))
-    return absolute(multiply(share, y))
+    dtype, size = x.dtype, _unsigned_dtype(x.dtype)
+    x, y = (astype(absolute(z), size) for z in (x, y))
+    share = floor_divide(x, maximum(_euclid(x, y), 1))
+    return astype(multiply(share, y), dtype)
 
 
 def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:

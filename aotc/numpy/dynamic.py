@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotc import dtypes
 from aotc.dialects.types import Shape, format_shape
 from aotc.numpy.broadcasting import as_shape
+from aotc.numpy.elementwise import add, less, where
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.sizes import bounds
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -16,19 +18,29 @@ from aotc.tracing.tracing import emit
 def dynamic_slice(
     operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Any
 ) -> Array:
-    """`slice_sizes` elements from `start_indices`, moved to fit (JAX's)."""
+    """`slice_sizes` elements from `start_indices`, as in `jax.lax`.
+
+    A negative start counts from the end of its axis. A slice that would then leave the
+    array is moved to fit. Starts of an unsigned dtype are used as they are.
+    """
     x, sizes = lift(operand), as_shape(slice_sizes)
     _require_fit(x, sizes)
-    return emit("dynamic_slice", x, _starts(start_indices), sizes=sizes)
+    starts = _starts(start_indices, x.shape)
+    return emit("dynamic_slice", x, starts, sizes=sizes)
 
 
 def dynamic_update_slice(
     operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike
 ) -> Array:
-    """`operand` with `update` written from `start_indices`, moved to fit (JAX's)."""
+    """`operand` with `update` written from `start_indices`, as in `jax.lax`.
+
+    A negative start counts from the end of its axis. An update that would then leave
+    the array is moved to fit.
+    """
     whole, part = one_dtype(operand, update)
     _require_fit(whole, part.shape)
-    return emit("dynamic_update_slice", whole, part, _starts(start_indices))
+    starts = _starts(start_indices, whole.shape)
+    return emit("dynamic_update_slice", whole, part, starts)
 
 
 def _require_fit(x: Array, sizes: Shape) -> None:
@@ -41,12 +53,40 @@ def _require_fit(x: Array, sizes: Shape) -> None:
             )
 
 
-def _starts(start_indices: ArrayLike) -> Array:
-    """The starts as one vector; a list may mix numbers and arrays."""
+def _starts(start_indices: ArrayLike, shape: Shape) -> Array:
+    """The starts as one vector, counted from the front.
+
+    A list may mix numbers and arrays.
+    """
     if not isinstance(start_indices, (tuple, list)) or not start_indices:
-        return lift(start_indices)
-    parts = [emit("reshape", part, shape=(1,)) for part in one_dtype(*start_indices)]
-    whole = parts[0]
-    for part in parts[1:]:
+        starts = _holding_sizes(lift(start_indices))
+        return _from_front(starts, shape) if starts.shape == (len(shape),) else starts
+    parts = [_holding_sizes(part) for part in one_dtype(*start_indices)]
+    if len(parts) == len(shape):  # the op says that it expected as many
+        parts = [_from_front(part, n) for part, n in zip(parts, shape, strict=True)]
+    return _vector(parts)
+
+
+def _holding_sizes(starts: Array) -> Array:
+    """In a dtype that holds sizes, if it is signed."""
+    narrow = starts.dtype in dtypes.SIGNED and dtypes.bits(starts.dtype) < 32
+    return astype(starts, "i32") if narrow else starts
+
+
+def _from_front(starts: Array, sizes: Any) -> Array:
+    """`starts` with the sizes added where they are negative."""
+    known = starts._data
+    if starts.dtype not in dtypes.SIGNED or (
+        known is not None and known.min(initial=0) >= 0
+    ):
+        return starts
+    if isinstance(sizes, tuple):
+        sizes = _vector([lift(size, starts.dtype) for size in sizes])
+    return where(less(starts, 0), add(starts, sizes), starts)
+
+
+def _vector(parts: list[Array]) -> Array:
+    whole, *rest = (emit("reshape", part, shape=(1,)) for part in parts)
+    for part in rest:
         whole = emit("concatenate", whole, part, axis=0)
     return whole

@@ -180,6 +180,9 @@ def clip(
 
     At a bound the derivative by `a` is 1.
     """
+    for old, new, name in ((a_min, min, "min"), (a_max, max, "max")):
+        if old is not None and new is not None:
+            fail("bad-argument", f"expected a_{name} or {name}, not both")
     low = min if a_min is None else a_min
     high = max if a_max is None else a_max
     if low is None and high is None:
@@ -215,6 +218,11 @@ def absolute(x: ArrayLike, /) -> Array:
     array = lift(x)
     unsigned = array.dtype in ("bool", *dtypes.UNSIGNED)
     return array if unsigned else emit("abs", array)
+
+
+def fabs(x: ArrayLike, /) -> Array:
+    """The size of each real number: `absolute`, with integers as f32."""
+    return absolute(as_float(x))
 
 
 def sign(x: ArrayLike, /) -> Array:

@@ -165,6 +165,8 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
     if not len(choices):
         fail("shape-mismatch", "expected at least one choice; got none")
     numbers, arrays = integers(a), common(*choices)
+    if mode == "raise" and (numbers._data is not None and (numbers._data < 0).any()):
+        fail("bad-index", "expected numbers of choices, from 0; got negative ones")
     shape = broadcast_shapes(numbers.shape, arrays[0].shape)
     rows = [emit("reshape", broadcast_to(x, shape), shape=(1, *shape)) for x in arrays]
     whole = rows[0]

@@ -76,9 +76,13 @@ def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
         [taken_along(table, place, 0) for place in pair] for table in (points, values)
     )
     width = subtract(x1, x0)
-    level = equal(width, 0)
-    slope = divide(subtract(y1, y0), where(level, 1, width))
-    return where(level, y1, add(y0, multiply(slope, subtract(x, x0))))
+    end = equal(width, 0)
+    slope = divide(subtract(y1, y0), where(end, 1, width))
+    y = add(y0, multiply(slope, subtract(x, x0)))
+    # beside an infinite value: from the other end, on a level line, at a point
+    y = where(isnan(y), add(y1, multiply(slope, subtract(x, x1))), y)
+    y = where(logical_and(isnan(y), equal(y0, y1)), y0, y)
+    return where(end, y1, where(equal(x, x0), y0, y))
 
 
 def _wrap_period(x: Array, points: Array, values: Array, period: float) -> list[Array]:

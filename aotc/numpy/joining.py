@@ -192,15 +192,18 @@ def _cut_at(x: Array, axis: int, indices: Sequence[Size]) -> list[Array]:
     return [slice_axis(x, axis, slice(start, stop)) for start, stop in ends]
 
 
-def _split_along(axis: int) -> Callable[[ArrayLike, Cuts], list[Array]]:
+def _split_along(axis: int, least: int) -> Callable[[ArrayLike, Cuts], list[Array]]:
     def along(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
-        return split(ary, indices_or_sections, axis)
+        x = lift(ary)
+        if x.ndim < least:
+            fail("shape-mismatch", f"expected {least} axes or more; got {x.type}")
+        return split(x, indices_or_sections, axis)
 
-    along.__doc__ = f"aotc.numpy.split along axis {axis}."
+    along.__doc__ = f"aotc.numpy.split along axis {axis}, of {least} or more."
     return along
 
 
-vsplit, dsplit = _split_along(0), _split_along(2)
+vsplit, dsplit = _split_along(0, least=2), _split_along(2, least=3)
 
 
 def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
@@ -248,6 +251,8 @@ def insert(
         new = new if known.ndim else moveaxis(new, 0, number)
         new = broadcast_to(new, _with_size(x, number, new.shape[number]))
         start = int(known.item())
+        if isinstance(x.shape[number], int):
+            _require_positions(x, number, known, x.shape[number] + 1)
         parts = (slice(start), slice(start, None))
         before, after = (slice_axis(x, number, part) for part in parts)
         return concatenate([before, new, after], number)

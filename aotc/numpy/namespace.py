@@ -109,6 +109,7 @@ from aotc.numpy.elementwise import (
     divide,
     divmod,
     equal,
+    fabs,
     floor,
     floor_divide,
     fmax,
@@ -354,7 +355,7 @@ from aotc.tracing.operators import provide_functions
 
 # NumPy's second names
 array = asarray
-abs = fabs = absolute
+abs = absolute
 amax, amin = max, min
 bitwise_not = invert
 mod = remainder

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.numpy import reducing
-from aotc.numpy.elementwise import isnan, logical_not, where
+from aotc.numpy.elementwise import isnan, less_equal, logical_not, where
 from aotc.numpy.reducing import highest, lowest
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
@@ -80,9 +80,15 @@ def nanvar(
     ddof: float = 0,
     keepdims: bool = False,
 ) -> Array:
-    """The variance over `axis` of what is not NaN."""
+    """The variance over `axis` of what is not NaN; NaN of no more than `ddof`."""
     x = as_float(a)
-    return reducing.var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
+    found = reducing.var(
+        x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
+    )
+    if ddof <= 0:
+        return found
+    count = reducing.sum(_not_nan(x), axis, keepdims=keepdims)
+    return where(less_equal(count, ddof), math.nan, found)
 
 
 def nanstd(
@@ -95,7 +101,13 @@ def nanstd(
 ) -> Array:
     """The square root of `nanvar`."""
     x = as_float(a)
-    return reducing.std(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
+    found = reducing.std(
+        x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
+    )
+    if ddof <= 0:
+        return found
+    count = reducing.sum(_not_nan(x), axis, keepdims=keepdims)
+    return where(less_equal(count, ddof), math.nan, found)
 
 
 def nanargmax(

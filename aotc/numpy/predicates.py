@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from aotc import dtypes
 from aotc.dialects.types import decided, minimum
 from aotc.numpy.cutting import cut
@@ -23,6 +21,7 @@ from aotc.numpy.elementwise import (
     subtract,
     where,
 )
+from aotc.numpy.limits import finfo
 from aotc.numpy.reducing import all as every
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
@@ -59,7 +58,7 @@ def nan_to_num(
     array = lift(x)
     if not dtypes.is_float(array.dtype):
         return array
-    most = float(np.finfo(dtypes.to_numpy(array.dtype)).max)
+    most = float(finfo(array.dtype).max)
     above = where(isposinf(array), most if posinf is None else posinf, array)
     both = where(isneginf(array), -most if neginf is None else neginf, above)
     return where(isnan(array), nan, both)

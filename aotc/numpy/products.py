@@ -9,7 +9,7 @@ from aotc.dtypes import canonical
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import multiply, subtract
-from aotc.numpy.shaping import expand_dims, ravel, reshape, roll, squeeze
+from aotc.numpy.shaping import expand_dims, moveaxis, ravel, reshape, roll, squeeze
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
@@ -109,26 +109,34 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Sum of products along `axis`; the other axes broadcast."""
-    x, y = common(x1, x2)
-    number = one_axis(x, axis)
-    others = [i for i in range(x.ndim) if i != number]
-    return dot_general(x, y, ([number], [number]), (others, others))
+    x, y = (moveaxis(v, axis, -1) for v in one_dtype(x1, x2))
+    if x.shape[-1] != y.shape[-1]:
+        fail(
+            "shape-mismatch",
+            f"expected vectors of one size along axis {axis}; got {x.type}, {y.type}",
+        )
+    x, y = common(x, y)
+    last, others = [x.ndim - 1], list(range(x.ndim - 1))
+    return dot_general(x, y, (last, last), (others, others))
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors, which are the last axis of x2; the others broadcast."""
-    return squeeze(matmul(x1, expand_dims(_with_axes(x2), -1)), -1)
+    matrices, vectors = _with_axes(x1, 2), _with_axes(x2, 1)
+    return squeeze(matmul(matrices, expand_dims(vectors, -1)), -1)
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, which are the last axis of x1, times matrices; the others broadcast."""
-    return squeeze(matmul(expand_dims(_with_axes(x1), -2), x2), -2)
+    vectors, matrices = _with_axes(x1, 1), _with_axes(x2, 2)
+    return squeeze(matmul(expand_dims(vectors, -2), matrices), -2)
 
 
-def _with_axes(x: ArrayLike) -> Array:
+def _with_axes(x: ArrayLike, least: int) -> Array:
     array = lift(x)
-    if not array.ndim:
-        fail("shape-mismatch", f"expected vectors; got {array.type}")
+    if array.ndim < least:
+        kind = "vectors" if least == 1 else "matrices"
+        fail("shape-mismatch", f"expected {kind}; got {array.type}")
     return array
 
 
@@ -161,14 +169,19 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
 
 def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     """The vector at right angles to two vectors of three elements along `axis`."""
-    x, y = common(a, b)
-    number = one_axis(x, axis)
-    if x.type.shape[number] != 3:
-        fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {x.type}")
+    x, y = common(*(_vectors_last(v, axis) for v in one_dtype(a, b)))
 
     def rotate(v: Array, by: int) -> Array:
-        return roll(v, -by, number)
+        return roll(v, -by, -1)
 
-    return subtract(
+    product = subtract(
         multiply(rotate(x, 1), rotate(y, 2)), multiply(rotate(x, 2), rotate(y, 1))
     )
+    return moveaxis(product, -1, axis)
+
+
+def _vectors_last(v: Array, axis: int) -> Array:
+    """`v` with the axis of its vectors, of three elements, as the last one."""
+    if v.type.shape[one_axis(v, axis)] != 3:
+        fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {v.type}")
+    return moveaxis(v, axis, -1)

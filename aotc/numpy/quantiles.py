@@ -15,6 +15,7 @@ from aotc.numpy.elementwise import (
     floor,
     isnan,
     logical_not,
+    logical_or,
     maximum,
     minimum,
     multiply,
@@ -22,6 +23,7 @@ from aotc.numpy.elementwise import (
     where,
 )
 from aotc.numpy.ordering import sort, taken_along
+from aotc.numpy.predicates import isinf
 from aotc.numpy.reducing import any as any_of
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import moveaxis, ravel, reshape, transpose
@@ -43,7 +45,9 @@ def quantile(
     """The value below which the part `q` (from 0 to 1) of the elements lies.
 
     Between two elements by `method`: linear, lower, higher, midpoint or nearest. NaN if
-    any element is. The axes of `q` come first.
+    any element is. The axes of `q` come first. Infinite elements are elements like
+    others, where NumPy gives NaN: the largest of all is infinite if one is, and between
+    two equal infinities is the same.
     """
     return _quantile(a, q, axis, method, keepdims, skip_nan=False)
 
@@ -121,7 +125,7 @@ def _check(parts: Array, method: str) -> None:
         fail(
             "bad-mode", f"expected a method out of {', '.join(METHODS)}; got {method!r}"
         )
-    if parts._data is not None and np.any((parts._data < 0) | (parts._data > 1)):
+    if parts._data is not None and not np.all((parts._data >= 0) & (parts._data <= 1)):
         fail("bad-range", "expected quantiles from 0 to 1 (percentiles from 0 to 100)")
 
 
@@ -167,5 +171,10 @@ def _interpolate(rows: Array, place: Array, last: Array, method: str) -> Array:
         share = multiply(astype(share > 0, place.dtype), middle)
     axis = rows.ndim - 1
     low, high = (taken_along(rows, astype(at, "i32"), axis) for at in (below, above))
-    mixed = add(low, multiply(share, subtract(high, low)))
-    return where(share == 0, low, where(share == 1, high, mixed))
+    if method == "midpoint":  # of the largest numbers, too
+        mixed = add(multiply(low, 0.5), multiply(high, 0.5))
+    else:
+        mixed = add(low, multiply(share, subtract(high, low)))
+        mixed = where(isinf(low), add(low, high), mixed)
+    level = logical_or(share == 0, low == high)
+    return where(level, low, where(share == 1, high, mixed))

@@ -250,7 +250,7 @@ def var(
 def _variance(x: Array, axis: Any, ddof: float, keepdims: bool, where: Any) -> Array:
     axes = rising_axes(x, axis)
     if where is not None:  # what is left out, NaN perhaps, has a derivative of 0
-        x = each.where(where, x, 0.0)
+        x = apply_where(x, where, 0.0)
     centered = each.subtract(x, mean(x, axes, keepdims=True, where=where))
     total = sum(each.square(centered), axes, keepdims=keepdims, where=where)
     return each.divide(total, _count(x, axes, keepdims, where, ddof))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 
 from aotc import dtypes
+from aotc.numpy.bits import copysign
 from aotc.numpy.elementwise import (
     add,
     bitwise_and,
@@ -81,4 +82,5 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     """The fraction of x and its whole part, both with the sign of x."""
     array = as_float(x)
     whole = trunc(array)
-    return where(isinf(array), 0, subtract(array, whole)), whole
+    fraction = where(isinf(array), 0, subtract(array, whole))
+    return copysign(fraction, array), whole

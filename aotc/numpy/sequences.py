@@ -5,13 +5,24 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from aotc.dialects.types import Dim, bounds
-from aotc.numpy.axes import one_axis, rising_axes
+from aotc.dialects.types import Dim, Shape, bounds
+from aotc.numpy.axes import axis_list, one_axis
+from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import slice_axis
-from aotc.numpy.elementwise import add, divide, multiply, subtract
+from aotc.numpy.elementwise import (
+    add,
+    divide,
+    greater_equal,
+    less,
+    logical_and,
+    multiply,
+    subtract,
+    where,
+)
 from aotc.numpy.joining import concatenate
 from aotc.numpy.padding import pad
 from aotc.numpy.products import dot
+from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import flip, ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
@@ -47,10 +58,11 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
     Args:
         f: at least two elements along each axis.
         varargs: the distance between neighbours: one number, or one per axis.
-        axis: one or several; all without it. The result is a list for several.
+        axis: one or several; all without it. The result is a list for several, in their
+            order.
     """
     x = as_float(f)
-    axes = rising_axes(x, axis)
+    axes = range(x.ndim) if axis is None else axis_list(x, axis)
     steps = list(varargs) or [1.0]
     if len(steps) not in (1, len(axes)) or any(isinstance(s, list) for s in steps):
         fail(
@@ -121,19 +133,33 @@ def _window_products(x: Array, kernel: Array, mode: str) -> Array:
     if isinstance(count, Dim):
         fail("symbolic-size", f"one vector must have a fixed size; got {kernel.type}")
     if mode == "full":
-        x = pad(x, count - 1)
-    elif bounds(size - count)[0] < 0:  # the shorter one is the one that moves
+        before = after = count - 1
+    elif mode == "same":
+        before, after = count // 2, count - 1 - count // 2
+    else:
+        before = after = 0
+    # the shorter one is the one that moves
+    if mode != "full" and bounds(size - count)[0] < 0:
         fail(
             "symbolic-size",
             f"{count} elements are not provably inside of {x.type}; promised: "
             f"{describe_contracts()}",
             f"promise aotc.Dim('{size}', min={count}), or use mode 'full'",
         )
-    elif mode == "same":
-        x = pad(x, (count // 2, count - 1 - count // 2))
-    image = reshape(x, (1, -1, 1))
+    image = reshape(pad(x, (before, after)), (1, -1, 1))
     windows = emit("windows", image, window=(count,), strides=(1,), dilation=(1,))
-    return dot(reshape(windows, windows.shape[1:3]), kernel)
+    windows = reshape(windows, windows.shape[1:3])
+    if mode == "valid":
+        return dot(windows, kernel)
+    # what is beside x is no factor: 0 times an infinity of the kernel would be NaN
+    place = add(*(_positions(windows.shape, axis) for axis in (0, 1)))
+    inside = logical_and(greater_equal(place, before), less(place, size + before))
+    products = multiply(windows, broadcast_to(kernel, windows.shape))
+    return total(where(inside, products, 0), -1)
+
+
+def _positions(shape: Shape, axis: int) -> Array:
+    return emit("iota", shape=shape, axis=axis, dtype="i32")
 
 
 # ---- polynomials --------------------------------------------------------------------

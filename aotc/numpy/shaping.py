@@ -206,9 +206,13 @@ def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
 
 
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """`a` with an axis moved to stand before the axis `start`."""
+    """`a` with an axis moved to stand before the axis `start`, or behind all of them.
+
+    A negative `start` counts from the number of axes, as in NumPy: -1 is the last one.
+    """
     x = lift(a)
-    source, place = one_axis(x, axis), one_axis(x, start, 1)
+    source = one_axis(x, axis)
+    place = x.ndim if start == x.ndim else one_axis(x, start)
     return moveaxis(x, source, place - 1 if source < place else place)
 
 

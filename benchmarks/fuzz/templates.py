@@ -64,15 +64,20 @@ def templates() -> dict[str, list[Template]]:
     return dict(found)
 
 
-def _tested_calls() -> list[Template]:
+@cache
+def tested_calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments of a call that works for each public function, by family.name."""
     file = ROOT / "tests/aotc/conftest.py"
     spec = importlib.util.spec_from_file_location("tested_calls", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    calls = module.CALLS
-    rows = [(name.partition("."), *call) for name, call in calls.items()]
+    return dict(module.CALLS)
+
+
+def _tested_calls() -> list[Template]:
+    rows = [(name.partition("."), *call) for name, call in tested_calls().items()]
     return [
         Template(f"{'np' if family == 'numpy' else family}.{name}", args, kwargs)
         for (family, _, name), args, kwargs in rows

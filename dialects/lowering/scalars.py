@@ -44,12 +44,12 @@ def int_compare(predicate: str, x: Value, y: Value) -> Value:
 
 
 def sign_float(x: Value) -> Value:
-    """-1, 0 or 1; zero and NaN stay what they are, subnormal numbers do not."""
-    unit = with_sign(constant(x.type, 1.0), x)
-    size = _bits(math.absf(x))
+    """-1, 0 or 1, also of subnormal numbers; both zeros give 0, and NaN stays NaN."""
+    unit, magnitude = with_sign(constant(x.type, 1.0), x), math.absf(x)
+    size = _bits(magnitude)
     nonzero = int_compare("slt", constant(size.type, 0), size)
     known = int_compare("sle", size, constant(size.type, _infinity_bits(x.type)))
-    return arith.select(arith.andi(nonzero, known), unit, x)
+    return arith.select(arith.andi(nonzero, known), unit, magnitude)
 
 
 def with_sign(size: Value, x: Value) -> Value:

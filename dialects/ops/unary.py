@@ -112,19 +112,24 @@ class Abs(Unary, name="abs"):
 
 
 class Sign(Unary, name="sign"):
-    """y = -1, 0 or 1 by the sign of x; NaN stays NaN."""
+    """y = -1, 0 or 1 by the sign of x, 0 for -0.0 too; NaN stays NaN."""
 
     why = "the derivative of abs"
 
     dtypes = dt.SIGNED + dt.FLOATS
-    ref = staticmethod(np.sign)
     derivative = staticmethod(constant_zero)
     lower = by_kind(f=scalars.sign_float, i=scalars.sign_int)
     samples = [
         *Unary.samples,
         Sample((i32(5),)),
         Sample((np.zeros(2, "f"),), smooth=False),
+        Sample((np.array([-0.0, 0.0, -2.0], "f"),), smooth=False),
     ]
+
+    @staticmethod
+    def ref(x: np.ndarray) -> np.ndarray:
+        """np.sign, whose bf16 keeps the sign of zero."""
+        return np.where(x == 0, np.zeros_like(x), np.sign(x))
 
 
 class Exp(Unary, name="exp"):

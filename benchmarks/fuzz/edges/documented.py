@@ -1,0 +1,130 @@
+"""Where our functions differ from those that they are named after, and why.
+
+A row says which verdicts on which functions and edges it explains (patterns, of the
+whole name and of a part of the others). What no row explains is a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .comparing import Compared
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Verdicts that are meant, with the reason."""
+
+    verdict: str
+    reason: str
+    functions: str = ""
+    edges: str = ""
+    code: str = ""
+    library: str = "numpy"
+
+    def explains(self, found: Compared) -> bool:
+        """Whether this is the reason for a verdict."""
+        edges = "; ".join(f"{name}: {what}" for name, what in found.case.edges)
+        return (
+            found.verdict == self.verdict
+            and found.library == self.library
+            and re.fullmatch(self.functions or ".*", found.case.function) is not None
+            and re.search(self.edges, edges) is not None
+            and re.search(self.code, f"{found.our.code} {found.our.refusal}")
+            is not None
+        )
+
+
+def reason_of(found: Compared) -> Difference | None:
+    """The row that explains a verdict, if one does."""
+    return next((row for row in DOCUMENTED if row.explains(found)), None)
+
+
+def _differs(functions: str, reason: str, edges: str = "") -> Difference:
+    return Difference("differs", reason, functions, edges)
+
+
+def _looser(functions: str, reason: str, edges: str = "") -> Difference:
+    return Difference("looser", reason, functions, edges)
+
+
+def _stricter(
+    code: str, reason: str, functions: str = "", edges: str = ""
+) -> Difference:
+    return Difference("stricter", reason, functions, edges, code)
+
+
+DOCUMENTED = [
+    # ---- other values
+    _differs(
+        r"numpy\.(floor_divide|remainder|mod|fmod|divmod)",
+        "integer division by zero gives -1 (all ones where unsigned), and x1 as the "
+        "remainder; a remainder of zero has the sign of x1",
+    ),
+    _differs(
+        r"numpy\.(nan)?(quantile|percentile)",
+        "infinite elements are elements like others, where NumPy computes inf - inf",
+        "infinit|extremes",
+    ),
+    _differs(r"numpy\.astype", "floats beyond the range of integers become its ends, "
+             "NaN 0; NumPy leaves them open"),
+    _differs(r"numpy\.(around|round|square|power|pow|vander)",
+             "bools stay bools", "bool"),
+    _differs(r"numpy\.vander", "u64 stays u64; NumPy mixes it with i64", "u64"),
+    _differs(r"numpy\.(corrcoef|cov)",
+             "computed in the dtype of the elements, where NumPy takes f64",
+             "largest number|subnormals|extremes"),
+    _differs(r"numpy\.(corrcoef|cov)",
+             "NumPy forgets y where the first has no variables", "no rows"),
+    _differs(r"numpy\.histogram(_bin_edges)?",
+             "edges are f32, which has no numbers between the bins",
+             "the (largest|least) integers|extremes"),
+    _differs(r"numpy\.histogram(_bin_edges)?", "edges are floats", "bins: (bool|[iu]\\d)"),
+    _differs(r"numpy\.histogram(_bin_edges)?", "no element is in a bin with an edge of NaN",
+             "NaN"),
+    _differs(r"numpy\.digitize", "bins that are NaN have no order", "bins: .*NaN|extremes"),
+    _differs(r"numpy\.arange", "whole numbers of fractional steps are rounded one by one; "
+             "NumPy adds the rounded difference of the first two", "step|start|stop"),
+    _differs(r"numpy\.(gradient|trapezoid|matmul|dot|inner|vecdot|matvec|vecmat|tensordot|"
+             "einsum|vdot|correlate|convolve|outer|kron|std|var|nanstd|nanvar|mean|average)",
+             "sums beyond the range of the dtype depend on their order, and those of "
+             "half precision are accumulated in f32", "extremes|largest"),
+    _differs(r"numpy\.take", "unsigned positions are not taken for negative ones", "u64"),
+    _differs(r"fft\..*", "an infinity times the sine or cosine 0 is NaN",
+             "infinit|extremes|NaN|largest number"),
+    _differs(r"fft\.i?fftn", "the transform of a 0-d array is complex, too", "0-d"),
+    _differs(r"linalg\.cholesky",
+             "the symmetric part is used, where NumPy reads the lower triangle"),
+    # ---- values where NumPy refuses
+    _looser(r"numpy\.(arange|clip|gradient|positive|(nan)?(quantile|percentile)|negative|"
+            "subtract|diff|ediff1d|sign)", "bools count as 0 and 1", "bool"),
+    _looser(r"numpy\.(arg)?partition", "no position to divide at is none", "nothing"),
+    _looser(r"numpy\.average", "weights of sum 0 give NaN: their values may come later"),
+    _looser(r"numpy\.histogram(_bin_edges)?",
+            "spans that are not finite make edges of NaN: values may come later"),
+    _looser(r"numpy\.indices", "a number is a shape of one axis", "dimensions"),
+    _looser(r"numpy\.ldexp", "u64 is an integer, too", "u64"),
+    _looser(r"numpy\.nan(argmax|argmin)", "0 where all are NaN: values may come later"),
+    _looser(r"numpy\.nan(mean|std|var)", "results in any dtype", "dtype"),
+    _looser(r"numpy\.pad", "negative widths cut off, as in jax.lax.pad", "pad_width"),
+    _looser(r"numpy\.(pow|power)",
+            "negative powers of integers are 0 but for 1 and -1: values may come later"),
+    _looser(r"numpy\.select", "conditions of numbers hold where they are not 0"),
+    _looser(r"numpy\.digitize", "any order of bins is taken: values may come later"),
+    _looser(r"numpy\.choose", "u64 is an integer, too", "u64"),
+    _looser(r"fft\.i?fftshift", "a 0-d array has nothing to shift", "0-d"),
+    _looser(r"linalg\..*", "what a singular matrix makes impossible is NaN"),
+    # ---- refusals where NumPy gives a value
+    _stricter("dtype-mismatch", "dtypes do not mix, and are those that an op declares"),
+    _stricter("bad-size.*size=", "how many there are only values decide: `size` says it"),
+    _stricter("empty-reduction", "of no elements there is none to choose"),
+    _stricter("unknown-dtype", "None is no dtype"),
+    _stricter("bad-(size|shape)", "sizes are 0 or more, of transforms 1 or more"),
+    _stricter("bad-range", "bounds are finite, and of one sign where they are ratios"),
+    _stricter("bad-index", "a mask, or a position beyond the array"),
+    _stricter("bad-mode|bad-padding|bad-period", "not provided"),
+    _stricter("bad-axis", "a 0-d array has no axes; axes are named once, and are there"),
+    _stricter("bad-argument", "the kind of argument that the signature says"),
+    _stricter("shape-mismatch", "shapes are what they must be before anything is read"),
+]  # fmt: skip
