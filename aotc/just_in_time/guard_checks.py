@@ -13,7 +13,14 @@ from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.graph import Evaluator, GraphOp
 from aotc.dialects.guards import Guard
 from aotc.dialects.symbols import current_contracts
-from aotc.dialects.types import COMPARISONS, Dim, Size, evaluate_size, symbols_of
+from aotc.dialects.types import (
+    COMPARISONS,
+    Dim,
+    Size,
+    evaluate_size,
+    symbols_of,
+    undecided_error,
+)
 from aotc.just_in_time.guards import SizeGuard, ValueGuard, Values
 from aotc.mlir import ir
 from aotc.reference import bind_symbols
@@ -63,13 +70,19 @@ class CallValues:
 
     def pin(self, size: Dim) -> int:
         """See `Specializer`."""
-        names = [current_contracts()[symbol].name for symbol in symbols_of(size)]
+        value, contracts = self._value(size), current_contracts()
+        names = [contracts[symbol].name for symbol in symbols_of(size)]
         self.pinned |= {name: self._sizes[name] for name in names}
-        return self._value(size)
+        return value
 
     def _value(self, size: Size) -> int:
+        """What a size is in the call, if it is one of the function that is traced."""
         contracts = current_contracts()
-        values = [self._sizes[each.name] // each.multiple_of for each in contracts]
+        known = [self._sizes.get(each.name) for each in contracts]
+        if any(n >= len(known) or known[n] is None for n in symbols_of(size)):
+            raise undecided_error(f"'{size!r}'", "ask the call that is traced for it")
+        pairs = zip(known, contracts, strict=True)
+        values = [(n or 0) // each.multiple_of for n, each in pairs]
         return evaluate_size(size, values)
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
