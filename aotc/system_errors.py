@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aotc.errors import AotcError, InputError, SetupError
+from aotc.redaction import has_secret
 
 # Only writing fails for these reasons, whatever else is known of an error.
 _OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -98,6 +99,16 @@ def system_error(error: BaseException, where: str | None = None) -> AotcError | 
     if error.errno in _OF_WRITING:
         return _refusal("cannot-write", "the file cannot be written", error, where)
     return _refusal("file-access", "the file cannot be used", error, where)
+
+
+def require_path(path: object) -> None:
+    """Refuse a private key in the place of a path, whose name would be written.
+
+    Raises:
+        InputError: `bad-path`.
+    """
+    if has_secret(str(path)):
+        raise InputError("bad-path", "expected a path, got a private key")
 
 
 def _is_no_path(error: ValueError) -> bool:
@@ -178,9 +189,17 @@ def raise_system_error(error: BaseException, where: str | None = None) -> None:
     For those who take everything that a library raises for the fault of its input.
     """
     if isinstance(error, AotcError):
+        _forget_secret_cause(error)
         raise error
     if (found := system_error(error, where)) is not None:
-        raise found from error
+        raise found from (None if has_secret(str(error)) else error)
+
+
+def _forget_secret_cause(error: AotcError) -> None:
+    """Let a traceback not show what a secret in the place of a path has led to."""
+    cause = error.__cause__ or error.__context__
+    if cause is not None and has_secret(str(cause)):
+        error.__cause__ = error.__context__ = None
 
 
 @contextmanager

@@ -103,7 +103,8 @@ class VerifiedBundle:
         `load`.
         """
         manifest = self.manifest
-        large = {each.file for each in (*manifest.variants.values(), *manifest.weights)}
+        large = {variant.file for variant in manifest.variants.values()}
+        large |= {weights.file for weights in manifest.weights}
         self._check(each for path, each in manifest.files.items() if path not in large)
 
     def _check(self, files: Iterable[File]) -> None:

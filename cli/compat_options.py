@@ -15,7 +15,7 @@ from aotc.cli.verb import FilePath, MemorySize, combine_options
 
 if TYPE_CHECKING:
     from aotc.artifacts.rollout.device_classes import Device
-    from aotc.artifacts.rollout.policy import Policy
+    from aotc.artifacts.rollout.policy import Policy, Require
     from aotc.artifacts.rollout.profiles import Assumptions
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -219,7 +219,7 @@ def _policy(said: dict[str, Any]) -> Policy:
     asked = said.pop("require")
     if len(asked) > len(set(asked)) or {"optimal", "supported"} <= set(asked):
         raise click.UsageError("--require takes one verdict, and `checked` once")
-    require = "optimal" if "optimal" in asked else "supported"
+    require: Require = "optimal" if "optimal" in asked else "supported"
     return Policy(require=require, checked="checked" in asked, **said)
 
 

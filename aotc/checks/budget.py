@@ -137,7 +137,7 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
             "allowed, and only entries of fixed sizes can be rewritten to take less",
             hint="give its inputs fixed sizes, or build it without --peak-memory",
         )
-    least = before
+    least: float = before
     budget = modeled_bytes(functions_of(unit.module)[entry.name]) - (before - most)
     for _ in range(TRIALS):
         trial = _copy(unit)

@@ -15,6 +15,7 @@ from aotc.dialects.specialization import MOST as MOST_SPECIALIZATIONS
 from aotc.errors import InputError
 from aotc.passes.stages import IR_STAGES
 from aotc.program import GRAPH_STAGES, LEVELS
+from aotc.system_errors import require_path
 from aotc.target import Target
 
 # where a build may end
@@ -153,6 +154,9 @@ class Request:
     cache: bool = True
 
     def __post_init__(self) -> None:
+        paths = self.source, self.output, self.dump, self.buckets_from, self.tuning
+        for path in paths:
+            require_path(path)
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
         _require_one_of("a layout of images", self.io_layout, IMAGE_LAYOUTS)

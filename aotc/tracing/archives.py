@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.system_errors import raise_system_error
+from aotc.system_errors import raise_system_error, require_path
 from aotc.tracing.source_locations import fail
 
 
@@ -20,6 +20,7 @@ def load_arrays(file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, damaged or of another kind.
     """
+    require_path(file)
     if file.suffix not in _READERS:
         fail(
             "unknown-format",
