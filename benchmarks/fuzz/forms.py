@@ -127,6 +127,20 @@ def whole(s: Scope) -> Any:
     return s.emit(f"np.{s.one_of(INTEGER_BINARY)}", x, like(s, x))
 
 
+def far(s: Scope) -> Any:
+    """A periodic function of large arguments, or a power with a large exponent.
+
+    They are made of integers, which are the same in every order of computation: of a
+    number that is rounded in two ways, such functions have two values.
+    """
+    x = s.emit("np.astype", s.pick(is_integer), '"float32"')
+    if s.chance(0.3):
+        base = s.emit("np.add", s.emit("np.abs", x), 1.0)
+        return s.emit("np.power", base, s.one_of([-7.5, 3.25, 12.5]))
+    far = s.emit("np.multiply", x, s.one_of([977.5, 126264.5, 1e7, 3.2e22]))
+    return s.emit(f"np.{s.one_of(['sin', 'cos'])}", far)
+
+
 def compared(s: Scope) -> Any:
     """A mask, and something that it chooses."""
     x = s.pick(lambda v: v.dtype != "bool")

@@ -15,7 +15,8 @@ from .programs import TRANSFORMS, Input, Program, names_in
 from .scope import Bug, Refused, Scope
 
 FORMS: tuple[tuple[float, Form], ...] = (
-    (8, forms.unary), (8, forms.binary), (3, forms.whole), (5, forms.compared),
+    (8, forms.unary), (8, forms.binary), (3, forms.whole), (1, forms.far),
+    (5, forms.compared),
     (2, forms.clipped), (2, forms.converted), (8, forms.reduced), (2, forms.counted),
     (4, forms.running), (1, forms.log_sums), (8, forms.moved), (10, forms.sliced),
     (4, forms.taken), (6, forms.updated), (10, forms.joined), (9, forms.created),
