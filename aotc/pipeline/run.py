@@ -14,6 +14,7 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.cache import Cache
+from aotc.checks.comparable import comparable_targets
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
 from aotc.importers.common.io_layout import with_io_layout
@@ -21,7 +22,6 @@ from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
-from aotc.pipeline.comparable import comparable_targets
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,
