@@ -21,7 +21,7 @@ from aotc.tracing.conversion import lift
 
 Numbers = numpy.ndarray[Any, Any]
 Places = Numbers | Array
-Number = float | numpy.floating[Any] | Array
+Number = numpy.floating[Any] | Array
 
 
 # ---- sizes --------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def take_along(x: Array, axis: int, places: Places) -> Array:
     return np.take(x, index.astype("i4"), axis)
 
 
-def _last(x: Array, axis: int, places: Places) -> Number:
+def _last(x: Array, axis: int, places: Places) -> int | Array:
     """The place of the last element."""
     size = x.shape[axis]
     if isinstance(places, Array):

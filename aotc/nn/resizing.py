@@ -136,15 +136,17 @@ def _source_positions(
     """Where in x the pixels of the result are; without a factor by the sizes."""
     i, after, before = grid(new, size, dtype)
     xp = module_of(after)
-    if coordinates == "align_corners":
-        return i * ((before - 1) / xp.maximum(after - 1, 1))
     ratio = after / before if factor is None else factor
-    if coordinates == "asymmetric":
-        return i / ratio
-    centers = (i + 0.5) / ratio - 0.5
-    if coordinates == "pytorch_half_pixel":
-        return xp.where(after > 1, centers, 0.0)
-    return centers
+    found: Places
+    if coordinates == "align_corners":
+        found = i * ((before - 1) / xp.maximum(after - 1, 1))
+    elif coordinates == "asymmetric":
+        found = i / ratio
+    else:
+        found = (i + 0.5) / ratio - 0.5
+        if coordinates == "pytorch_half_pixel":
+            found = xp.where(after > 1, found, 0.0)
+    return found
 
 
 def _nearest(

@@ -15,6 +15,7 @@ from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache
+from aotc.checks.comparable import comparable_targets
 from aotc.checks.required import require_run, require_runnable
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
@@ -23,7 +24,6 @@ from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
-from aotc.pipeline.comparable import comparable_targets
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
     bundle_title,

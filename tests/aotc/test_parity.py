@@ -9,6 +9,7 @@ import aotc
 import aotc.numpy as anp
 from aotc import pipeline
 from aotc.artifacts.manifest import FILE
+from aotc.checks.comparable import comparable_targets
 from aotc.checks.differences import compare
 from aotc.checks.inputs import samples_of
 from aotc.checks.parity import Choice, Plan
@@ -19,7 +20,6 @@ from aotc.errors import Finding, InputError, SetupError
 from aotc.importers.common.imported import Imported
 from aotc.mlir import ir
 from aotc.passes.simplify import Simplify
-from aotc.pipeline.comparable import comparable_targets
 from aotc.processor import arch
 from aotc.target import Target
 

@@ -40,7 +40,7 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
     fraction = _simplest_fraction(rounded)
     p, q = fraction.numerator, fraction.denominator
     low, high = bounds(size)
-    n = numpy.arange(max(low, 0), min(high, _COMPARED) + 1).astype(int)
+    n = numpy.arange(max(int(low), 0), int(min(high, _COMPARED)) + 1)
     wrong = n[(n.astype(kind) * rounded).astype(int) != n * p // q]
     limit = _COMPARED if high > _COMPARED else None
     if len(wrong) or limit:

@@ -49,12 +49,14 @@ class Scope:
         opsets: the version of each domain's operators.
         attributes: of the function that the node is in.
         in_file: whether the node is one of the file, and not of ONNX's own bodies.
+        graph: the one that the node is in.
     """
 
     values: MutableMapping[str, Value | None]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Any]
     in_file: bool = True
+    graph: Graph | None = None
 
 
 class Interpreter:
@@ -80,10 +82,11 @@ class Interpreter:
         """The results of a graph inside of the scope `around`."""
         constants = {n: self._constant(c) for n, c in graph.constants.items()}
         own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
-        within = replace(around, values=ChainMap(own, around.values))
+        values = ChainMap(own, around.values)
+        within = replace(around, values=values, graph=graph)
         for node in graph.nodes:
             with at_location(node.place), scope(node.name):
-                results = self._import(node, within, graph)
+                results = self._import(node, within)
             for name, result in zip(node.outputs, results, strict=False):
                 own[name] = result
         return [_lookup(within, name) for name in graph.outputs]
@@ -103,17 +106,11 @@ class Interpreter:
 
     # ---- one node -------------------------------------------------------------------
 
-    def _import(
-        self, node: Node, within: Scope, graph: Graph
-    ) -> Sequence[Value | None]:
+    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):
                 results = self._node(node, within)
-            for name, result in zip(node.outputs, results, strict=False):
-                declared = graph.declared_shape(name)
-                if declared is not None:
-                    what = f"'{name}' of {node.key}"
-                    require_declared(what, declared, result)
+            _require_declared(node, within, results)
             return results
 
         if not within.in_file:
@@ -201,6 +198,18 @@ class Closure:
     def __call__(self, *arguments: Value) -> list[Value]:
         """The results of the graph, which sees the values around it."""
         return self.interpreter._graph(self.graph, arguments, self.around)
+
+
+def _require_declared(
+    node: Node, within: Scope, results: Sequence[Value | None]
+) -> None:
+    """Hold the results of a node to the shapes that the file gives them."""
+    if within.graph is None:
+        return
+    for name, result in zip(node.outputs, results, strict=False):
+        declared = within.graph.declared_shape(name)
+        if declared is not None:
+            require_declared(f"'{name}' of {node.key}", declared, result)
 
 
 def _is_left_out(value: Any, within: Scope) -> bool:

@@ -147,7 +147,8 @@ def _ratio(new: Size, old: Size) -> Factor:
     if repeats:
         return numpy.float32(repeats)
     _, after, before = grid(new, old)
-    return after / before
+    ratio: Factor = after / before
+    return ratio
 
 
 def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
@@ -258,30 +259,75 @@ def _source_positions(
 
     In f32 and in the order of ONNX Runtime, whose roundings decide between neighbours.
     """
-    i, after, before = grid(new, size)
-    half = numpy.float32(0.5)
-    if mode == "align_corners":
-        return i * (before - 1) / module_of(after).maximum(after - 1, 1)
-    if mode == "asymmetric":
-        return i / factor
-    if mode == "tf_crop_and_resize":
-        first, last = map(numpy.float32, region)
-        if isinstance(new, int) and new == 1:
-            return i * 0 + half * (first + last) * (before - 1)
-        span = i * (last - first) * (before - 1)
-        return first * (before - 1) + span / (after - 1)
-    if mode == "tf_half_pixel_for_nn":
-        return (i + half) / factor
-    if mode == "pytorch_half_pixel" and isinstance(new, int) and new == 1:
-        return i * 0
-    if mode == "half_pixel_symmetric":
-        edge = before / 2 * (1 - after / (factor * before))
-        i, edge, ratio = (_as(part, "f64") for part in (i, edge, factor))
-        return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
-    centers = (i + half) / factor - half
-    if mode not in ("half_pixel", "pytorch_half_pixel"):
+    if mode not in _POSITIONS:
         fail("bad-node", f"the coordinate_transformation_mode {mode!r} is none of ONNX")
-    return centers
+    i, after, before = grid(new, size)
+    line = _Line(i, after, before, factor, *map(numpy.float32, region))
+    found: Places = _POSITIONS[mode](line)
+    return found
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What the positions along an axis are computed from.
+
+    Args:
+        i: 0, 1, … below the new size.
+        after: the new size.
+        before: the old one.
+        factor: between them, or what is given for it.
+        first: where a crop begins, of 0 to 1.
+        last: where it ends.
+    """
+
+    i: Any
+    after: Any
+    before: Any
+    factor: Any
+    first: Any
+    last: Any
+
+    def choose_by_length(self, several: Any, one: Any) -> Any:
+        """The positions, or that of the only one."""
+        return module_of(self.after).where(self.after > 1, several, one)
+
+    @property
+    def steps(self) -> Any:
+        """From the first element of the result to the last."""
+        return module_of(self.after).maximum(self.after - 1, 1)
+
+
+_HALF = numpy.float32(0.5)
+
+
+def _half_pixel(x: _Line) -> Any:
+    return (x.i + _HALF) / x.factor - _HALF
+
+
+def _symmetric(x: _Line) -> Any:
+    edge = x.before / 2 * (1 - x.after / (x.factor * x.before))
+    i, edge, ratio = (_as(part, "f64") for part in (x.i, edge, x.factor))
+    return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
+
+
+def _crop(x: _Line) -> Any:
+    ends = x.before - 1
+    several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
+    return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)
+
+
+# by coordinate_transformation_mode
+_POSITIONS: dict[str, Callable[[_Line], Any]] = {
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": _symmetric,
+    "pytorch_half_pixel": lambda x: x.choose_by_length(
+        _half_pixel(x), numpy.float32(0)
+    ),
+    "align_corners": lambda x: x.i * (x.before - 1) / x.steps,
+    "asymmetric": lambda x: x.i / x.factor,
+    "tf_crop_and_resize": _crop,
+    "tf_half_pixel_for_nn": lambda x: (x.i + _HALF) / x.factor,
+}
 
 
 def _as(x: Any, dtype: str) -> Any:
@@ -301,10 +347,10 @@ def _rounding(how: Sampling, factor: Factor) -> str:
 def _nearest(places: Places, mode: str) -> Places:
     xp = module_of(places)
     low = xp.floor(places)
-    if mode not in _HALVES:
-        return xp.ceil(places) if mode == "ceil" else low
-    rest = places - low
-    return xp.where(rest > 0.5 + _HALVES[mode], low + 1, low)
+    found: Places = xp.ceil(places) if mode == "ceil" else low
+    if mode in _HALVES:
+        found = xp.where(places - low > 0.5 + _HALVES[mode], low + 1, low)
+    return found
 
 
 # by how much more than a half it takes to round up; ONNX Runtime takes for a half what

@@ -156,7 +156,8 @@ def _places(
         return (i + 0.5) * step - 0.5
     if antialias:
         return (i + 0.5) / _end_to_end(size, new) - 0.5
-    return i * ((before - 1) / module_of(after).maximum(after - 1, 1))
+    found: Places = i * ((before - 1) / module_of(after).maximum(after - 1, 1))
+    return found
 
 
 def _shrinking(
