@@ -63,11 +63,11 @@ def _blocks_of(function: Function) -> Iterator[Block]:
 
 def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
     """Ops, with the number of the operand that is written over and read elsewhere."""
-    begun = set()
+    begun = set[tuple[object, ...]]()
     for op in block.operations:
         if op.operation.name == "tensor.concat":
-            beginning = (op.results[0].type, op.attributes["dim"])
-            beginning += _source(op.operands[0])
+            whole = op.results[0].type, op.attributes["dim"]
+            beginning = (*whole, *_source(op.operands[0]))
             if beginning in begun:
                 yield op.operation, 0
             begun.add(beginning)

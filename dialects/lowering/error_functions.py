@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.lowering import coefficients
-from aotc.dialects.lowering.approximations import chebyshev, polynomial
-from aotc.dialects.lowering.scalars import constant, float_compare, in_f32, with_sign
+from aotc.dialects.lowering.approximations import chebyshev
+from aotc.dialects.lowering.scalars import (
+    constant,
+    float_compare,
+    in_f32,
+    polynomial,
+    with_sign,
+)
 from aotc.mlir import Value, arith, ir, math
 
 

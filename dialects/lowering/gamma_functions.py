@@ -14,7 +14,12 @@ import numpy as np
 
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import coefficients
-from aotc.dialects.lowering.scalars import constant, float_compare, in_f32
+from aotc.dialects.lowering.scalars import (
+    constant,
+    float_compare,
+    in_f32,
+    polynomial,
+)
 from aotc.mlir import Value, arith, math
 
 
@@ -96,7 +101,7 @@ def _stirling(z: Value) -> Value:
     one = constant(z.type, 1.0)
     terms = [_bernoulli(2 * k) / (2 * k * (2 * k - 1)) for k in range(1, 11)]
     inverse = arith.divf(one, z)
-    series = approx.polynomial(arith.mulf(inverse, inverse), _floats(terms[::-1]))
+    series = polynomial(arith.mulf(inverse, inverse), _floats(terms[::-1]))
     main = arith.mulf(
         arith.subf(z, constant(z.type, 0.5)), arith.subf(math.log(z), one)
     )
@@ -184,7 +189,7 @@ def _polygamma(x: Value, order: int) -> Value:
     value = _polygamma_of_positive(z, order)
     phase = _phase(x)
     cotangent = arith.divf(approx.cos(phase), approx.sin(phase))
-    slopes = approx.polynomial(cotangent, _cotangent_factors(order))
+    slopes = polynomial(cotangent, _cotangent_factors(order))
     slopes = arith.mulf(slopes, constant(x.type, pymath.pi ** (order + 1)))
     signed = value if order % 2 == 0 else arith.negf(value)
     mirrored = arith.subf(signed, slopes)
@@ -201,7 +206,7 @@ def _polygamma_of_positive(z: Value, order: int) -> Value:
     v = arith.addf(z, shift)
     inverse = arith.divf(constant(z.type, 1.0), v)
     square = arith.mulf(inverse, inverse)
-    tail = approx.polynomial(square, _tail_factors(order)[::-1])
+    tail = polynomial(square, _tail_factors(order)[::-1])
     half = arith.mulf(constant(z.type, factorial / 2), inverse)
     total = arith.addf(half, arith.mulf(square, tail))
     if order == 0:

@@ -56,9 +56,9 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     dtypes = dt.NAMES
 
     @classmethod
-    def build(cls, *operands: Value, direction: str, exact: bool = False) -> Any:
+    def build(cls, *operands: Value, exact: bool = False, **attributes: Any) -> Any:
         """Insert this op, by default as arithmetic sees the operands."""
-        return super().build(*operands, direction=direction, exact=exact)
+        return super().build(*operands, exact=exact, **attributes)
 
     @staticmethod
     def infer(

@@ -59,6 +59,7 @@ NEEDED = [
     "decompose",
     "record-intermediates",
     "lower-to-linalg",
+    "separate-updates",
     "control-to-blocks",
 ]
 
