@@ -24,6 +24,10 @@ from aotc.tracing.tracing import emit
         (lambda x: x.astype("f32"), []),
         (lambda x: (x.sum(), x)[1], []),
         (lambda x: x * -1.0, ["negate"]),
+        (
+            lambda x: anp.tensordot(x, anp.exp(x), 0),
+            ["exp", "broadcast", "broadcast", "multiply"],
+        ),
     ],
 )
 def test_fires_on(model, function, left):
