@@ -84,7 +84,7 @@ def test_build_hands_on_key_name_version_and_folders(pipeline: Pipeline) -> None
     asked = pipeline.asked
     assert (asked["name"], asked["version"], asked["force"]) == ("n", "2", True)
     assert asked["output"] == Path("dist")
-    assert asked["signing_key"] == Path("k.key")
+    assert asked["signing_key"] == "k.key"
     assert asked["dump"] == Path("ir")
 
 
