@@ -166,11 +166,12 @@ def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> Non
 
 
 def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Note the products that are left to IREE's code generation, for each target."""
+    """Note the products that are left to IREE's code generation, each once."""
     passes = all_passes(program.level, program.without)
     fusing = [each for each in passes if isinstance(each, FuseRegions)]
     if not fusing:
         return
+    counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for target in targets:
         machine = machine_of(target)
         if machine is None:
@@ -182,9 +183,14 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
         )
         for found in refused.values():
             for each in found:
-                why = f"{target} has no kernel for it: {each.why}"
                 name = f"graph.{each.op}"
-                survey.note("without-kernel", name, why, each.where or name)
+                by_target = counts.setdefault((name, each.why, each.where or name), {})
+                by_target[str(target)] = by_target.get(str(target), 0) + 1
+    for (name, why, where), by_target in counts.items():
+        verb = "has" if len(by_target) == 1 else "have"
+        reason = f"{', '.join(by_target)} {verb} no kernel for it: {why}"
+        for _ in range(max(by_target.values())):
+            survey.note("without-kernel", name, reason, where)
 
 
 def _note_cut_ops(module: Any, survey: Survey) -> None:

@@ -161,6 +161,17 @@ def test_explain_notes_what_has_no_kernel_for_a_target(model):
     assert levels["without-kernel"] == "note"
 
 
+def test_explain_notes_once_what_has_no_kernel_for_several_targets(model):
+    found = explain(model, targets=[V3, Target.parse("x86_64-v4")]).findings
+    reasons = [each.reason for each in found if each.kind == "without-kernel"]
+    assert (
+        "x86_64-v3, x86_64-v4 have no kernel for it: its elements are f64, not f32, "
+        "bf16 or f16"
+    ) in reasons
+    tails = [reason.partition(" no kernel for it: ")[2] for reason in reasons]
+    assert len(tails) == len({*tails})
+
+
 @pytest.mark.parametrize("lines", [1, 7, 56])
 @pytest.mark.parametrize("target", ["x86_64-v3", "aarch64"])
 def test_the_model_of_cycles_is_of_the_whole_call(target, lines):
