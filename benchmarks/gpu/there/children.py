@@ -40,7 +40,8 @@ class Python:
     Args:
         program: the interpreter.
         site: folder of unpacked wheels; None if aotc is installed.
-        work: folder for whatever children keep.
+        work: folder for whatever children keep, in which they start: where this script
+            was called from there may be sources of aotc, which Python would find first.
     """
 
     def __init__(self, program, site, work):
@@ -62,6 +63,7 @@ class Python:
         return subprocess.Popen(
             [self.program, str(HERE / script), *map(str, words)],
             env=self.environment(),
+            cwd=self.work,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -74,6 +76,7 @@ class Python:
             done = subprocess.run(
                 [self.program, *map(str, words)],
                 env=self.environment(),
+                cwd=self.work,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
