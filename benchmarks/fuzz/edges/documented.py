@@ -25,7 +25,9 @@ class Difference:
 
     def explains(self, found: Compared) -> bool:
         """Whether this is the reason for a verdict."""
-        edges = "; ".join(f"{name}: {what}" for name, what in found.case.edges)
+        given = found.case.arguments.items()
+        plain = [f"{n}={v}" for n, v in given if isinstance(v, (str, int, float))]
+        edges = "; ".join([*plain, *(f"{n}: {what}" for n, what in found.case.edges)])
         return (
             found.verdict == self.verdict
             and found.library == self.library
@@ -83,13 +85,22 @@ DOCUMENTED = [
     _differs(r"numpy\.histogram(_bin_edges)?", "edges are floats", "bins: (bool|[iu]\\d)"),
     _differs(r"numpy\.histogram(_bin_edges)?", "no element is in a bin with an edge of NaN",
              "NaN"),
-    _differs(r"numpy\.digitize", "bins that are NaN have no order", "bins: .*NaN|extremes"),
+    _differs(r"numpy\.digitize", "bins that are NaN have no order", "(bins|all arrays): .*NaN|extremes"),
     _differs(r"numpy\.arange", "whole numbers of fractional steps are rounded one by one; "
              "NumPy adds the rounded difference of the first two", "step|start|stop"),
     _differs(r"numpy\.(gradient|trapezoid|matmul|dot|inner|vecdot|matvec|vecmat|tensordot|"
              "einsum|vdot|correlate|convolve|outer|kron|std|var|nanstd|nanvar|mean|average)",
              "sums beyond the range of the dtype depend on their order, and those of "
              "half precision are accumulated in f32", "extremes|largest"),
+    _differs(r"numpy\.interp", "computed in the dtype of the points, where NumPy takes f64",
+             "largest number|subnormals|extremes"),
+    _differs(r"numpy\.interp", "before points that are NaN all values are the first one",
+             "(xp|all arrays): .*NaN"),
+    _differs(r"numpy\.interp", "infinities have no place in a period",
+             "period=.*(xp|all arrays): .*infinit"),
+    _differs(r"numpy\.interp", "a period below the precision of f32", "period: 1e-30"),
+    _differs(r"numpy\.nan_to_num", "the largest number of bf16, which NumPy has not", "bf16"),
+    _differs(r"numpy\.bincount", "sums of no weights are floats", "no rows"),
     _differs(r"numpy\.take", "unsigned positions are not taken for negative ones", "u64"),
     _differs(r"fft\..*", "an infinity times the sine or cosine 0 is NaN",
              "infinit|extremes|NaN|largest number"),
@@ -107,6 +118,8 @@ DOCUMENTED = [
     _looser(r"numpy\.ldexp", "u64 is an integer, too", "u64"),
     _looser(r"numpy\.nan(argmax|argmin)", "0 where all are NaN: values may come later"),
     _looser(r"numpy\.nan(mean|std|var)", "results in any dtype", "dtype"),
+    _looser(r"numpy\.pad", "a value is for the mode constant", "constant_values"),
+    _looser(r"numpy\.(nan)?(quantile|percentile)", "no quantiles at all", "q: no elements"),
     _looser(r"numpy\.pad", "negative widths cut off, as in jax.lax.pad", "pad_width"),
     _looser(r"numpy\.(pow|power)",
             "negative powers of integers are 0 but for 1 and -1: values may come later"),
