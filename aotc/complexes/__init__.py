@@ -3,6 +3,8 @@
 The graph has no complex dtype. `Complex` computes with `+ - * / @`, and the functions
 here have the names that they have in `aotc.numpy` for real arrays. All of them are made
 of real functions of the parts, which every target computes and derivatives follow from.
+Where a part is infinite, NaN or near the range of its dtype, results are what these
+functions give: NaN in cases for which C's Annex G, and so NumPy, names a limit.
 """
 
 from __future__ import annotations

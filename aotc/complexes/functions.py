@@ -182,8 +182,9 @@ def cosh(z: Complex) -> Complex:
 
 def tanh(z: Complex) -> Complex:
     """The hyperbolic tangent, from tanh and tan of the parts, which do not overflow."""
-    t, u = np.tanh(z.real), np.tan(z.imag)
-    return Complex(t, u) / Complex(np.ones_like(t), t * u)
+    t, u, c = np.tanh(z.real), np.tan(z.imag), np.cosh(z.real)
+    scale = 1.0 + (t * u) * (t * u)
+    return Complex(t * (1.0 + u * u) / scale, u / (c * c) / scale)
 
 
 # Inverse functions, by square roots: Hull, Fairgrieve and Tang, Implementing the
@@ -223,11 +224,18 @@ def arccosh(z: Complex) -> Complex:
 
 def arctanh(z: Complex) -> Complex:
     """The inverse of `tanh`; the cuts are the real axis beyond -1 and 1."""
-    up, y = _sign_of(z.real), z.imag
-    x = up * z.real
+    up, size = _sign_of(z.real), absolute(z)
+    is_far = size > 1e18  # where squares overflow, and the tangent is 1 / z
+    x = np.where(is_far, 0.0, up * z.real)
+    y = np.where(is_far, 0.0, z.imag)
     real = 0.25 * np.log1p(4.0 * x / ((1.0 - x) * (1.0 - x) + y * y))
     imag = 0.5 * np.arctan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
-    return Complex(up * real, imag)
+    length = np.where(is_far, size, 1.0)
+    far_real = np.where(np.isinf(size), 0.0, up * z.real / length / length)
+    far_imag = np.copysign(np.full_like(imag, math.pi / 2), z.imag)
+    return Complex(
+        up * np.where(is_far, far_real, real), np.where(is_far, far_imag, imag)
+    )
 
 
 def arctan2(y: Complex, x: Complex) -> Complex:
@@ -265,7 +273,7 @@ def sign(z: Complex) -> Complex:
     """`z / |z|`, and 0 for 0."""
     size = absolute(z)
     zero = size == 0.0
-    return z.map(lambda part: np.where(zero, part, part / np.where(zero, 1.0, size)))
+    return z.map(lambda part: np.where(zero, 0.0, part / np.where(zero, 1.0, size)))
 
 
 def equal(z: Complex, w: Complex) -> Array:

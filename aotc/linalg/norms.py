@@ -169,7 +169,9 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     if p in (None, 2, -2):
         values = svdvals(x)
         first, last = values[..., 0], values[..., -1]
-        return last / first if p == -2 else first / last
+        small, large = (first, last) if p == -2 else (last, first)
+        # a matrix of zeros is singular, too
+        return np.where(np.equal(first, 0), np.inf, large / small)
     array = square("x", x)
     return matrix_norm(array, ord=p) * matrix_norm(inv(array), ord=p)
 

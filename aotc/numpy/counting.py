@@ -67,6 +67,8 @@ def _length(values: Array, minlength: int) -> int:
         )
     if values._data.size and values._data.min() < 0:
         fail("bad-range", "expected numbers of 0 or more to count")
+    if minlength < 0:
+        fail("bad-range", f"expected a minlength of 0 or more; got {minlength}")
     largest = int(values._data.max()) if values._data.size else -1
     return builtins.max(largest + 1, minlength)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim, Size, bounds, ceil_divide
+from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide
 from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
-from aotc.numpy.positions import true_positions
+from aotc.numpy.positions import integers, true_positions
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import compiler_sizes
@@ -289,10 +289,15 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
     Numbers that are known must be those of elements.
     """
-    rest, found = lift(indices), []
-    sizes = as_shape(shape)
+    numbers, sizes = integers(indices), as_shape(shape)
     if all(isinstance(size, int) for size in sizes):
-        _require_below(rest, math.prod(sizes))
+        _require_below(numbers, math.prod(sizes))
+    return positions_of(numbers, sizes)
+
+
+def positions_of(numbers: Array, sizes: Shape) -> tuple[Array, ...]:
+    """`unravel_index` of any numbers."""
+    rest, found = numbers, []
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))
         rest = floor_divide(rest, size)
@@ -312,7 +317,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
             f"{len(multi_index)}",
         )
     for position, size in zip(multi_index, sizes, strict=True):
-        _require_below(lift(position), size)
+        _require_below(integers(position), size)
     number = lift(multi_index[0])
     for position, size in zip(multi_index[1:], sizes[1:], strict=True):
         number = add(multiply(number, size), position)

@@ -15,7 +15,7 @@ from aotc import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import new_shape
-from aotc.numpy.creation import arange, full, unravel_index
+from aotc.numpy.creation import arange, full, positions_of
 from aotc.numpy.cumulative import cumsum
 from aotc.numpy.elementwise import (
     equal,
@@ -79,7 +79,7 @@ def nonzero(
         )
     count = _required_size(size)
     mask = ravel(astype(x, "bool"))
-    found = unravel_index(_true_places(mask, count, 0), x.shape)
+    found = positions_of(_true_places(mask, count, 0), x.shape)
     there = less(arange(count), total(mask))
     pairs = zip(found, fills, strict=True)
     return tuple(select(there, place, fill) for place, fill in pairs)

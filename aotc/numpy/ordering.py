@@ -12,16 +12,18 @@ from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
     equal,
+    greater,
     isnan,
     less,
     logical_and,
     logical_not,
     logical_or,
+    subtract,
     where,
 )
 from aotc.numpy.reducing import any as any_of
 from aotc.numpy.reducing import sum as total
-from aotc.numpy.shaping import expand_dims, ravel, reshape
+from aotc.numpy.shaping import expand_dims, flip, ravel, reshape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
@@ -198,13 +200,23 @@ def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
-    """The number (i32) of the bin of each element; `bins` rise.
+    """The number (i32) of the bin of each element; `bins` rise, or fall.
 
-    An element on an edge is above it, or below it with `right`.
+    An element on an edge is above it, or below it with `right`. Which of both they do
+    is read off the first and the last; what is between them must be in order.
     """
-    if lift(bins).ndim != 1:
-        fail("shape-mismatch", f"expected a vector of bins; got {lift(bins).type}")
-    return searchsorted(bins, x, "left" if right else "right")
+    edges = lift(bins)
+    if edges.ndim != 1:
+        fail("shape-mismatch", f"expected a vector of bins; got {edges.type}")
+    rising = searchsorted(edges, x, "left" if right else "right")
+    if edges.shape[0] == 0:
+        return rising
+    is_falling = greater(edges[0], edges[-1])
+    if is_falling._data is not None and not is_falling._data:
+        return rising
+    after = searchsorted(flip(edges), x, "right" if not right else "left")
+    falling = subtract(edges.shape[0], after)
+    return where(is_falling, falling, rising)
 
 
 def isin(

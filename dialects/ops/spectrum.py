@@ -171,10 +171,15 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """np.linalg.svd, with the signs changed."""
-        u, s, vh = np.linalg.svd(x.astype(np.float64), full_matrices=False)
+        """np.linalg.svd, with the signs changed; NaN where LAPACK would not end."""
+        is_finite = np.isfinite(x).all((-2, -1), keepdims=True)
+        finite = np.where(is_finite, x, 0).astype(np.float64)
+        u, s, vh = np.linalg.svd(finite, full_matrices=False)
         sign = _largest_signs(u) if x.size else np.ones_like(u)[..., :1, :]
-        return u * sign, s, vh * np.swapaxes(sign, -1, -2)
+        vh = vh * np.swapaxes(sign, -1, -2)
+        found = u * sign, s[..., None], vh
+        u, s, vh = (np.where(is_finite, part, np.nan) for part in found)
+        return u, s[..., 0], vh
 
     @classmethod
     def caveat(cls, op: Self) -> str:

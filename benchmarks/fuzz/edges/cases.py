@@ -87,7 +87,7 @@ def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
     leaves = dict(_array_arguments(base.arguments))
     first = next(iter(leaves.values()), None)
     for name, old in leaves.items():
-        if len(leaves) > 1:
+        if len(leaves) > 1 or isinstance(old, Complex):
             for label, value in arrays(old):
                 yield Edge(name, label, _in_order(base.function, name, value))
     if first is not None:

@@ -130,11 +130,13 @@ def is_same(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
         return False
     if x.dtype.kind == "c":
         parts = (x.real, y.real), (x.imag, y.imag)
-        return all(_is_near(*pair, dtypes, signed) for pair in parts)
+        scale = np.where(np.isfinite(y), abs(y), 0.0)
+        scale = scale if signed else np.max(scale, initial=0.0)
+        return all(_is_near(*pair, dtypes, signed, scale) for pair in parts)
     if _kind(x) != "f":
         with np.errstate(all="ignore"):
             return bool(np.array_equal(x, y.astype(x.dtype)))
-    return _is_near(x, y, dtypes, signed)
+    return _is_near(x, y, dtypes, signed, 0.0)
 
 
 STANDARD = frozenset({"float32", "int32", "complex64", "complex128"})
@@ -149,12 +151,10 @@ def _info(dtype: Any) -> Any:
     return np.finfo(dtype) if dtype.kind in "fc" else dtypes_finfo(dtype)
 
 
-def _is_near(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
-    floats = [
-        NUMPY_DTYPES[name] for name in FLOATS if str(NUMPY_DTYPES[name]) in dtypes
-    ]
-    used = [_info(dtype) for dtype in (x.dtype, y.dtype, *floats)]
-    coarser = max(used, key=lambda info: info.eps)
+def _is_near(x: Any, y: Any, dtypes: frozenset[str], signed: bool, scale: Any) -> bool:
+    floats = [NUMPY_DTYPES[name] for name in FLOATS]
+    given = [dtype for dtype in floats if str(dtype) in dtypes]
+    coarser = max(map(_info, (x.dtype, y.dtype, *given)), key=lambda info: info.eps)
     with np.errstate(all="ignore"):
         x, y = x.astype("f8"), y.astype(x.dtype).astype("f8")
         same = (x == y) | (np.isnan(x) & np.isnan(y))
@@ -163,10 +163,9 @@ def _is_near(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
             return False
         if signed and np.any((x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))):
             return False
-        size = abs(y)
-        largest = np.max(np.where(finite, size, 0), initial=0.0)
-        size = np.maximum(size, min(largest, 1.0) if largest < 1e6 else 0)
-        size = np.maximum(size, float(coarser.smallest_normal))
+        largest = np.max(np.where(finite, abs(y), 0), initial=0.0)
+        least = min(largest, 1.0) if largest < 1e6 else float(coarser.smallest_normal)
+        size = np.maximum(np.maximum(abs(y), scale), least)
         return bool(
             np.all(same | (abs(x - y) <= TOLERANCE * float(coarser.eps) * size))
         )

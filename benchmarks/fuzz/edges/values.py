@@ -163,10 +163,15 @@ def arrays(x: Any) -> Edges:
 def complexes(z: Complex) -> Edges:
     """Pairs of parts: every combination of special values, and shapes."""
     real, imag = (np.asarray(part) for part in z)
-    finite = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 1e-38, 1e38, -1e38]
-    for part in (*finite, np.inf, -np.inf, np.nan):
-        line = [*finite, np.inf, -np.inf, np.nan]
-        yield f"real part {part}", _pair([part] * len(line), line, real.dtype)
+    parts = {
+        "moderate": [0.0, -0.0, 1.0, -1.0, 0.5, -2.0],
+        "extreme": [1e-38, -1e-38, 1e38, -1e38],
+        "infinite": [np.inf, -np.inf, np.nan],
+    }
+    for size, line in parts.items():
+        for others, other in parts.items():
+            pairs = np.array([(x, y) for x in line for y in other], real.dtype)
+            yield f"{size} and {others} parts", _pair(*pairs.T, real.dtype)
     for (label, x), (_, y) in zip(in_shapes(real), in_shapes(imag), strict=True):
         yield label, Complex(*map(_array, (x, y)))
 
