@@ -47,13 +47,15 @@ TEXTS = {
 ORDERS = (None, 0, 1, -1, 2, -2, 3, 0.5, float("inf"), float("-inf"))
 # Values that only one parameter has.
 PARTICULAR: dict[str, list[Any]] = {
-    "range": [None, (0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (-1.0, -0.5), (0.0, float("inf"))],
+    "range": [None, (0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (-1.0, -0.5),
+              (0.0, float("inf"))],
     "bins": [1, 2, 0, -1, [0.0, 0.5, 1.0], [0.5], [], [1.0, 0.0], [0.5, 0.5]],
     "varargs": [],
     "contract": [((), ()), ((0, 1), (0, 1)), ((2,), (1,)), ((-1,), (-1,))],
     "batch": [((), ()), ((-2,), (-2,)), ((1,), (0,))],
-    "subscripts": ["ij,ij", "ij,ij->", "ii,ij", "...,...->...", "ij,kj->ik", "ij,ij->ii",
-                   "ij", "ij,ij,ij", "", "i j, i j -> j", "ij,ji->i", "a...,a...->a"],
+    "subscripts": ["ij,ij", "ij,ij->", "ii,ij", "...,...->...", "ij,kj->ik",
+                   "ij,ij->ii", "ij", "ij,ij,ij", "", "i j, i j -> j", "ij,ji->i",
+                   "a...,a...->a"],
 }  # fmt: skip
 
 # Functions of which no arrays come.
@@ -61,7 +63,12 @@ NOT_COMPARED = {"numpy.finfo", "numpy.iinfo", "numpy.fromfunction"}
 # Functions that choose elements: of zeros of both signs they may take either.
 UNSIGNED_ZEROS = {
     f"numpy.{name}"
-    for name in ["sort", "partition", "median", "nanmedian", "quantile", "nanquantile", "percentile", "nanpercentile", "max", "min", "amax", "amin", "nanmax", "nanmin", "maximum", "minimum", "fmax", "fmin", "clip", "unique", "union1d", "intersect1d", "setdiff1d", "polyval"]
+    for name in (
+        "sort", "partition", "median", "nanmedian", "quantile", "nanquantile",
+        "percentile", "nanpercentile", "max", "min", "amax", "amin", "nanmax", "nanmin",
+        "maximum", "minimum", "fmax", "fmin", "clip", "unique", "union1d",
+        "intersect1d", "setdiff1d", "polyval",
+    )
 }  # fmt: skip
 # Arrays that must be in order, or the result means nothing.
 SORTED = {"numpy.searchsorted.a", "numpy.digitize.bins", "numpy.interp.xp",

@@ -1,4 +1,4 @@
-"""The calls that edges start from: those that tests hold, and more with optional parts."""
+"""The calls that edges start from: those of tests, and more with optional parts."""
 
 from __future__ import annotations
 
@@ -52,17 +52,21 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "numpy.histogram": [{"a": line, "bins": points}, {"a": line, "bins": 3,
                         "range": (0.2, 0.7), "weights": line}],
     "numpy.gradient": [{"f": cube, "axis": 1}],
-    "numpy.clip": [{"a": x, "a_min": 0.3, "a_max": 0.6}, {"a": x, "a_min": y, "a_max": y}],
+    "numpy.clip": [{"a": x, "a_min": 0.3, "a_max": 0.6},
+                   {"a": x, "a_min": y, "a_max": y}],
     "numpy.ediff1d": [{"ary": x, "to_end": 1.0, "to_begin": line}],
     "numpy.take": [{"a": cube, "indices": ints[:2] * 0, "axis": 1, "mode": "clip"},
-                   {"a": cube, "indices": ints, "mode": "wrap"}, {"a": x, "indices": ints}],
-    "numpy.roll": [{"a": cube, "shift": (1, 2), "axis": (0, 2)}, {"a": cube, "shift": 5}],
+                   {"a": cube, "indices": ints, "mode": "wrap"},
+                   {"a": x, "indices": ints}],
+    "numpy.roll": [{"a": cube, "shift": (1, 2), "axis": (0, 2)},
+                   {"a": cube, "shift": 5}],
     "numpy.flip": [{"m": cube, "axis": 1}], "numpy.rot90": [{"m": cube, "k": 1}],
     "numpy.rollaxis": [{"a": cube, "axis": n, "start": 0} for n in (0, 1, 2)],
     "numpy.moveaxis": [{"a": cube, "source": (0, 1), "destination": (2, 0)}],
     "numpy.transpose": [{"a": cube, "axes": (2, 0, 1)}],
     "numpy.repeat": [{"a": x, "repeats": 2}, {"a": x, "repeats": [1, 0, 2], "axis": 0}],
-    "numpy.tile": [{"A": line, "reps": (2, 1, 2)}], "numpy.squeeze": [{"a": x[:, None, :1]}],
+    "numpy.tile": [{"A": line, "reps": (2, 1, 2)}],
+    "numpy.squeeze": [{"a": x[:, None, :1]}],
     "numpy.insert": [{"arr": x, "obj": [1, 3], "values": 0.5, "axis": 1},
                      {"arr": line, "obj": 1, "values": points[:2]}],
     "numpy.delete": [{"arr": x, "obj": [0, 2], "axis": 1}, {"arr": line, "obj": 1}],
@@ -97,8 +101,9 @@ MORE: dict[str, list[dict[str, Any]]] = {
        ("divide", "floor_divide", "remainder", "fmod", "divmod", "mod", "gcd", "lcm")},
     **{f"numpy.{name}": [{"a": np.array([[1, 0, 2], [0, 3, 1]], "i4")}] for name in
        ("nonzero", "argwhere", "flatnonzero")},
-    "numpy.unique": [{"ar": np.array([3, 1, 3, 0], "i4")}, {"ar": line,
-                     "return_index": True, "return_inverse": True, "return_counts": True}],
+    "numpy.unique": [{"ar": np.array([3, 1, 3, 0], "i4")},
+                     {"ar": line, "return_index": True, "return_inverse": True,
+                      "return_counts": True}],
     **{f"numpy.{name}": [{"ar1": np.array([3, 1, 3, 0], "i4"), "ar2": ints}] for name in
        ("intersect1d", "setdiff1d", "union1d")},
     "numpy.extract": [{"condition": mask, "arr": x}],
