@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
+import numpy as np
+
 from aotc import options
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program, load_kept
@@ -348,7 +350,8 @@ class JitFunction:
         """The result by the reference evaluator, while the code is made."""
         self._count_of(call).calls += 1
         if not self._has_states:  # which the code does not have yet
-            pending.last = leaves
+            # as they are now: the caller may write into them while the code is compared
+            pending.last = [np.array(leaf) for leaf in leaves]
         result, updated = pending.reference.run(self._values_of(call, leaves)())
         for name, arrays in updated.items():
             self._states.write(name, arrays)

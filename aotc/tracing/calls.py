@@ -132,7 +132,8 @@ def _ask_for_key(
 def _is_key(value: Any) -> bool:
     if not isinstance(value, (Array, np.ndarray)):
         return False
-    return str(value.dtype) in ("u32", "uint32") and value.shape == (2,)
+    shape = value.type.shape if isinstance(value, Array) else value.shape
+    return str(value.dtype) in ("u32", "uint32") and shape == (2,)
 
 
 def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
