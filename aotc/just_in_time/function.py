@@ -40,7 +40,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
-from aotc.tracing.snapshots import described
+from aotc.tracing.snapshots import describe_unseen
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -329,7 +329,7 @@ class JitFunction:
         """Name what is too large for its changes to be seen."""
         if traced.captured is None:
             return
-        texts = [described(*each) for each in traced.captured.unseen()]
+        texts = [describe_unseen(*each) for each in traced.captured.unseen()]
         if not traced.captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]

@@ -262,7 +262,7 @@ def _scalar(value: Any) -> Any:
     What only a call decides is asked for its value.
     """
     if isinstance(value, CallSize):
-        return value.pinned()
+        return value.pin()
     if isinstance(value, SizeCondition):
         return bool(value)
     value = _concrete(value)

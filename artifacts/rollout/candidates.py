@@ -52,7 +52,7 @@ def reasons_against(target: Target, host: Host) -> list[Mismatch]:
 
 
 def _variant_for(target: Target) -> Variant:
-    """What a build for `target` would add to a bundle, as far as devices matter."""
+    """Return the variant of a build for `target`, as far as devices matter."""
     return Variant(
         id=target.id,
         file="",
