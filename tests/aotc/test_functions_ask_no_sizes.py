@@ -15,7 +15,10 @@ from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_values import specializing
 
-FAMILIES = ("numpy", "nn", "linalg", "fft", "special", "control", "complexes")
+FAMILIES = (
+    "numpy", "nn", "linalg", "fft", "special", "control", "complexes",
+    "random", "optim", "solvers", "collectives", "transforms",
+)  # fmt: skip
 
 # whose results have another rank, or other elements, for some sizes
 ASKING = {"numpy.squeeze", "numpy.cov", "numpy.corrcoef"}
