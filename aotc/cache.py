@@ -123,7 +123,7 @@ class Cache:
         return None
 
     @contextmanager
-    def alone(
+    def lock(
         self, recipe: Recipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
         """Within this block nobody else makes the value for a recipe.

@@ -278,7 +278,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
 
 
 def _features_of(code: bytes) -> dict[str, Any]:
-    """What code for Vulkan uses that not every device has."""
+    """Return the features that code for Vulkan asks of a device, for the manifest."""
     found = sorted(vmfb.vulkan_features(code))
     return {"vulkan_features": found} if found else {}
 

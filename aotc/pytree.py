@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from aotc.errors import InputError
 
@@ -21,12 +21,25 @@ class OrderedTree(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Structure:
-    """The shape of a tree: `kind` is leaf, none, dict, list, tuple or namedtuple."""
+    """The shape of a tree.
+
+    Args:
+        kind: leaf, none, dict, list, tuple or namedtuple.
+        keys: of a dict or a named tuple.
+        children: what it has in it.
+        factory: the class of a named tuple, or of a dict that is no plain one.
+    """
 
     kind: str
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     factory: Callable[..., Any] | None = None
+
+    @classmethod
+    def of_dict(cls, keys: tuple[str, ...], children: tuple[Structure, ...]) -> Self:
+        """The structure that `flatten` gives a dict with its keys in this order."""
+        is_sorted = list(keys) == sorted(keys)
+        return cls("dict", keys, children, None if is_sorted else OrderedTree)
 
     @property
     def leaf_count(self) -> int:
@@ -45,9 +58,7 @@ class Structure:
             return None
         parts = [child._build(leaves) for child in self.children]
         if self.kind == "dict":
-            is_sorted = list(self.keys) == sorted(self.keys)
-            form = dict if is_sorted else OrderedTree
-            return form(zip(self.keys, parts, strict=True))
+            return (self.factory or dict)(zip(self.keys, parts, strict=True))
         if self.kind == "namedtuple" and self.factory:
             return self.factory(*parts)
         return parts if self.kind == "list" else tuple(parts)
@@ -111,7 +122,7 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
                 "bad-tree", f"expected dict keys that are strings; got {key!r}"
             )
     keys = tuple(tree if isinstance(tree, OrderedTree) else sorted(tree))
-    return Structure("dict", keys, tuple(_flatten(tree[key], leaves) for key in keys))
+    return Structure.of_dict(keys, tuple(_flatten(tree[key], leaves) for key in keys))
 
 
 def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:
@@ -133,7 +144,8 @@ def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> St
     is_dict = type(tree) in (dict, OrderedTree)
     if is_new and is_dict and all(type(key) in (str, int) for key in tree):
         parts = tuple(_flatten_in_order(each, leaves, inside) for each in tree.values())
-        return Structure("dict", tuple(tree), parts)
+        form = None if type(tree) is dict else type(tree)
+        return Structure("dict", tuple(tree), parts, form)
     is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
     if is_new and (type(tree) in (list, tuple) or is_named):
         parts = tuple(_flatten_in_order(child, leaves, inside) for child in tree)

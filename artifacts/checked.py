@@ -1,4 +1,4 @@
-"""Was the code of a bundle ever run, and compared, before it was signed?
+"""Reads from a manifest which code was run and compared before it was signed.
 
 The self-check of a build says in the manifest for each entry and target at which sizes
 it called the code, and what ran it: the machine that built, an emulator of the
@@ -61,7 +61,7 @@ class Check:
         return f"{title}{at}: NOT CHECKED: {'; '.join(self.why) or _NO_SIZES}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """Return the JSON object of it."""
         return {
             "entry": self.entry,
             "target": self.target,
@@ -73,7 +73,7 @@ class Check:
 
 
 def checks_of(manifest: Mapping[str, Any], target: str) -> list[Check]:
-    """What a manifest, as JSON, says of each entry for a target."""
+    """Return what a manifest, as JSON, says of each entry for a target."""
     rows = {
         row["entry"]: row
         for row in manifest.get("self_check", ())
@@ -109,7 +109,7 @@ def _codes_run(
 def require_checked(
     manifest: Mapping[str, Any], targets: Collection[str], hint: str
 ) -> list[Check]:
-    """What a manifest, as JSON, says of these targets, if all their code was run.
+    """Refuse a manifest, as JSON, by which code for some targets was not run.
 
     Raises:
         Finding: `not-checked`.

@@ -1,4 +1,4 @@
-"""Where the private key is that signs: a file, a variable, a file descriptor.
+"""Reads the private key that signs: from a file, a variable, a file descriptor.
 
 CI systems hand secrets over in variables, so `AOTC_SIGNING_KEY` may hold the content of
 a key as well as its place. An argument may not: every process can read it. No message
@@ -27,7 +27,7 @@ _PLACES = (
 
 
 def signer_of(named: Signer | Path | str | None) -> Signer:
-    """Who signs: as named, else by `AOTC_SIGNING_KEY`, else the development key.
+    """Return who signs: as named, else by `AOTC_SIGNING_KEY`, else the development key.
 
     Raises:
         InputError: as `read_signer`.
@@ -41,7 +41,7 @@ def signer_of(named: Signer | Path | str | None) -> Signer:
 
 
 def read_signer(named: Signer | Path | str, said_by: str | None = None) -> Signer:
-    """The private key that a user names.
+    """Read the private key that a user names.
 
     Args:
         named: a file, `env:NAME`, `fd:N`, or the content of a key; a `Path` is a file.

@@ -107,7 +107,7 @@ def load_array(source: str) -> Array:
 
 
 def _readable(path: str) -> str | io.BytesIO:
-    """What NumPy can read of a path: the file, or the content of a pipe."""
+    """Return what NumPy can read for a path: the file, or the content of a pipe."""
     if path == "-":
         return io.BytesIO(_standard_input())
     if stat.S_ISFIFO(os.stat(path).st_mode) or is_stream(Path(path)):

@@ -96,7 +96,7 @@ class Result:
         return "\n".join(lines)
 
     def _measured_lines(self) -> Iterator[str]:
-        """What was measured: means over the rows, or else by the last step."""
+        """Yield lines on what was measured: means over rows, else of the last step."""
         done = self.history
         for name, value in done.means.items():
             yield f"{name} = {value:.6g} (mean over {done.rows} rows)"
@@ -197,7 +197,7 @@ def _train(
 def _validation(
     model: Model, constants: Mapping[str, Array], settings: Settings
 ) -> Validation | None:
-    """What the options say of validation; an `--input` is for both entries."""
+    """Make the validation that options ask for; an `--input` is for both entries."""
     if settings.validate is None:
         return None
     monitor, _, mode = (settings.monitor or "").partition(":")

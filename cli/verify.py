@@ -95,7 +95,7 @@ def verify(
 
 
 def _checks(manifest: Manifest, required: tuple[str, ...]) -> list[Check]:
-    """What the manifest says of its code; of the required targets all must be run."""
+    """Return the checks in the manifest; refuse code of required targets without."""
     from aotc.artifacts.checked import checks_of, require_checked
 
     there = [str(each.target["name"]) for each in manifest.variants.values()]

@@ -75,4 +75,7 @@ def tree_of(data: Any) -> Structure:
     if kind not in ("dict", "namedtuple"):
         return Structure(kind, (), tuple(map(tree_of, rows)))
     keys = tuple(key for key, _ in rows)
-    return Structure(kind, keys, tuple(tree_of(child) for _, child in rows))
+    children = tuple(tree_of(child) for _, child in rows)
+    if kind == "dict":
+        return Structure.of_dict(keys, children)
+    return Structure(kind, keys, children)

@@ -110,22 +110,22 @@ class Dim:
 
     @_on_sizes
     def __lt__(self, other: "Size") -> bool:
-        return _require_decided(self, "<", other)
+        return _require_answer(self, "<", other)
 
     @_on_sizes
     def __le__(self, other: "Size") -> bool:
-        return _require_decided(self, "<=", other)
+        return _require_answer(self, "<=", other)
 
     @_on_sizes
     def __gt__(self, other: "Size") -> bool:
-        return _require_decided(self, ">", other)
+        return _require_answer(self, ">", other)
 
     @_on_sizes
     def __ge__(self, other: "Size") -> bool:
-        return _require_decided(self, ">=", other)
+        return _require_answer(self, ">=", other)
 
     def __bool__(self) -> bool:
-        return _require_decided(self, "!=", 0)
+        return _require_answer(self, "!=", 0)
 
     def __index__(self) -> int:
         raise undecided_error(f"'{self}'", "use it as a number")
@@ -170,8 +170,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def decided(left: "Size", sign: str, right: "Size") -> bool | None:
-    """What the contracts say of a comparison of values; None if calls may differ in it.
+def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
+    """Return what the contracts prove of a comparison; None if calls may differ in it.
 
     Args:
         left: a size.
@@ -186,15 +186,15 @@ def decided(left: "Size", sign: str, right: "Size") -> bool | None:
 
 
 def _divides(size: "Size") -> bool:
-    """Whether what is common to the factors of a sum divides its number, as in 0."""
+    """Whether a size may be 0 as far as divisors tell: those of all terms divide it."""
     if isinstance(size, int):
         return True
     atoms, number = affine.as_sum(size.expr)
     return number % (math.gcd(*atoms.values()) or 1) == 0
 
 
-def _require_decided(left: "Size", sign: str, right: "Size") -> bool:
-    answer = decided(left, sign, right)
+def _require_answer(left: "Size", sign: str, right: "Size") -> bool:
+    answer = compare_sizes(left, sign, right)
     if answer is None:
         question = f"'{left} {sign} {right}'"
         raise undecided_error(question, "compare or branch on it")

@@ -96,7 +96,7 @@ class ImageAxes:
             pass
 
     def _pass_on(self, relation: Relation) -> bool:
-        """Whether a role was found."""
+        """Give the result of a relation its role; return whether one was found."""
         known = [self._roles_of(part) for part in relation.parts]
         own = self._roles_of(relation.result)
         through = [self._roles_of(axis) for axis in relation.through or ()]

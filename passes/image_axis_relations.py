@@ -1,4 +1,4 @@
-"""What the axes of an op's result have to do with those of its operands, in images.
+"""Relate the axes of an op's result to those of its operands, in images.
 
 Ops that change the size of an image keep the meaning of its axes: a reshape that merges
 a spatial axis with what was split off the channels (DepthToSpace), a product of a

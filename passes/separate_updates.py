@@ -1,4 +1,4 @@
-"""Write no two tensors over a part that they share.
+"""Separate tensors that would be written over a part that they share.
 
     %a = tensor.concat dim(0) %s, %x          %a = tensor.concat dim(0) %s, %x
     %b = tensor.concat dim(0) %s, %y    →     %t = call @iree.barrier(%s)
@@ -82,7 +82,7 @@ def _inserts_into_shared_parts(op: Operation) -> bool:
 
 
 def _source(value: Value) -> tuple[Value, ir.Type]:
-    """What a part is a view of, and its type."""
+    """Return the value that a part is a view of, and the type of the part."""
     kind = value.type
     while not isinstance(value.owner, ir.Block) and value.owner.name in _VIEWS:
         value = value.owner.operands[0]

@@ -381,7 +381,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
     found = job.kept.find() if job.kept else None
     with ExitStack() as stack:
         if job.kept and not found:  # one process compiles it, others wait for that
-            wait = job.kept.alone(lambda: running.is_stopped)
+            wait = job.kept.lock(lambda: running.is_stopped)
             found = stack.enter_context(wait)
         if found:
             report, vmfb = found

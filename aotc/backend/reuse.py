@@ -71,7 +71,7 @@ class KeptModule:
         return json.loads(report), vmfb
 
     @contextmanager
-    def alone(
+    def lock(
         self, is_stopped: Callable[[], bool]
     ) -> Iterator[tuple[dict[str, Any], bytes] | None]:
         """Within this block no other process compiles the module.
@@ -82,7 +82,7 @@ class KeptModule:
         Returns:
             As `find`: what another process has compiled meanwhile.
         """
-        with self.cache.alone(self.recipe, is_stopped) as is_there:
+        with self.cache.lock(self.recipe, is_stopped) as is_there:
             yield self.find() if is_there else None
 
     def why_missing(self) -> str:

@@ -12,7 +12,7 @@ from aotc.target import Target
 
 
 def comparable_targets(targets: Sequence[Target]) -> tuple[Target, ...]:
-    """Those of the targets that run here; a warning names the others.
+    """Return the targets that run here; warn of the others.
 
     Raises:
         SetupError: `incompatible`: none of them does.

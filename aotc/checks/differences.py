@@ -183,12 +183,12 @@ def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
 
 
 def _same(x: Any, y: Any) -> Any:
-    """Where elements are equal, or both NaN."""
+    """Return a mask of the elements that are equal, or both NaN."""
     return (x == y) | (np.isnan(x) & np.isnan(y))
 
 
 def _not_finite(found: Any, expected: Any, apart: Any) -> str:
-    """How many elements differ of which one of both is not finite, and the first."""
+    """Describe the elements that differ and are not both finite."""
     first = int(np.flatnonzero(apart)[0])
     return (
         f"{int(apart.sum())} of {apart.size} elements differ that are not finite: got "

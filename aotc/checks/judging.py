@@ -67,13 +67,16 @@ def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) ->
 
 
 def tolerances(expected: Any, spread: Any) -> Any:
-    """How far each element may be off, in f64; infinitely where rounding decides.
+    """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
 
     Args:
         expected: the array that a result should be.
         spread: how far rounding moves each of its elements, in f64.
+
+    Returns:
+        An array in f64.
     """
     if not is_float(expected):
         return np.where(spread > 0, np.inf, 0.0)

@@ -198,7 +198,7 @@ _SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def _run_by(target: str) -> str:
-    """What runs code for a target here, as `aotc.artifacts.checked` names it."""
+    """Name what runs code for a target here, as `aotc.artifacts.checked` names it."""
     arch = _arch_of(target)
     if arch is not None and arch != processor.arch():
         return "emulator"

@@ -7,9 +7,7 @@ from typing import Any
 
 from aotc import options, processor
 from aotc.artifacts.checked import require_checked
-from aotc.artifacts.compat import check_device
-from aotc.artifacts.rollout.candidates import variant_for
-from aotc.artifacts.verdicts import verdict_of
+from aotc.artifacts.rollout.candidates import reasons_against
 from aotc.errors import Finding
 from aotc.target import Target
 
@@ -58,7 +56,5 @@ def _reason_against(target: Target) -> str | None:
         if arch in options.get("AOTC_PYTHONS"):
             return None
         return f"it is for {arch}, and AOTC_PYTHONS names no Python for that"
-    found = check_device(variant_for(target), engine.host({target.backend}))
-    if verdict_of(found) != "unsupported":
-        return None
-    return "; ".join(each.message for each in found)
+    found = reasons_against(target, engine.host({target.backend}))
+    return "; ".join(each.message for each in found) or None

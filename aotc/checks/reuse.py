@@ -88,14 +88,14 @@ def found_or_made(
     """
     value = cache.find(recipe)
     if value is None:  # one process checks, others wait for that
-        with cache.alone(recipe) as is_there:
+        with cache.lock(recipe) as is_there:
             value = cache.find(recipe) if is_there else None
             if value is None:
-                return _made(cache, recipe, check)
+                return _check_and_keep(cache, recipe, check)
     return [_row(each) for each in json.loads(value)], "hit"
 
 
-def _made(
+def _check_and_keep(
     cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
     reuse = f"miss ({cache.why_missing(recipe)})"

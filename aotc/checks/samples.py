@@ -77,7 +77,7 @@ class Item:
 
     @property
     def structure_text(self) -> str:
-        """What to say of it after the sizes, where a call is wrong."""
+        """Name the structure for messages of a wrong call; empty for the usual."""
         is_all = self.structure is Structure.ALL
         return " (rounded numbers, masks and first or last positions)" * is_all
 

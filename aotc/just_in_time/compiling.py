@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """What it took to make code.
+    """Code that was made or found, and what that took.
 
     Args:
         model: that has it.
         seconds: of passes, compiler and loading.
         is_cached: whether the code came from the user's cache.
         kept: where that has its bundle; None for nowhere.
-        unchecked: by which a call is compared; None where that was done, or is off.
+        unchecked: what calls are compared by; None where that was done, or is off.
     """
 
     model: Model
@@ -50,7 +50,7 @@ class Compilation:
     def caller(
         self, entry: str, done: Callable[[], None] = lambda: None
     ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """A function of the leaves of an entry's inputs: gives those of its result.
+        """Return a function from the leaves of inputs to those of the result.
 
         Where nothing was compared yet, its first call is: `FirstCall`.
 
@@ -84,7 +84,7 @@ def compile_program(
     with temporary_folder() as folder:
         bundle = kept.unpack(folder) if kept is not None else None
         if bundle is None:
-            bundle, compiled = _made(program, target, kept, folder)
+            bundle, compiled = _make_bundle(program, target, kept, folder)
         model = load(bundle, allow_unsigned=True, threads=threads, target=target.id)
     seconds = time.perf_counter() - begun
     is_cached = compiled is None or compiled.reuse == "hit"
@@ -95,14 +95,18 @@ def compile_program(
     return Compilation(model, seconds, is_cached, kept, unchecked)
 
 
-def _made(
+def _make_bundle(
     program: Program, target: Target, kept: KeptBundle | None, folder: Path
 ) -> tuple[Path, Compiled | None]:
-    """The bundle of a program, and the code in it unless another process made it."""
+    """Write the bundle of a program, or find the one that another process writes.
+
+    Returns:
+        The bundle, and the code in it if it was written here.
+    """
     if kept is None:
         bundle, (compiled,) = write_bundle(program, [target], folder)
         return bundle, compiled
-    with kept.cache.alone(kept.recipe) as is_there:
+    with kept.cache.lock(kept.recipe) as is_there:
         found = kept.unpack(folder) if is_there else None
         if found is not None:
             return found, None
@@ -112,7 +116,7 @@ def _made(
 
 
 def _is_checked(kept: KeptBundle | None) -> bool:
-    """Whether code need not be compared when it is called."""
+    """Return whether calls of code are not compared: as they were, or by AOTC_CHECK."""
     mode = options.get("AOTC_CHECK")
     if mode == "first":
         return kept is not None and require_right(kept)
@@ -122,7 +126,7 @@ def _is_checked(kept: KeptBundle | None) -> bool:
 def load_kept(
     kept: KeptBundle | None, target: Target, threads: int | None
 ) -> Compilation | None:
-    """The code that the cache has; None without, or where its calls are compared."""
+    """Load the code that the cache has; None without, or where calls are compared."""
     begun = time.perf_counter()
     if kept is None or not _is_checked(kept):
         return None
@@ -188,7 +192,7 @@ def write_bundle(
 def _self_check(
     original: Program, variants: Sequence[Compiled], pack: Callable[[Path], Path]
 ) -> list[dict[str, Any]]:
-    """What the self-check of a build finds, for the manifest.
+    """Self-check code as a build does; return the findings for the manifest.
 
     Args:
         original: a copy of what was compiled, which is used up.

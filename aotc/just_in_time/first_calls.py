@@ -1,4 +1,4 @@
-"""Code that is made when it is called is compared with the reference evaluator then.
+"""Compares code that is made at a call with the reference evaluator, in that call.
 
 IREE has compiled wrong results without a word. A build compares its entries before it
 signs (`aotc.checks`); what is made when it is called is compared at its first call,
@@ -29,7 +29,7 @@ _LEAST = 1.0  # seconds that the reference evaluator may take in any case
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Code that nothing was compared of yet.
+    """What code of which no call was compared yet is to be compared by.
 
     Args:
         program: a copy of what it was compiled from.
@@ -75,19 +75,21 @@ class FirstCall:
         self._done = done
 
     def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
-        """The leaves of the result of a call.
+        """Return the leaves of the result of a call.
 
         Raises:
             CompileError: `self-check`: this call, or one before, was computed wrongly.
         """
         with self._lock:
             if self._error is not None:
-                raise _same(self._error)
+                raise _without_traceback(self._error)
             if self._unchecked is not None:
-                return self._compared(self._unchecked, leaves)
+                return self._call_and_compare(self._unchecked, leaves)
         return self._run(leaves)
 
-    def _compared(self, unchecked: Unchecked, leaves: Sequence[Any]) -> Sequence[Any]:
+    def _call_and_compare(
+        self, unchecked: Unchecked, leaves: Sequence[Any]
+    ) -> Sequence[Any]:
         from aotc.checks.call_check import CallCheck  # with the compiler's side
 
         if self._check is None:
@@ -99,7 +101,7 @@ class FirstCall:
             results, skipped = self._check.call(leaves)
         except CompileError as error:
             if error.code == "self-check":
-                self._error = _same(error)
+                self._error = _without_traceback(error)
                 self._unchecked = self._check = None
                 self._note(unchecked, "failed", error=error)
             raise
@@ -136,7 +138,7 @@ class FirstCall:
 
 
 def require_right(kept: KeptBundle) -> bool:
-    """Whether code in the cache was compared before, by any process.
+    """Return whether code in the cache was compared and is right; refuse wrong code.
 
     Raises:
         CompileError: `self-check`: it was, and computes something else.
@@ -154,6 +156,6 @@ def _facts(error: CompileError) -> list[str | None]:
     return [error.message, error.where, error.hint]
 
 
-def _same(error: CompileError) -> CompileError:
+def _without_traceback(error: CompileError) -> CompileError:
     """The error once more, without the traceback of another call."""
     return CompileError(error.code, error.message, where=error.where, hint=error.hint)

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
+import numpy as np
+
 from aotc import options
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program, load_kept
@@ -38,7 +40,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
-from aotc.tracing.snapshots import described
+from aotc.tracing.snapshots import describe_unseen
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -327,7 +329,7 @@ class JitFunction:
         """Name what is too large for its changes to be seen."""
         if traced.captured is None:
             return
-        texts = [described(*each) for each in traced.captured.unseen()]
+        texts = [describe_unseen(*each) for each in traced.captured.unseen()]
         if not traced.captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]
@@ -348,7 +350,8 @@ class JitFunction:
         """The result by the reference evaluator, while the code is made."""
         self._count_of(call).calls += 1
         if not self._has_states:  # which the code does not have yet
-            pending.last = leaves
+            # as they are now: the caller may write into them while the code is compared
+            pending.last = [np.array(leaf) for leaf in leaves]
         result, updated = pending.reference.run(self._values_of(call, leaves)())
         for name, arrays in updated.items():
             self._states.write(name, arrays)

@@ -76,7 +76,7 @@ class CallValues:
         return value
 
     def _value(self, size: Size) -> int:
-        """What a size is in the call, if it is one of the function that is traced."""
+        """Evaluate a size in the call; refuse one of another function."""
         contracts = current_contracts()
         known = [self._sizes.get(each.name) for each in contracts]
         if any(n >= len(known) or known[n] is None for n in symbols_of(size)):

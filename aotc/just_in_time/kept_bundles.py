@@ -78,12 +78,12 @@ class KeptBundle:
         self.cache.keep(self.recipe, value.getvalue())
 
     def check(self) -> Any:
-        """What a process has noted of the first call of the code; None for nothing."""
+        """Read what a process has noted of a call of the code; None for nothing."""
         value = self.cache.find(self._of_check)
         return None if value is None else json.loads(value)
 
     def note_check(self, found: Any) -> None:
-        """Note what the first call of the code has shown, as JSON."""
+        """Keep what a call of the code has shown, as JSON."""
         self.cache.keep(self._of_check, json.dumps(found).encode())
 
     @property

@@ -46,12 +46,12 @@ class Known:
         self._numbers = [(n, kind) for n, (mark, kind) in enumerate(marks) if mark]
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result of a call."""
+        """Return the result of a call, and count it."""
         self._count.calls += 1
         return self.variant.run(leaves)
 
     def run_given(self, given: Sequence[Any]) -> Any:
-        """The same for leaves of `quick_key`, among which are Python numbers."""
+        """Return the result for leaves of `quick_key`; Python numbers become arrays."""
         self._count.calls += 1
         if self._numbers:
             given = [*given]
@@ -61,7 +61,7 @@ class Known:
 
 
 def quick_key(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
-    """What the arguments of a call are like, and their leaves.
+    """Return a key of what the arguments of a call are like, and their leaves.
 
     Returns:
         None as the key where there is anything but arrays, Python numbers, dicts, lists
@@ -108,7 +108,7 @@ def _key_of_trees(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
 def are_leaves(
     given: Sequence[Any], call: CallSignature, leaves: Sequence[Any]
 ) -> bool:
-    """Whether the leaves of `quick_key` are those of a call, and all that there is.
+    """Whether a quick key tells all of a call: its leaves are those of the signature.
 
     Args:
         given: the leaves of `quick_key`.

@@ -47,7 +47,7 @@ def _least(sizes: Sequence[int]) -> int:
 
 
 def bound_sizes(sizes: Sizes, shapes: Shapes) -> dict[str, int] | None:
-    """What each symbol of Specs is in a call; None if they do not take its shapes."""
+    """Solve for the symbols of Specs in a call; None if they do not take its shapes."""
     bound: dict[str, int] = {}
     for spec, shape in zip(sizes, shapes, strict=True):
         for size, given in zip(spec, shape, strict=True):

@@ -137,8 +137,9 @@ class Tracer:
         )
 
     def captured(self) -> Snapshot | None:
-        """What the function reads besides its arguments, as it is now; None if it does
-        not.
+        """Take a snapshot of what the function reads besides its arguments.
+
+        None if it reads nothing else.
         """
         found = captures_of(self._function)
         return Snapshot(found.reads, found.is_whole) if found.reads else None
@@ -251,7 +252,7 @@ class Tracer:
         return EntryFunction(entry, sources, declared=self.place)
 
     def _source(self) -> dict[str, Any]:
-        """What the manifest says of where the program comes from."""
+        """Describe where the program comes from, for the manifest."""
         try:
             text = inspect.getsource(self._function).encode()
         except (OSError, TypeError):  # typed in, or made by other code

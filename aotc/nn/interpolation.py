@@ -28,7 +28,7 @@ Number = numpy.floating[Any] | Array
 
 
 def whole_ratio(new: Size, old: Size) -> int | None:
-    """How many times a size is another, if it is a whole number for all sizes."""
+    """Return the ratio of two sizes if it is one whole number for all of them."""
     ratio = quotient((new,), (old,))
     return ratio if isinstance(ratio, int) else None
 

@@ -20,7 +20,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """The same, in the compiler's sizes."""
+    """Return the shape that shapes broadcast to, in the compiler's sizes."""
     if shapes and all(shape == shapes[0] for shape in shapes):  # most often
         found = tuple(shapes[0])
     else:

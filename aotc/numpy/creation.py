@@ -275,7 +275,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
         fail("shape-mismatch", f"expected a vector; got {column.type}")
     count = column.shape[0] if N is None else N
     if not isinstance(count, int) or count < 0:
-        fail("bad-shape", f"expected N to be a number of 0 or more; got {count}")
+        fail("bad-shape", f"expected N to be a number of 0 or more; got {count!r}")
     powers = [ones_like(column)]
     for _ in range(count - 1):
         powers.append(multiply(powers[-1], column))

@@ -60,7 +60,8 @@ def _starts(start_indices: ArrayLike, shape: Shape) -> Array:
     """
     if not isinstance(start_indices, (tuple, list)) or not start_indices:
         starts = _holding_sizes(lift(start_indices))
-        return _from_front(starts, shape) if starts.shape == (len(shape),) else starts
+        has_all = starts.type.shape == (len(shape),)
+        return _from_front(starts, shape) if has_all else starts
     parts = [_holding_sizes(part) for part in one_dtype(*start_indices)]
     if len(parts) == len(shape):  # the op says that it expected as many
         parts = [_from_front(part, n) for part, n in zip(parts, shape, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from aotc import dtypes
-from aotc.dialects.types import decided, minimum
+from aotc.dialects.types import compare_sizes, minimum
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import (
     absolute,
@@ -98,7 +98,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     if x.ndim != y.ndim:
         return lift(False)
     pairs = list(zip(x.type.shape, y.type.shape, strict=True))
-    answers = [decided(n, "==", m) for n, m in pairs]
+    answers = [compare_sizes(n, "==", m) for n, m in pairs]
     if False in answers:
         return lift(False)
     # of sizes that each call decides, the elements that both have are compared, too

@@ -110,7 +110,7 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Sum of products along `axis`; the other axes broadcast."""
     x, y = (moveaxis(v, axis, -1) for v in one_dtype(x1, x2))
-    if x.shape[-1] != y.shape[-1]:
+    if x.type.shape[-1] != y.type.shape[-1]:
         fail(
             "shape-mismatch",
             f"expected vectors of one size along axis {axis}; got {x.type}, {y.type}",

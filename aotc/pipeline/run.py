@@ -284,7 +284,7 @@ class Build:
 
     @property
     def targets_to_check(self) -> list[Target]:
-        """Those whose code must be run before the bundle is signed."""
+        """Return the targets whose code must be run before the bundle is signed."""
         asked = self.request.require_check
         return [each for each in self.targets if {"all", str(each)} & {*asked}]
 

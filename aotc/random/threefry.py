@@ -85,7 +85,7 @@ def _counter(shape: Shape) -> Array:
 def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
     """The two words that the key gives for each number of `counter`."""
     key = _behind_barrier(lift(key))
-    if key.dtype != "u32" or key.shape != (2,):
+    if key.dtype != "u32" or key.type.shape != (2,):
         fail(
             "bad-key",
             f"expected a random key, u32[2]; got {key.type}",

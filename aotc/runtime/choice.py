@@ -98,7 +98,7 @@ def _fall_back(
 
 
 def _has_accelerator(selection: Selection, host: Host) -> bool:
-    """Whether this machine has what code that was passed over is for.
+    """Whether this machine has an accelerator that passed-over code is for.
 
     Also where its driver fails, which is what a warning is for.
     """

@@ -1,4 +1,4 @@
-"""What a module says of the functions that it exports, beside what the manifest says.
+"""Compares the functions that a module exports with what the manifest says of them.
 
 IREE keeps the declaration of each exported function, such as
 `sync func @f(%x: tensor<?x4xf32>) -> (%output0: tensor<?x3xf32>)`. A manifest that says

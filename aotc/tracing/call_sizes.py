@@ -29,7 +29,7 @@ from aotc.dialects.types import (
     Shape,
     Size,
     bounds,
-    decided,
+    compare_sizes,
     is_linear,
     symbols_of,
     undecided_error,
@@ -67,7 +67,7 @@ def call_shape(shape: Shape) -> Shape:
 
 
 def call_size(size: Size) -> Size:
-    """One size as the model sees it."""
+    """A size as the model sees it."""
     if type(size) is Dim and not _of_compiler.get():
         return CallSize(size.expr)
     return size
@@ -108,9 +108,9 @@ def _both_by_value(operation: _Operation) -> tuple[Any, Any]:
 
 
 def _value(x: Any) -> Any:
-    """What a size or a condition is in the call that is traced."""
+    """Evaluate a size or a condition in the call that is traced."""
     if isinstance(x, CallSize):
-        return x.pinned()
+        return x.pin()
     return int(bool(x)) if isinstance(x, SizeCondition) else x
 
 
@@ -247,7 +247,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
         if not isinstance(size, int | Dim):
             return by_value_reflected(self, size)
         if bounds(self)[0] < 1 and current_specializer() is not None:
-            return operation(call_size(size), self.pinned())
+            return operation(call_size(size), self.pin())
         return call_size(getattr(Dim, f"__r{name}__")(self, size))
 
     return __operator__, __reflected__
@@ -278,14 +278,14 @@ def _comparison(sign: str) -> Any:
 
 
 def _compare(size: CallSize, sign: str, other: Any) -> Any:
-    """What the contracts say, or what calls are to be asked."""
+    """Return the answer that the contracts prove, else the condition."""
     if not isinstance(other, int | Dim):
         return NotImplemented
     if isinstance(other, int) and abs(other) > _LARGEST:
         return COMPARISONS[sign](0, other)
     left, right = compiler_size(size), compiler_size(other)
     with size.expr.context:  # a size may be looked at long after the trace
-        answer = decided(left, sign, right)
+        answer = compare_sizes(left, sign, right)
     return SizeCondition(left, sign, right) if answer is None else answer
 
 
@@ -305,8 +305,8 @@ class CallSize(Dim):
 
     __slots__ = ()
 
-    def pinned(self, wish: str = "use it as a number") -> int:
-        """The value in the call that is traced, for which alone the code is made.
+    def pin(self, wish: str = "use it as a number") -> int:
+        """Return the value in the call that is traced, and make code for it alone.
 
         Raises:
             InputError: `symbolic-size`: there is no call yet.
@@ -326,7 +326,7 @@ class CallSize(Dim):
     # ---- what it is as something else
 
     def __hash__(self) -> int:
-        return hash(self.pinned("look it up"))
+        return hash(self.pin("look it up"))
 
     def __str__(self) -> str:
         return str(self._as_text())
@@ -335,7 +335,7 @@ class CallSize(Dim):
         return format(self._as_text(), spec)
 
     def _as_text(self) -> int:
-        return self.pinned("write its value (messages show its name: {size!r})")
+        return self.pin("write its value (messages show its name: {size!r})")
 
     __repr__ = Dim.__repr__
     __int__ = __index__ = _by_value(operator.index)
@@ -392,7 +392,7 @@ class CallSize(Dim):
         return self if self >= 0 else -self
 
     def __round__(self, digits: int | None = None) -> Size:
-        return self if digits is None or digits >= 0 else round(self.pinned(), digits)
+        return self if digits is None or digits >= 0 else round(self.pin(), digits)
 
     __trunc__ = __floor__ = __ceil__ = conjugate = __pos__
     real = numerator = property(__pos__)

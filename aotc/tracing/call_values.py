@@ -55,7 +55,7 @@ def specializing(specializer: Specializer) -> Iterator[None]:
 
 
 def current_specializer() -> Specializer | None:
-    """What knows the call that a function is traced for; None where there is none."""
+    """Return the specializer of the call that is traced for; None for an entry."""
     return _current.get()
 
 

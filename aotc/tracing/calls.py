@@ -132,7 +132,8 @@ def _ask_for_key(
 def _is_key(value: Any) -> bool:
     if not isinstance(value, (Array, np.ndarray)):
         return False
-    return str(value.dtype) in ("u32", "uint32") and value.shape == (2,)
+    shape = value.type.shape if isinstance(value, Array) else value.shape
+    return str(value.dtype) in ("u32", "uint32") and shape == (2,)
 
 
 def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
@@ -261,7 +262,7 @@ def _scalar(value: Any) -> Any:
     What only a call decides is asked for its value.
     """
     if isinstance(value, CallSize):
-        return value.pinned()
+        return value.pin()
     if isinstance(value, SizeCondition):
         return bool(value)
     value = _concrete(value)

@@ -1,4 +1,4 @@
-"""What a function captures: what its code reads by name that calls do not give it.
+"""Find what a function captures: what its code reads by name besides arguments.
 
 Globals, the variables of functions around it, and attributes of objects and modules
 that these are, of the function and of the user's functions that it calls. Found in the
@@ -45,7 +45,7 @@ class Capture:
     place: Place
 
     def value(self) -> Any:
-        """What it is now.
+        """Return the value of now.
 
         Raises:
             LookupError: it is nothing any more.
@@ -83,7 +83,7 @@ class Captures:
 
 
 def captures_of(*functions: Any) -> Captures:
-    """What functions capture.
+    """Find what functions capture.
 
     Args:
         functions: of Python, or what calls such: methods, partials, objects.
@@ -281,7 +281,7 @@ _INERT = (
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """What an object has, without asking it; nothing where that is not in a dict."""
+    """Return the `__dict__` of an object, without running its code; empty for none."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:

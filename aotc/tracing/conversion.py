@@ -71,7 +71,7 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
 
 
 def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
-    """What calls find of a condition on their sizes."""
+    """Emit the comparison of a condition on sizes, which each call computes."""
     left, right = (lift(side) for side in (condition.left, condition.right))
     found = emit("compare", left, right, direction=_DIRECTIONS[condition.sign])
     return found if dtype == "bool" else emit("cast", found, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Whether what a function captures is as it was when the function was traced.
+"""Compares what a function captures with what it was when it was traced.
 
 Asked at each call, so it looks at identities first, which takes some ten nanoseconds
 for each name. Where one differs, contents decide: those of plain values, of containers
@@ -92,8 +92,8 @@ class Snapshot:
         self._containers = [(each, [*each]) for each in containers]
 
 
-def described(capture: Capture, kind: str) -> str:
-    """A sentence on a capture that is too large to be compared."""
+def describe_unseen(capture: Capture, kind: str) -> str:
+    """Return the sentence on a capture that is too large to be compared."""
     return (
         f"{line_of(capture.place)}: '{capture.text}' ({kind}) is captured; what "
         "changes in it in place is not seen: give it as an argument"
@@ -108,7 +108,7 @@ def _value(capture: Capture) -> Any:
 
 
 def _key(capture: Capture) -> Hashable:
-    """What a value is, as far as it is compared."""
+    """Return a key of the value of a capture: equal keys, equal code."""
     value = _value(capture)
     try:
         return content_key(value)
@@ -151,7 +151,7 @@ def _unseen_part(value: Any) -> str:
 
 
 def _large_kind(value: Any) -> str:
-    """What a value is that is too large to be compared; empty for others."""
+    """Name a value that is too large to be compared; empty for others."""
     if issubclass(type(value), np.ndarray):
         is_open = value.flags.writeable and content_key(value) == id(value)
         return f"{value.dtype}{[*value.shape]}" if is_open else ""

@@ -164,7 +164,7 @@ def read_position(folder: Path) -> Position:
 
 
 def read_validation(folder: Path) -> Any:
-    """What validations have shown in the loop whose checkpoint is in `folder`, as JSON.
+    """Read what validations have shown by the checkpoint in `folder`, as JSON.
 
     None where there were none.
 

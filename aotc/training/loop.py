@@ -275,7 +275,7 @@ def _validator(
     resumed: Path | None,
     allow_nan: bool,
 ) -> Validator | None:
-    """What validates, from where the checkpoint is."""
+    """Make what validates, from the state that a checkpoint has."""
     if asked is None:
         return None
     shown = read_validation(resumed) if resumed else None

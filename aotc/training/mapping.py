@@ -238,7 +238,7 @@ class RowLoop:
 
 
 def _rows_of(batch: Mapping[str, Any]) -> int:
-    """How many rows a batch has; 1 where no input has any."""
+    """Count the rows of a batch; 1 where no input has any."""
     return next((len(x) for x in batch.values() if np.ndim(x)), 1)
 
 

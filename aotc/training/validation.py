@@ -106,7 +106,7 @@ class Progress:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As a checkpoint holds it."""
+        """Return the JSON object that a checkpoint holds."""
         return asdict(self)
 
 
@@ -184,7 +184,7 @@ class Validator:
 
     @property
     def is_over(self) -> bool:
-        """Whether patience is at its end."""
+        """Whether `patience` validations in a row were not better."""
         limit = self._asked.patience
         return limit is not None and self.progress.without_better >= limit
 

@@ -22,7 +22,7 @@ def candidate_targets(host: Host) -> tuple[str, ...]:
     """
     # Portable code runs everywhere and some hundred times slower: nobody is advised it.
     advised = [t for t in TARGETS.values() if not BACKENDS[t.backend].is_portable]
-    variants = [variant_for(target) for target in advised]
+    variants = [_variant_for(target) for target in advised]
     usable = [variant for variant in variants if not check_device(variant, host)]
     names = [str(v.target["name"]) for v in sorted(usable, key=speed_rank)]
     return tuple(sorted(names, key=lambda n: TARGETS[n].gains_narrow_types_alone))
@@ -37,7 +37,7 @@ def accelerator_target(host: Host) -> str | None:
     targets = [t for t in TARGETS.values() if not BACKENDS[t.backend].on_cpu]
     variants = [
         variant
-        for variant in map(variant_for, targets)
+        for variant in map(_variant_for, targets)
         if host.drivers.intersection(BACKENDS[variant.backend].drivers)
         and verdict_of(check_device(variant, host)) != "unsupported"
     ]
@@ -47,12 +47,12 @@ def accelerator_target(host: Host) -> str | None:
 
 def reasons_against(target: Target, host: Host) -> list[Mismatch]:
     """Why code for a target cannot run on `host`; nothing if it may."""
-    found = check_device(variant_for(target), host)
+    found = check_device(_variant_for(target), host)
     return found if verdict_of(found) == "unsupported" else []
 
 
-def variant_for(target: Target) -> Variant:
-    """What a build for `target` would add to a bundle, as far as devices matter."""
+def _variant_for(target: Target) -> Variant:
+    """Return the variant of a build for `target`, as far as devices matter."""
     return Variant(
         id=target.id,
         file="",

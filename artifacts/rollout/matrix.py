@@ -79,7 +79,7 @@ class Cell:
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """What is said of the chosen variant: was its code run before it was signed?"""
+        """Return what the manifest says of checks of the chosen variant, by entry."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -89,7 +89,7 @@ class Cell:
 
     @property
     def unchecked(self) -> tuple[Check, ...]:
-        """Those of code that nobody has run."""
+        """Return the checks of code that nobody has run."""
         return tuple(each for each in self.checks if not each.is_checked)
 
     @cached_property

@@ -139,7 +139,7 @@ def test_a_value_of_the_cache_is_made_once_by_many(tmp_path):
     def make():
         if cache.find(recipe) is not None:
             return
-        with cache.alone(recipe) as is_there:
+        with cache.lock(recipe) as is_there:
             if not is_there:
                 made.append(1)
                 time.sleep(0.1)
@@ -156,5 +156,5 @@ def test_a_value_of_the_cache_is_made_once_by_many(tmp_path):
 def test_a_cache_that_cannot_be_written_to_makes_nobody_wait(tmp_path):
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "c", 1 << 20)
-    with cache.alone(Recipe("k", "l", {})) as is_there:
+    with cache.lock(Recipe("k", "l", {})) as is_there:
         assert not is_there

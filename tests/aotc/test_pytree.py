@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotc.dialects.plain import plain_tree, tree_of
 from aotc.errors import InputError
-from aotc.pytree import flatten, leaf_names, subtrees, tree_map
+from aotc.pytree import (
+    OrderedTree,
+    flatten,
+    flatten_in_order,
+    leaf_names,
+    subtrees,
+    tree_map,
+)
 
 
 class Point(NamedTuple):
@@ -49,6 +57,29 @@ def test_dicts_are_visited_in_sorted_order_whatever_their_kind():
     one, structure = flatten({"b": 2, "a": 1})
     assert one == [1, 2]
     assert flatten(OrderedDict(b=0, a=0))[1] == structure
+
+
+def test_ordered_trees_keep_their_order():
+    tree = OrderedTree(b=2, a=OrderedTree(d=1, c=0))
+    leaves, structure = flatten(tree)
+    assert leaves == [2, 1, 0]
+    again = structure.unflatten(leaves)
+    assert type(again) is OrderedTree
+    assert [*again] == ["b", "a"]
+    assert [*again["a"]] == ["d", "c"]
+    assert tree_of(plain_tree(structure)) == structure
+    assert flatten(OrderedTree(a=1, b=2))[1] == flatten({"b": 2, "a": 1})[1]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [{"b": 1, "a": 2}, {"b": 1, 2: 3}, {2: {"d": 1, "c": 2}}, OrderedTree(b=1, a=2)],
+)
+def test_trees_in_their_own_order_are_put_together_as_they_were(tree):
+    leaves, structure = flatten_in_order(tree)
+    again = structure.unflatten(leaves)
+    assert repr(again) == repr(tree)
+    assert type(again) is type(tree)
 
 
 def test_leaves_are_named_by_their_path():

@@ -190,6 +190,28 @@ def test_code_made_in_the_background_is_compared_there(monkeypatch, wrong_tanh):
     assert not behind.variants
 
 
+def test_an_array_that_is_written_meanwhile_makes_no_code_wrong(monkeypatch):
+    x = X.copy()
+    evaluate = reference.evaluate
+
+    def evaluate_and_write(*given, **named):
+        found = evaluate(*given, **named)
+        if threading.current_thread() is not threading.main_thread():
+            x[...] = 9
+        return found
+
+    monkeypatch.setattr(reference, "evaluate", evaluate_and_write)
+
+    @aotc.jit(warmup="background")
+    def written(x):
+        return anp.exp(x)
+
+    written(x)
+    written.wait()
+    np.testing.assert_allclose(written(X), np.exp(X), 1e-5)
+    assert outcomes("written") == {"passed": 1}
+
+
 def test_specialized_code_and_regions_of_hybrid_programs_are_compared(wrong_tanh):
     @aotc.jit
     def special(x, flag):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from aotc.dialects.types import Dim, Size, bounds, decided
+from aotc.dialects.types import Dim, Size, bounds, compare_sizes
 from aotc.errors import InputError
 
 
@@ -132,7 +132,7 @@ def is_equal(a: Any, b: Any) -> bool:
     """
     if not isinstance(a, Dim) and not isinstance(b, Dim):
         return bool(a == b)
-    answer = decided(a, "==", b)
+    answer = compare_sizes(a, "==", b)
     if answer is None:
         raise undecided_error(f"{a} == {b}")
     return answer

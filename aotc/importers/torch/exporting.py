@@ -136,7 +136,7 @@ _OP_ADVICE = (
 
 
 def _register_ops(namespace: str) -> bool:
-    """Whether ops of a namespace are registered now that were not before."""
+    """Register the ops of a namespace; return whether that has added any."""
     module = _REGISTERED_BY.get(namespace)
     if module is None or module in sys.modules:
         return False

@@ -36,7 +36,7 @@ from aotc.importers.torch.unbacked import (
     UnbackedSizes,
     known_sizes,
     require_agreement,
-    settle,
+    require_promised_size,
 )
 from aotc.importers.torch.writes import writes
 from aotc.tracing.source_locations import (
@@ -113,7 +113,7 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
     _require_arguments(node, function, given, options)
     try:
         with sizes.bound_new_sizes(node, values):
-            result = settle(node, function(*given, **options))
+            result = require_promised_size(node, function(*given, **options))
             if padded:
                 require_agreement(node, result)
             _require_declared(node, result)

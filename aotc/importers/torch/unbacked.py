@@ -88,7 +88,7 @@ class UnbackedSizes:
 
 
 def _promised_number(node: Node) -> int | None:
-    """How long a vector is by what the module asserts: no symbol to torch."""
+    """Return the size that the module asserts of a vector; None if there is none."""
     made = node.meta.get("val")
     if not isinstance(made, torch.Tensor) or made.ndim != 1:
         return None
@@ -168,8 +168,8 @@ def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
 # ---- what is computed ---------------------------------------------------------------
 
 
-def settle(node: Node, result: Any) -> Any:
-    """The result of a node; a vector of the size that the module promises, if any."""
+def require_promised_size(node: Node, result: Any) -> Any:
+    """Hold the result of a node to the size that the module asserts, if any."""
     size = _promised_number(node)
     if size is None or not isinstance(result, Padded):
         return result

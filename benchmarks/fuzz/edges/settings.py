@@ -1,4 +1,4 @@
-"""The calls that edges start from: those of the tests, and more with optional parts."""
+"""The calls that edges start from: those of tests, and more with optional parts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
        ("divide", "floor_divide", "remainder", "fmod", "divmod", "mod", "gcd", "lcm")},
     **{f"numpy.{name}": [{"a": np.array([[1, 0, 2], [0, 3, 1]], "i4")}] for name in
        ("nonzero", "argwhere", "flatnonzero")},
-    "numpy.unique": [{"ar": np.array([3, 1, 3, 0], "i4")}, 
+    "numpy.unique": [{"ar": np.array([3, 1, 3, 0], "i4")},
                      {"ar": line, "return_index": True, "return_inverse": True,
                       "return_counts": True}],
     **{f"numpy.{name}": [{"ar1": np.array([3, 1, 3, 0], "i4"), "ar2": ints}] for name in

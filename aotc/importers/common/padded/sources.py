@@ -82,7 +82,7 @@ def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
 
 
 def counts_of_each(x: Value, weights: Value | None, least: int) -> Value:
-    """How often each of 0, 1, … is in a vector, or the sum of its weights.
+    """Count each of 0, 1, … in a vector, or add up its weights.
 
     Args:
         x: integers of 0 and more.
