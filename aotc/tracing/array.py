@@ -84,7 +84,7 @@ class Array:
         self._known = data if known is None else known
         self._is_weak = False
         # known at once: who looks at the array after its trace has no value to ask
-        self._type = None if value is None else Tensor.of(value)
+        self._type = Tensor.of(value) if self._known is None else None
 
     # ---- what it is -----------------------------------------------------------------
 
