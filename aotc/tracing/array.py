@@ -83,7 +83,8 @@ class Array:
         self._data = data
         self._known = data if known is None else known
         self._is_weak = False
-        self._type: Tensor | None = None  # once somebody asks
+        # known at once: who looks at the array after its trace has no value to ask
+        self._type = Tensor.of(value) if self._known is None else None
 
     # ---- what it is -----------------------------------------------------------------
 
@@ -91,11 +92,8 @@ class Array:
     def type(self) -> Tensor:
         """Shape and dtype."""
         if self._type is None:
-            self._type = (
-                Tensor.of(self._value)
-                if self._known is None
-                else Tensor(self._known.shape, dtypes.canonical(self._known.dtype))
-            )
+            data = self._known
+            self._type = Tensor(data.shape, dtypes.canonical(data.dtype))
         return self._type
 
     @property

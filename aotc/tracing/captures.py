@@ -1,10 +1,12 @@
 """Find what a function captures: what its code reads by name besides arguments.
 
-Globals, the variables of functions around it, and attributes of objects and modules
-that these are, of the function and of the user's functions that it calls. Found in the
-bytecode and in the values of now, without calling anything; what is read by a computed
-name (`getattr(x, name)`) or imported in a function is not. Functions of aotc, of
-Python's library and of other libraries are taken to be what they are.
+Globals, the variables of functions around it, and attributes of objects, classes,
+functions and modules that these are, of the function and of the user's functions that
+it calls. Found in the bytecode and in the values of now, without calling anything; what
+is read by a computed name (`getattr(x, name)`) or imported in a function is not. An
+attribute is looked up as Python does, in the object and in its classes, so that one
+which hides it later is seen, too. Functions of aotc, of Python's library and of other
+libraries are taken to be what they are.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import dis
 import functools
 import os
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,40 +25,65 @@ from typing import Any
 from aotc.tracing.contents import parts_of
 from aotc.tracing.source_locations import Place, is_own
 
-_MOST = 256  # captures of one function, and depth of what they are made of
+_MOST = 1024  # captures of one function
+_DEEPEST = 4096  # values that these are made of
 _LOADS_OF_CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _NOTHING = object()
+#: what has names and their values
+Variables = dict[str, Any] | types.MappingProxyType[str, Any]
+# functions that read attributes by names that they are given …
+_BY_NAME = {"getattr", "hasattr", "attrgetter"}
+# … and all that there are
+_OF_ALL = {"vars", "asdict", "astuple", "__dict__"}
+# special methods that expressions do not call, or only texts
+_OF_NO_EXPRESSION = (
+    "__init__", "__new__", "__post_init__", "__del__", "__init_subclass__",
+    "__class_getitem__", "__set_name__", "__setattr__", "__delattr__", "__setstate__",
+    "__getstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__",
+    "__repr__", "__str__", "__hash__", "__sizeof__", "__dir__",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Capture:
-    """A name that a function reads, and what has the value of it.
+    """A name that a function reads, and what has the value of it, or has none yet.
 
     Args:
-        owner: the variables of a module or a function, or the attributes of an object.
+        owner: the variables of a module or a function, the attributes of an object or a
+            class; or an object itself, where these are not in a dict.
         key: the name there.
         text: what messages call it, such as `config.scale`.
         place: the line that reads it.
     """
 
-    owner: Mapping[str, Any] | types.CellType
+    owner: Any
     key: str
     text: str
     place: Place
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether the owner is a dict of names."""
+        return type(self.owner) in (dict, types.MappingProxyType)
 
     def value(self) -> Any:
         """Return the value of now.
 
         Raises:
-            LookupError: it is nothing any more.
+            LookupError: it is nothing.
         """
+        if self.is_variable:
+            return self.owner[self.key]
         if isinstance(self.owner, types.CellType):
             try:
                 return self.owner.cell_contents
             except ValueError:
                 raise LookupError(self.text) from None
-        return self.owner[self.key]
+        try:
+            return object.__getattribute__(self.owner, self.key)
+        except AttributeError:
+            raise LookupError(self.text) from None
 
 
 @dataclass(frozen=True)
@@ -104,7 +132,10 @@ class _Search:
         self._seen = dict[int, Any]()  # which keeps them, so that identities stay
         self._names = set[tuple[int, str]]()
         self._attributes = dict[str, Place]()  # that some code reads
+        self._asked = set[str]()  # those that need not be there
+        self._reads_all: Place | None = None  # code that reads all there are
         self._objects = list[tuple[Any, str]]()
+        self._variables = dict[int, tuple[type, Any]]()  # of classes
         self._values = 0
 
     # ---- values
@@ -115,7 +146,7 @@ class _Search:
         if issubclass(kind, _INERT) or id(value) in self._seen:
             return
         self._values += 1
-        if self._values > 16 * _MOST:
+        if self._values > _DEEPEST:
             self.found.is_whole = False
             return
         self._seen[id(value)] = value
@@ -124,20 +155,35 @@ class _Search:
         elif kind is types.MethodType:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
-        elif issubclass(kind, functools.partial):
-            for each in (value.func, *value.args, *value.keywords.values()):
-                self.value(each, text, place)
+        elif issubclass(kind, types.ModuleType):
+            if is_of_user(value.__name__, getattr(value, "__file__", None)):
+                self._look_into(value, text)
         elif issubclass(kind, type):
-            self._class(value, place)
-        elif (parts := parts_of(value)) is not None:
-            for each in parts[:_MOST]:
-                self.value(each, text, place)
+            self._class(value, text, place)
+        elif issubclass(kind, _DESCRIPTORS):
+            for name in ("fget", "__func__", "func"):
+                self.value(getattr(value, name, None), text, place)
         else:
+            self._container_or_object(value, text, place)
+
+    def _container_or_object(self, value: Any, text: str, place: Place) -> None:
+        parts = parts_of(value)
+        for each in (parts or [])[:_MOST]:
+            self.value(each, text, place)
+        if parts is None or type(value).__module__ not in _OF_CONTAINERS:
             self._object(value, text, place)
 
-    def _class(self, kind: type, place: Place) -> None:
-        """The methods that making an object of a class calls."""
-        if is_of_user(getattr(kind, "__module__", "")):
+    def _look_into(self, value: Any, text: str) -> None:
+        """Note a value whose attributes code may read."""
+        if len(self._objects) >= _MOST:
+            self.found.is_whole = False
+        else:
+            self._objects.append((value, text))
+
+    def _class(self, kind: type, text: str, place: Place) -> None:
+        """What a class has, and the methods that making an object of it calls."""
+        if _is_class_of_user(kind):
+            self._look_into(kind, text)
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
 
@@ -149,12 +195,15 @@ class _Search:
             for each in attributes.values():
                 if isinstance(each, types.FunctionType):
                     self.value(each, text, place)
-        elif len(self._objects) >= _MOST:
-            self.found.is_whole = False
-        else:
-            self._objects.append((value, text))
-            for kind in type(value).__mro__[:-1]:
-                self.value(vars(kind).get("__call__"), text, place)
+            return
+        self._look_into(value, text)
+        if type(value).__module__ == "collections":  # UserDict, ChainMap, …
+            for name in attributes:
+                self._capture(attributes, name, text, place)
+        for kind in filter(_is_class_of_user, type(value).__mro__[:-1]):
+            for name, method in vars(kind).items():
+                if _is_of_expressions(name, method):
+                    self.value(method, text, place)
 
     def attributes_of_objects(self) -> None:
         """Capture the attributes of objects that some code reads by name."""
@@ -164,59 +213,101 @@ class _Search:
             for owner, text in list(self._objects):
                 for name, place in list(self._attributes.items()):
                     self._attribute(owner, name, f"{text}.{name}", place)
+                if self._reads_all is not None:
+                    for name in self._all_names(owner):
+                        self._attribute(owner, name, f"{text}.{name}", self._reads_all)
             found = len(self._seen), len(self._attributes)
 
     def _attribute(self, owner: Any, name: str, text: str, place: Place) -> None:
-        attributes = _attributes_of(owner)
-        if name in attributes:
-            self._capture(attributes, name, text, place)
-            return
-        for kind in type(owner).__mro__[:-1]:
-            found = vars(kind).get(name, _NOTHING)
-            if found is _NOTHING or not is_of_user(kind.__module__):
+        """Capture an attribute where Python finds it, and that nothing hides it."""
+        missing, is_found = list[Variables](), False
+        for variables in self._looked_up(owner):
+            value = variables.get(name, _NOTHING)
+            if value is _NOTHING:
+                missing.append(variables)
                 continue
-            if isinstance(found, property):
-                self.value(found.fget, text, place)
-            elif isinstance(found, (types.FunctionType, staticmethod, classmethod)):
-                self.value(getattr(found, "__func__", found), text, place)
-            elif not hasattr(found, "__get__"):
-                self._capture(vars(kind), name, text, place)
-            return
+            if type(value) is types.MemberDescriptorType and not is_found:
+                self._capture(owner, name, text, place)  # a slot
+            elif not is_found:
+                self._capture(variables, name, text, place)
+            elif isinstance(value, (types.FunctionType, *_DESCRIPTORS)):
+                self.value(value, text, place)  # super() calls it
+            if not is_found and not isinstance(value, _KEPT_IN_OBJECTS):
+                self._absent(missing, name, text, place)
+            is_found = True
+        if not is_found and name in self._asked:
+            self._absent(missing, name, text, place)
+
+    def _all_names(self, owner: Any) -> list[str]:
+        """The attributes that an object has in a dict or in slots."""
+        return [
+            name
+            for variables in self._looked_up(owner)
+            for name, value in variables.items()
+            if type(variables) is dict or type(value) is types.MemberDescriptorType
+        ]
+
+    def _looked_up(self, owner: Any) -> Iterator[Variables]:
+        """Where Python looks for an attribute, in order."""
+        kinds = owner.__mro__ if issubclass(type(owner), type) else type(owner).__mro__
+        own = None if kinds[0] is owner else _variables_of(owner)
+        if own is not None:
+            yield own
+        for kind in kinds[:-1]:
+            if _is_class_of_user(kind):
+                # `vars` makes a new object each time
+                yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
+
+    def _absent(
+        self, places: Iterable[Variables], name: str, text: str, place: Place
+    ) -> None:
+        """Take note that a name has no value in some places where it is looked up."""
+        for each in places:
+            self._noted(Capture(each, name, text, place))
 
     def _capture(self, owner: Any, key: str, text: str, place: Place) -> None:
         """Take note of a name, and of what is captured by way of its value."""
-        if (id(owner), key) in self._names:
-            return
-        if len(self.found.reads) >= _MOST:
-            self.found.is_whole = False
-            return
         made = Capture(owner, key, text, place)
         try:
             value = made.value()
         except LookupError:  # it has no value yet
             return
-        self._names.add((id(owner), key))
-        self._seen[id(owner)] = owner
-        if not _is_fixed(key, value):
-            self.found.reads.append(made)
-        self.value(value, text, place)
+        if _is_fixed(key, value) or self._noted(made):
+            self.value(value, text, place)
+
+    def _noted(self, made: Capture) -> bool:
+        """Whether a capture is a new one, which is kept."""
+        if (id(made.owner), made.key) in self._names:
+            return False
+        if len(self.found.reads) >= _MOST:
+            self.found.is_whole = False
+            return False
+        self._names.add((id(made.owner), made.key))
+        self._seen[id(made.owner)] = made.owner
+        self.found.reads.append(made)
+        return True
 
     # ---- code
 
     def _function(self, function: types.FunctionType, text: str, place: Place) -> None:
-        for each in (
-            *(function.__defaults__ or ()),
-            *(function.__kwdefaults__ or {}).values(),
-            vars(function).get("__wrapped__"),
-        ):
-            self.value(each, text, place)
+        self.value(vars(function).get("__wrapped__"), text, place)
         cells = dict(
             zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         )
         if is_of_user(function.__module__, function.__code__.co_filename):
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
+                if getattr(function, name) is not None:
+                    self._capture(function, name, f"{text}.{name}", place)
+            if vars(function):
+                self._look_into(function, text)
             for code in _codes(function.__code__):
                 self._code(code, function, cells)
             return
+        for each in (
+            *(function.__defaults__ or ()),
+            *(function.__kwdefaults__ or {}).values(),
+        ):
+            self.value(each, text, place)
         for name, cell in cells.items():  # such as what `aotc.grad` is given
             with_value = Capture(cell, name, name, place)
             try:
@@ -250,6 +341,22 @@ class _Search:
             elif name in ("STORE_DEREF", "DELETE_DEREF") and step.argval in cells:
                 text = f"assigns '{step.argval}' of the function around it"
                 self.found.writes.append(Write(step.argval, text, place))
+        self._read_by_name(code, (code.co_filename, code.co_firstlineno))
+
+    def _read_by_name(self, code: types.CodeType, place: Place) -> None:
+        """Note what `getattr`, `vars`, patterns and their like read of objects."""
+        names = {*code.co_names}
+        texts = [each for each in code.co_consts if type(each) is str]
+        if "MATCH_CLASS" in {step.opname for step in dis.get_instructions(code)}:
+            tuples = (each for each in code.co_consts if type(each) is tuple)
+            texts += [each for keys in tuples for each in keys if type(each) is str]
+        elif not names & _BY_NAME:
+            texts = []
+        for each in filter(str.isidentifier, texts):
+            self._attributes.setdefault(each, place)
+            self._asked.add(each)
+        if names & _OF_ALL:
+            self._reads_all = place
 
     def _name(
         self,
@@ -263,30 +370,60 @@ class _Search:
         while True:
             try:
                 value = Capture(owner, name, text, place).value()
-            except LookupError:  # of `builtins`, or it has no value yet
+            except LookupError:
+                if type(owner) is dict:
+                    self._absent([owner], name, text, place)  # of `builtins`, or later
                 return
             if not issubclass(type(value), types.ModuleType):
                 self._capture(owner, name, text, place)
                 return
             if not is_of_user(value.__name__, getattr(value, "__file__", None)):
                 return
-            owner, name = vars(value), next(attributes, "")
-            text = f"{text}.{name}"
+            name = next(attributes, "")
+            if not name:  # it is given another name
+                self.value(value, text, place)
+                return
+            owner, text = vars(value), f"{text}.{name}"
 
 
 _INERT = (
-    int, float, complex, bool, str, bytes, type(None), types.ModuleType,
+    int, float, complex, bool, str, bytes, type(None), types.CodeType,
     types.BuiltinFunctionType, range, slice,
 )  # fmt: skip
+#: what stands in a class for attributes that functions compute, or for methods
+_DESCRIPTORS = (property, staticmethod, classmethod, functools.cached_property)
+#: what an object has under their names comes before these as a matter of course
+_KEPT_IN_OBJECTS = (property, functools.cached_property, types.MemberDescriptorType)
+_OF_CONTAINERS = ("builtins", "collections", "functools", "array")
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """Return the `__dict__` of an object, without running its code; empty for none."""
+    """Return the attributes of an object, without running its code; empty for none."""
+    return _variables_of(value) or {}
+
+
+def _variables_of(value: Any) -> dict[str, Any] | None:
+    """Return the `__dict__` of an object, without running its code."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return {}
-    return found if type(found) is dict else {}
+        return None
+    return found if type(found) is dict else None
+
+
+def _is_class_of_user(kind: type) -> bool:
+    module = kind.__module__ if type(kind.__module__) is str else ""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return is_of_user(module, file if type(file) is str else None)
+
+
+def _is_of_expressions(name: str, method: Any) -> bool:
+    """Whether an attribute of a class is a method that operators and the like call."""
+    if not (name.startswith("__") and name.endswith("__")) or name in _OF_NO_EXPRESSION:
+        return False
+    is_function = isinstance(method, types.FunctionType)
+    # dataclasses make comparisons, which read all fields
+    return is_function and method.__code__.co_filename != "<string>"
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

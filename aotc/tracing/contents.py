@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import functools
 import types
 from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-
-from aotc.pytree import OrderedTree
 
 #: types whose values never change, and of which equal texts mean equal values
 PLAIN = (
@@ -16,6 +17,9 @@ PLAIN = (
 )  # fmt: skip
 #: what shows a dict as it is now
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[Any, ...] = (
+    list, tuple, set, frozenset, collections.deque, bytearray, array.array,
+)  # fmt: skip
 _LARGEST = 1024  # parts of containers, and elements of arrays, that are compared
 
 
@@ -60,18 +64,23 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
     if parts is None:
         return id(value)
     keys = [_key(each, budget, above) for each in parts]
-    is_set = type(value) in (set, frozenset)
+    is_set = issubclass(type(value), (set, frozenset))
     return type(value), frozenset(keys) if is_set else tuple(keys)
 
 
 def parts_of(value: Any) -> list[Any] | None:
     """What a container has in it; None for what is none."""
-    if type(value) in (dict, OrderedTree):
-        return [each for row in value.items() for each in row]
-    is_named = issubclass(type(value), tuple) and hasattr(value, "_fields")
-    kinds = (list, tuple, set, frozenset)
-    if type(value) in kinds or is_named or type(value) in VIEWS:
+    kind = type(value)
+    if issubclass(kind, dict) or kind is types.MappingProxyType:
+        items = dict.items(value) if issubclass(kind, dict) else value.items()
+        return [each for row in items for each in row]
+    for each in _CONTAINERS:
+        if issubclass(kind, each):
+            return [*each.__iter__(value)]
+    if kind in VIEWS:
         return [*value]
+    if kind is functools.partial:
+        return [value.func, value.args, value.keywords]
     return None
 
 

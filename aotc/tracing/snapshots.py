@@ -8,6 +8,7 @@ neither, is not seen.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Hashable, Iterator, Sequence
 from operator import is_
@@ -20,6 +21,7 @@ from aotc.tracing.contents import TooLarge, content_key, is_plain, parts_of
 from aotc.tracing.source_locations import line_of
 
 _GONE = object()
+_USUAL = (list, dict, set)  # whose own methods are quick
 
 
 class Snapshot:
@@ -38,21 +40,35 @@ class Snapshot:
     def holds(self) -> bool:
         """Whether all values are what they were."""
         try:
-            for owner, key, value in self._names:
-                if owner[key] is not value:
-                    return self._holds_by_contents()
-            for cell, value in self._cells:
-                if cell.cell_contents is not value:
-                    return self._holds_by_contents()
-            for container, parts in self._containers:
-                if len(container) != len(parts) or not all(map(is_, container, parts)):
-                    return self._holds_by_contents()
-            for array, data in self._arrays:
-                if array.tobytes() != data:
-                    return self._holds_by_contents()
-        except (LookupError, ValueError, RuntimeError):  # another thread changes it
-            return self._holds_by_contents()
-        return True
+            if self._names_are_same() and self._contents_are_same():
+                return True
+        except (LookupError, AttributeError, ValueError, RuntimeError):
+            pass  # it is nothing any more, or another thread changes it
+        return self._holds_by_contents()
+
+    def _names_are_same(self) -> bool:
+        """Whether names stand for the objects that they stood for."""
+        for owner, key, value in self._names:
+            if owner[key] is not value:
+                return False
+        for owner, key in self._absent:
+            if key in owner:
+                return False
+        for owner, key, value in self._inside:
+            if object.__getattribute__(owner, key) is not value:
+                return False
+        return all(cell.cell_contents is value for cell, value in self._cells)
+
+    def _contents_are_same(self) -> bool:
+        """Whether containers and arrays have the parts that they had."""
+        for container, parts in self._containers:
+            if len(container) != len(parts) or not all(map(is_, container, parts)):
+                return False
+        for other, parts in self._others:
+            now = parts_of(other) or []
+            if len(now) != len(parts) or not all(map(is_, now, parts)):
+                return False
+        return all(array.tobytes() == data for array, data in self._arrays)
 
     def changed(self) -> list[Capture]:
         """The captures that have other values."""
@@ -74,22 +90,36 @@ class Snapshot:
 
     def _take(self) -> None:
         """Take note of the objects that there are now."""
-        cells: list[tuple[Any, Any]] = []
-        names: list[tuple[Any, str, Any]] = []
         values = [_value(each) for each in self.captures]
-        for each, value in zip(self.captures, values, strict=True):
-            if isinstance(each.owner, types.CellType):
-                cells.append((each.owner, value))
-            else:
-                names.append((each.owner, each.key, value))
-        self._cells, self._names = cells, names
+        pairs = [*zip(self.captures, values, strict=True)]
+        self._names = [
+            (each.owner, each.key, value)
+            for each, value in pairs
+            if each.is_variable and value is not _GONE
+        ]
+        self._absent = [
+            (each.owner, each.key)
+            for each, value in pairs
+            if each.is_variable and value is _GONE
+        ]
+        cells = [(x, value) for x, value in pairs if type(x.owner) is types.CellType]
+        self._cells = [(each.owner, value) for each, value in cells]
+        self._inside = [
+            (each.owner, each.key, value)
+            for each, value in pairs
+            if not each.is_variable and type(each.owner) is not types.CellType
+        ]
         mutable = [*_mutable(values)]
         self._arrays = [
             (x, x.tobytes()) for x in mutable if issubclass(type(x), np.ndarray)
         ]
-        containers = [x for x in mutable if not issubclass(type(x), np.ndarray)]
+        containers = [x for x in mutable if type(x) in _USUAL]
         containers += [x.values() for x in mutable if type(x) is dict]
         self._containers = [(each, [*each]) for each in containers]
+        others = (x for x in mutable if type(x) not in _USUAL)
+        self._others = [
+            (x, parts) for x in others if (parts := parts_of(x)) is not None
+        ]
 
 
 def describe_unseen(capture: Capture, kind: str) -> str:
@@ -130,7 +160,7 @@ def _mutable(values: Sequence[Any]) -> Iterator[Any]:
             continue
         parts = parts_of(value)
         if parts is not None:
-            if type(value) in (list, dict, set):
+            if not issubclass(type(value), (tuple, frozenset, functools.partial)):
                 yield value
             left += parts
 
