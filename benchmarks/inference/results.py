@@ -42,6 +42,8 @@ class Row:
     failure: str | None = None
     median_ms: float = math.nan
     minimum_ms: float = math.nan
+    p90_ms: float = math.nan
+    p99_ms: float = math.nan
     ratio: float = math.nan
     ratio_of_minima: float = math.nan
     ratio_to_static: float | None = None
@@ -61,6 +63,8 @@ def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
     for row in timed:
         row.median_ms = times[row.system].median * 1e3
         row.minimum_ms = times[row.system].minimum * 1e3
+        row.p90_ms = times[row.system].percentile(90) * 1e3
+        row.p99_ms = times[row.system].percentile(99) * 1e3
         static = times.get(f"{row.system} static")
         if static is not None:
             row.ratio_to_static = times[row.system].ratio(static)
@@ -107,6 +111,16 @@ def time_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def tail_table(rows: list[Row]) -> str:
+    """Percentiles of each system's calls by its own median, and that by its minimum."""
+    systems = list(dict.fromkeys(row.system for row in rows))
+    lines = [line("model", "batch", "threads", *systems), rule(3, len(systems))]
+    for key, found in _by_model(rows).items():
+        cells = {row.system: _tail(row) for row in found}
+        lines.append(line(*key, *(cells.get(name, "") for name in systems)))
+    return "\n".join(lines)
+
+
 def mean_table(rows: list[Row]) -> str:
     """Geometric means of aotc's times by those of the fastest peers."""
     groups: dict[tuple[int, int, str], list[Row]] = {}
@@ -127,7 +141,13 @@ def mean_table(rows: list[Row]) -> str:
 
 def all_tables(rows: list[Row]) -> str:
     """All that there is to say of some rows."""
-    tables = time_table(rows), mean_table(rows), static_table(rows), fact_table(rows)
+    tables = (
+        time_table(rows),
+        mean_table(rows),
+        tail_table(rows),
+        static_table(rows),
+        fact_table(rows),
+    )
     return "\n\n".join(filter(None, tables))
 
 
@@ -177,6 +197,18 @@ def _time(row: Row) -> str:
     if row.peer or math.isnan(row.ratio):
         return text
     return f"{text}; **{row.ratio:.2f} / {row.ratio_of_minima:.2f}**"
+
+
+def _tail(row: Row) -> str:
+    """p50 by the minimum, p90 and p99 by p50."""
+    if row.failure is not None or math.isnan(row.median_ms):
+        return ""
+    ratios = (
+        row.median_ms / row.minimum_ms,
+        row.p90_ms / row.median_ms,
+        row.p99_ms / row.median_ms,
+    )
+    return " / ".join(f"{ratio:.2f}" for ratio in ratios)
 
 
 def _facts(row: Row) -> list[str]:
