@@ -40,7 +40,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
-from aotc.tracing.snapshots import describe_unseen
+from aotc.tracing.snapshots import Snapshot, describe_unseen
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -315,22 +315,23 @@ class JitFunction:
         recipe = self._kept.recipe(wanted)
         made = load_kept(find_kept(recipe), self._target, self._threads)
         if made is not None:
+            self._note_unseen(captured)
             name, form = wanted.entry, wanted.form
             return KeptCode(name, form, sizes, None, made, captured=captured)
         traced = self._trace(call, sizes, values())
-        self._note_captured(traced)
+        self._note_unseen(traced.captured)
         if traced.check is not None or traced.guards:
             return traced  # only the trace tells which calls it is for
         if traced.sizes != sizes:
             recipe = self._kept.recipe(replace(wanted, sizes=traced.sizes))
         return replace(traced, recipe=recipe)
 
-    def _note_captured(self, traced: Traced) -> None:
-        """Name what is too large for its changes to be seen."""
-        if traced.captured is None:
+    def _note_unseen(self, captured: Snapshot | None) -> None:
+        """Name what code was made of that is too large for its changes to be seen."""
+        if captured is None:
             return
-        texts = [describe_unseen(*each) for each in traced.captured.unseen()]
-        if not traced.captured.is_whole:
+        texts = [describe_unseen(*each) for each in captured.unseen()]
+        if not captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]
 
