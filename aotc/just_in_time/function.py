@@ -29,7 +29,7 @@ from aotc.just_in_time.kept_calls import (
     find_kept,
     note_kept,
 )
-from aotc.just_in_time.known_calls import CallCount, Known, are_leaves, quick_key
+from aotc.just_in_time.known_calls import CallCount, KnownCode, are_leaves, quick_key
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
@@ -153,8 +153,8 @@ class JitFunction:
         self._target = Target.named(target or "native")[0]
         self._kept = KeptFunction(function, stored, guards_branches, self._target)
         self._variants = Variants(self._trace.name, self._target.id, *limits)
-        self._quick: dict[CallSignature, Known] = {}
-        self._by_key: dict[Any, Known] = {}
+        self._quick: dict[CallSignature, KnownCode] = {}
+        self._by_key: dict[Any, KnownCode] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
@@ -224,7 +224,9 @@ class JitFunction:
 
     # ---- which code
 
-    def _code_for(self, call: CallSignature, leaves: Sequence[Any]) -> Known | Pending:
+    def _code_for(
+        self, call: CallSignature, leaves: Sequence[Any]
+    ) -> KnownCode | Pending:
         """The code for a call, which may still be being made."""
         with self._lock:
             values = self._values_of(call, leaves)
@@ -234,7 +236,7 @@ class JitFunction:
                 if isinstance(made, Pending):
                     return made
                 variant = made
-            known = Known(variant, call, self._count_of(call))
+            known = KnownCode(variant, call, self._count_of(call))
             if variant.specialization.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
