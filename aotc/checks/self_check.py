@@ -176,7 +176,7 @@ def _check(
 
 
 class _Spare:
-    """Decides which items without which nothing is missing are cheap enough.
+    """Decides which spare items are cheap enough to be compared.
 
     Args:
         work: of the whole check.

@@ -29,7 +29,7 @@ from aotc.just_in_time.kept_calls import (
     find_kept,
     note_kept,
 )
-from aotc.just_in_time.known_calls import CallCount, Known, are_leaves, quick_key
+from aotc.just_in_time.known_calls import CallCount, KnownCode, are_leaves, quick_key
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
@@ -40,7 +40,7 @@ from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
-from aotc.tracing.snapshots import describe_unseen
+from aotc.tracing.snapshots import Snapshot, describe_unseen
 from aotc.tracing.source_locations import fail
 
 BRANCHES = ("error", "guard")
@@ -153,8 +153,8 @@ class JitFunction:
         self._target = Target.named(target or "native")[0]
         self._kept = KeptFunction(function, stored, guards_branches, self._target)
         self._variants = Variants(self._trace.name, self._target.id, *limits)
-        self._quick: dict[CallSignature, Known] = {}
-        self._by_key: dict[Any, Known] = {}
+        self._quick: dict[CallSignature, KnownCode] = {}
+        self._by_key: dict[Any, KnownCode] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
@@ -224,7 +224,9 @@ class JitFunction:
 
     # ---- which code
 
-    def _code_for(self, call: CallSignature, leaves: Sequence[Any]) -> Known | Pending:
+    def _code_for(
+        self, call: CallSignature, leaves: Sequence[Any]
+    ) -> KnownCode | Pending:
         """The code for a call, which may still be being made."""
         with self._lock:
             values = self._values_of(call, leaves)
@@ -234,7 +236,7 @@ class JitFunction:
                 if isinstance(made, Pending):
                     return made
                 variant = made
-            known = Known(variant, call, self._count_of(call))
+            known = KnownCode(variant, call, self._count_of(call))
             if variant.specialization.check is None:
                 if len(self._quick) >= _REMEMBERED:
                     self._quick.clear()
@@ -315,22 +317,23 @@ class JitFunction:
         recipe = self._kept.recipe(wanted)
         made = load_kept(find_kept(recipe), self._target, self._threads)
         if made is not None:
+            self._note_unseen(captured)
             name, form = wanted.entry, wanted.form
             return KeptCode(name, form, sizes, None, made, captured=captured)
         traced = self._trace(call, sizes, values())
-        self._note_captured(traced)
+        self._note_unseen(traced.captured)
         if traced.check is not None or traced.guards:
             return traced  # only the trace tells which calls it is for
         if traced.sizes != sizes:
             recipe = self._kept.recipe(replace(wanted, sizes=traced.sizes))
         return replace(traced, recipe=recipe)
 
-    def _note_captured(self, traced: Traced) -> None:
-        """Name what is too large for its changes to be seen."""
-        if traced.captured is None:
+    def _note_unseen(self, captured: Snapshot | None) -> None:
+        """Name what code was made of that is too large for its changes to be seen."""
+        if captured is None:
             return
-        texts = [describe_unseen(*each) for each in traced.captured.unseen()]
-        if not traced.captured.is_whole:
+        texts = [describe_unseen(*each) for each in captured.unseen()]
+        if not captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]
 

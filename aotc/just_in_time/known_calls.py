@@ -28,7 +28,7 @@ class CallCount:
         self.calls = 0
 
 
-class Known:
+class KnownCode:
     """The code for calls of one signature.
 
     Args:

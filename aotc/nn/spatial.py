@@ -37,9 +37,10 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
 
 
 def static_size(size: Size, what: str) -> int:
-    """`size`, which must not be symbolic."""
+    """`size`, which must not be symbolic: that of `what`, such as `image`."""
     if not isinstance(size, int):
-        fail("symbolic-size", f"expected a {what} of fixed size; got {size!r}")
+        article = "an" if what[0] in "aeiou" else "a"
+        fail("symbolic-size", f"expected {article} {what} of fixed size; got {size!r}")
     return size
 
 

@@ -85,10 +85,7 @@ def nanvar(
     found = reducing.var(
         x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
     )
-    if ddof <= 0:
-        return found
-    count = reducing.sum(_not_nan(x), axis, keepdims=keepdims)
-    return where(less_equal(count, ddof), math.nan, found)
+    return _nan_of_too_few(found, x, axis, ddof, keepdims)
 
 
 def nanstd(
@@ -104,6 +101,13 @@ def nanstd(
     found = reducing.std(
         x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
     )
+    return _nan_of_too_few(found, x, axis, ddof, keepdims)
+
+
+def _nan_of_too_few(
+    found: Array, x: Array, axis: Any, ddof: float, keepdims: bool
+) -> Array:
+    """Return `found`, with NaN where no more than `ddof` elements of x are not NaN."""
     if ddof <= 0:
         return found
     count = reducing.sum(_not_nan(x), axis, keepdims=keepdims)

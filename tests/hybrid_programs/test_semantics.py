@@ -334,6 +334,13 @@ def order_of_keys(x, w):
     return {"z": total, "a": x}
 
 
+def keys_of_several_kinds(x, w):
+    named = {2: np.sin(x), "b": x + 1}
+    w.say(len(named))
+    other = {"z": named[2] * 2, "a": np.cos(named["b"])}
+    return [*other], type(other).__name__, named[2], other["a"]
+
+
 def keys_of_an_argument(x, w, named):
     total = x
     for name in named:
@@ -762,6 +769,7 @@ CASES = [
     (takes_from_iterator, ()),
     (goes_through_iterator, ()),
     (order_of_keys, ()),
+    (keys_of_several_kinds, ()),
     (keys_of_an_argument, ({"b": X * 2, "a": X},)),
     (captured_later, ()),
     (captured_before_it_is_there, ()),

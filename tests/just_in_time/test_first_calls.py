@@ -309,6 +309,19 @@ class TestBetweenProcesses:
         assert again.report()["from_cache"] == 1
         assert outcomes("kept_right") == {"passed": 1}
 
+    def test_what_may_change_unseen_is_named_of_kept_code_too(self):
+        large = np.ones(5000, "f4")
+
+        def scaled(x):
+            return x * large[0]
+
+        first, second = aotc.jit(scaled), aotc.jit(scaled)
+        first(X)
+        second(X)
+        assert second.report()["from_cache"] == 1
+        assert "'large' (float32[5000])" in second.notes[0]
+        assert second.notes == first.notes
+
     def test_what_was_wrong_is_refused_without_a_call(self, wrong_tanh):
         with pytest.raises(CompileError):
             self.made("kept_wrong")(X)
