@@ -45,12 +45,15 @@ class Structure:
             return None
         parts = [child._build(leaves) for child in self.children]
         if self.kind == "dict":
-            is_sorted = list(self.keys) == sorted(self.keys)
-            form = dict if is_sorted else OrderedTree
+            form = self.factory or self._form_of_dict()
             return form(zip(self.keys, parts, strict=True))
         if self.kind == "namedtuple" and self.factory:
             return self.factory(*parts)
         return parts if self.kind == "list" else tuple(parts)
+
+    def _form_of_dict(self) -> Callable[..., Any]:
+        """Dicts have their keys in order, unless they come from a file of another."""
+        return dict if list(self.keys) == sorted(self.keys) else OrderedTree
 
     def to_json(self, first: int = 0) -> Any:
         """The tree as manifests spell it, with leaf numbers from `first`."""
@@ -133,7 +136,7 @@ def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> St
     is_dict = type(tree) in (dict, OrderedTree)
     if is_new and is_dict and all(type(key) in (str, int) for key in tree):
         parts = tuple(_flatten_in_order(each, leaves, inside) for each in tree.values())
-        return Structure("dict", tuple(tree), parts)
+        return Structure("dict", tuple(tree), parts, type(tree))
     is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
     if is_new and (type(tree) in (list, tuple) or is_named):
         parts = tuple(_flatten_in_order(child, leaves, inside) for child in tree)

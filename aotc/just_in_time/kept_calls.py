@@ -104,7 +104,7 @@ def note_kept(recipe: Recipe, bundle: KeptBundle) -> None:
 def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
     """The classes of the named tuples in trees."""
     for each in structures:
-        if each.factory is not None:
+        if each.kind == "namedtuple":
             yield each.factory
         yield from _factories(each.children)
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc.errors import InputError
-from aotc.pytree import flatten, leaf_names, subtrees, tree_map
+from aotc.pytree import (
+    OrderedTree,
+    flatten,
+    flatten_in_order,
+    leaf_names,
+    subtrees,
+    tree_map,
+)
 
 
 class Point(NamedTuple):
@@ -80,6 +87,14 @@ def test_forms_are_written_for_messages_and_manifests():
 def test_keys_that_are_no_strings_are_refused():
     with pytest.raises(InputError, match="keys that are strings; got 1"):
         flatten({1: 2})
+
+
+def test_dicts_that_are_flattened_in_their_order_stay_dicts_with_any_keys():
+    for tree in ({"b": 1, "a": 2}, {2: 1, "a": {1: 3}}, OrderedTree(b=1, a=2)):
+        leaves, structure = flatten_in_order(tree)
+        found = structure.unflatten(leaves)
+        assert list(found.items()) == list(tree.items())
+        assert type(found) is type(tree)
 
 
 def test_names_that_clash_are_refused():
