@@ -179,6 +179,11 @@ def _parity(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _rounded(ulp: float) -> str:
+    """A bound as a reader wants it: without an exponent where it is small."""
+    return f"{ulp:.0f}" if ulp < 1e4 else f"{ulp:.0e}"
+
+
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     """What of each entry was compared with the reference evaluator, and what not."""
     from aotc.artifacts.checked import RUN_BY
@@ -190,9 +195,9 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
         if count:
             found = f"error < {below:.0e}" if below else "equal"
             if ulp := row.get("ulp_below", 0.0):  # earlier versions do not tell
-                found += f", < {ulp:.0f} ulp" if ulp < 1e4 else f", < {ulp:.0e} ulp"
+                found += f", < {_rounded(ulp)} ulp"
             if moved := row.get("rounding_ulp_below", 0.0):
-                found += f" (rounding makes < {moved:.0e})"
+                found += f" (rounding makes < {_rounded(moved)})"
             by = f" by {RUN_BY[row['by']]}" if "by" in row else ""
             lines.append(f"{title}: {count} x checked{by}, {found}")
         for why in dict.fromkeys(each["why"] for each in row["unchecked"]):

@@ -197,10 +197,11 @@ class _Search:
                     self.value(each, text, place)
             return
         self._look_into(value, text)
-        if type(value).__module__ == "collections":  # UserDict, ChainMap, …
-            for name in attributes:
+        kinds = type(value).__mro__[:-1]
+        if any(kind.__module__ == "collections" for kind in kinds):
+            for name in attributes:  # of UserDict, ChainMap, …
                 self._capture(attributes, name, text, place)
-        for kind in filter(_is_class_of_user, type(value).__mro__[:-1]):
+        for kind in filter(_is_class_of_user, kinds):
             for name, method in vars(kind).items():
                 if _is_of_expressions(name, method):
                     self.value(method, text, place)

@@ -183,6 +183,20 @@ class RowLoop:
             if not leaf.shape or (len(leaf.shape) == 1 and is_by_row(leaf, self.sizes))
         ]
 
+    def require_fit(self) -> None:
+        """Hold the first batch and the constants to the contract, and call nothing.
+
+        Batches of the user's own are left alone, as they are drawn once for each pass.
+
+        Raises:
+            InputError: as a call of the entry raises it.
+        """
+        if isinstance(self.batches, RowBatches):
+            first = next(iter(self.batches.after(0)))
+            function = self.model.entry(self.point.name).function
+            given = {**self.constants, **first}
+            function.check([given[leaf.name] for leaf in self.point.inputs])
+
     def run(
         self,
         log: Log,

@@ -159,6 +159,7 @@ class Validator:
         fresh = Progress(self._loop.point.name, self._monitor, asked.mode)
         self.progress = resumed or fresh
         _require_same(self.progress, fresh)
+        self._loop.require_fit()
         self.done: list[Validated] = []
 
     def _choose_monitor(self) -> str:

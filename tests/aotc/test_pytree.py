@@ -113,6 +113,14 @@ def test_keys_that_are_no_strings_are_refused():
         flatten({1: 2})
 
 
+def test_dicts_that_are_flattened_in_their_order_stay_dicts_with_any_keys():
+    for tree in ({"b": 1, "a": 2}, {2: 1, "a": {1: 3}}, OrderedTree(b=1, a=2)):
+        leaves, structure = flatten_in_order(tree)
+        found = structure.unflatten(leaves)
+        assert list(found.items()) == list(tree.items())
+        assert type(found) is type(tree)
+
+
 def test_names_that_clash_are_refused():
     _, structure = flatten({"a.b": 1, "a": {"b": 2}})
     with pytest.raises(InputError, match=r"two leaves of the tree are called 'a\.b'"):

@@ -96,6 +96,13 @@ def test_inspect_shows_what_was_checked_and_calls_results_without_error_equal(
         {**both, "entry": "near", "error_below": 1e-6, "ulp_below": 10.0},
         {
             **both,
+            "entry": "far",
+            "error_below": 1e-5,
+            "ulp_below": 100.0,
+            "rounding_ulp_below": 100.0,
+        },
+        {
+            **both,
             "entry": "chaos",
             "error_below": 1.0,
             "ulp_below": 1e7,
@@ -107,6 +114,7 @@ def test_inspect_shows_what_was_checked_and_calls_results_without_error_equal(
     assert "scale on vmvx: 2 x checked, error < 1e-05" in text
     assert "add on vmvx: 2 x checked, equal" in text
     assert "near on vmvx: 2 x checked, error < 1e-06, < 10 ulp\n" in text
+    assert "error < 1e-05, < 100 ulp (rounding makes < 100)\n" in text
     chaos = "chaos on vmvx: 2 x checked, error < 1e+00, < 1e+07 ulp"
     assert f"{chaos} (rounding makes < 1e+06)" in text
 

@@ -213,3 +213,4 @@ def containers():
     yield collections.deque([2.0])
     yield array("d", [2.0])
     yield type("OwnList", (list,), {})([2.0])
+    yield type("OwnDict", (collections.UserDict,), {})({"a": 2.0})

@@ -150,6 +150,11 @@ def test_a_validation_that_a_signal_ends_is_made_when_the_loop_goes_on(load, x, 
         ({"entry": "predict_four"}, "batch-size", "Validation(steps=5)"),
         ({"data": iter([])}, "usage", "stream"),
         ({"monitor": "mean", "best": "there.st"}, "output-exists", "another run"),
+        (
+            {"entry": "predict", "monitor": "sum", "constants": {"rate": np.ones(2)}},
+            "dtype-mismatch",
+            "rate",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_before_a_step(model, x, y, options, code, words):
