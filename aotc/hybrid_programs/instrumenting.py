@@ -10,7 +10,7 @@ import ast
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
@@ -67,7 +67,9 @@ def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _call_other(found, function, args, kwargs)
     if _asks(plain):  # made in the region
         return plain(*first, *args, **kwargs)
-    callee = _instrumented(plain)
+    callee = _instrumented(plain, plain.__code__)
+    callee.__defaults__ = plain.__defaults__
+    callee.__kwdefaults__ = plain.__kwdefaults__
     _note_readings(found, plain)
     with found.function():
         return callee(*first, *args, **kwargs)
@@ -133,8 +135,12 @@ def _asks(function: types.FunctionType) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _instrumented(function: types.FunctionType) -> Callable[..., Any]:
+def _instrumented(function: types.FunctionType, code: types.CodeType) -> Any:
     """A function that does the same, and asks.
+
+    Args:
+        function: of the user.
+        code: that it has now, which programs for notebooks replace.
 
     Raises:
         Break: its source is not at hand, or has what cannot be instrumented.
@@ -144,11 +150,7 @@ def _instrumented(function: types.FunctionType) -> Callable[..., Any]:
         raise Break(f"the source of {function.__name__} does not tell what it does")
     body = [part for each in _body_of(node) for part in asking(each)]
     name = "lambda_" if isinstance(node, ast.Lambda) else node.name
-    made: Callable[..., Any] = compile_function(function, name, node.args, body, TOOLS)
-    vars_of: Any = made
-    vars_of.__defaults__ = function.__defaults__
-    vars_of.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return compile_function(function, name, node.args, body, TOOLS)
 
 
 def _body_of(node: Definition) -> list[ast.stmt]:
@@ -175,6 +177,9 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
         found.note_reading((function, name), look, value)
         if is_data(value):
             given[name] = value
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        look = functools.partial(getattr, function, name)
+        found.note_reading((function, name), look, look())
     found.given |= identities(given)
 
 

@@ -175,6 +175,13 @@ class Binder:
                 f"'{unknown[0]}'",
                 hint="wrap it in a function whose parameters have names",
             )
+        for name in stored.keys() - signature.parameters.keys():
+            raise InputError(
+                "bad-entry",
+                f"{owner} has no parameter '{name}'; it has "
+                f"{', '.join(signature.parameters) or 'none'}",
+                hint="Weights and States are given under the names of parameters",
+            )
         missing = static - signature.parameters.keys()
         if missing:
             raise InputError(

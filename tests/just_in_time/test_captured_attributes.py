@@ -66,3 +66,19 @@ def test_fields_that_only_generated_methods_read_are_no_guards():
         step.number += 1
         compiled(X)
     assert len(compiled.variants) == 1
+
+
+@pytest.mark.parametrize("name", cases())
+def test_regions_of_hybrid_functions_see_the_change_too(name):
+    function, change = cases()[name]
+
+    @aotc.hybrid
+    def program(x):
+        y = anp.asarray(x) * 1.0
+        return function(y) + 0.0
+
+    for apply in (lambda: None, change):
+        apply()
+        for _ in range(2):
+            found = np.asarray(program(X))
+            np.testing.assert_array_equal(found, np.asarray(function(X)))

@@ -489,6 +489,13 @@ def test_options_that_there_are_not_are_refused(options, words):
     assert caught.value.code == "bad-option"
 
 
+def test_a_state_that_no_parameter_is_named_after_is_refused():
+    state = aotc.State({"n": np.zeros(3, "f4")})
+    with pytest.raises(InputError, match="no parameter 'state'; it has s, x") as caught:
+        aotc.jit(state=state)(lambda s, x: (s, x))
+    assert caught.value.code == "bad-entry"
+
+
 def test_wrong_calls_are_told_before_anything_is_traced():
     @aotc.jit
     def f(x, y=1.0):
