@@ -70,6 +70,24 @@ DOCUMENTED = [
         "infinit|extremes",
     ),
     _differs(
+        r"numpy\.(array|asarray|full|full_like|(nan)?cum.*|(nan)?(sum|prod|mean)|trace)",
+        "as of astype",
+        "dtype=[iu]|dtype: [iu]|fill_value",
+    ),
+    _differs(
+        r"numpy\.(around|round)", "beyond the range integers wrap", "extremes|integers"
+    ),
+    _differs(
+        r"numpy\.histogram", "sums of weights are those of a bin", "weights: .*inf"
+    ),
+    _differs(r"numpy\.interp", "a period without end is none", "period: -?inf"),
+    _differs(r"numpy\.(std|var)", "computed in f32, then rounded", "dtype: b?f16"),
+    _differs(
+        r"fft\.irfft.",
+        "NumPy reads memory that it has not written where there is nothing",
+        "no elements|no rows|no columns",
+    ),
+    _differs(
         r"numpy\.astype",
         "floats beyond the range of integers become its ends, "
         "NaN 0; NumPy leaves them open",
@@ -81,12 +99,12 @@ DOCUMENTED = [
     _differs(
         r"numpy\.(corrcoef|cov)",
         "computed in the dtype of the elements, where NumPy takes f64",
-        "largest number|subnormals|extremes",
+        "largest number|subnormals|extremes|numbers around 1",
     ),
     _differs(
         r"numpy\.(corrcoef|cov)",
         "NumPy forgets y where the first has no variables",
-        "no rows",
+        "no rows|no columns",
     ),
     _differs(
         r"numpy\.histogram(_bin_edges)?",
@@ -167,8 +185,10 @@ DOCUMENTED = [
     ),
     _differs(r"complexes\..*", "C's Annex G is not followed", "infinite|extreme"),
     # ---- values where NumPy refuses
+    _looser(r"numpy\.arange", "integers wrap", "dtype: u"),
+    _looser(r"numpy\.ediff1d", "a Python number takes any dtype", "to_(end|begin)"),
     _looser(
-        r"numpy\.(arange|clip|gradient|positive|(nan)?(quantile|percentile)|negative|"
+        r"numpy\.(arange|around|round|clip|gradient|positive|(nan)?(quantile|percentile)|negative|"
         "subtract|diff|ediff1d|sign)",
         "bools count as 0 and 1",
         "bool",
@@ -203,6 +223,7 @@ DOCUMENTED = [
     _stricter(
         "bad-size.*size=", "how many there are only values decide: `size` says it"
     ),
+    _stricter("bad-repeats", "counts are 0 or more, also of nothing"),
     _stricter("empty-reduction", "of no elements there is none to choose"),
     _stricter("unknown-dtype", "None is no dtype"),
     _stricter("bad-(size|shape)", "sizes are 0 or more, of transforms 1 or more"),

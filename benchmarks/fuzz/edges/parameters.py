@@ -65,8 +65,8 @@ NOT_COMPARED = {
 }  # fmt: skip
 CHOOSING = """
     sort partition median nanmedian quantile nanquantile percentile nanpercentile max
-    min amax amin nanmax nanmin maximum minimum fmax fmin clip unique union1d intersect1d
-    setdiff1d polyval
+    min amax amin nanmax nanmin maximum minimum fmax fmin clip unique union1d
+    intersect1d setdiff1d polyval inner dot
 """
 
 
