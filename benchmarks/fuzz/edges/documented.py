@@ -22,6 +22,7 @@ class Difference:
     edges: str = ""
     code: str = ""
     library: str = "numpy"
+    of_pairs: bool = False  # seen where two arguments are at an edge only
 
     def explains(self, found: Compared) -> bool:
         """Whether this is the reason for a verdict."""
@@ -30,7 +31,7 @@ class Difference:
         edges = "; ".join([*plain, *(f"{n}: {what}" for n, what in found.case.edges)])
         return (
             found.verdict == self.verdict
-            and found.library == self.library
+            and (found.library == self.library or self.verdict == "stricter")
             and re.fullmatch(self.functions or ".*", found.case.function) is not None
             and re.search(self.edges, edges) is not None
             and re.search(self.code, f"{found.our.code} {found.our.refusal}")
@@ -43,8 +44,16 @@ def reason_of(found: Compared) -> Difference | None:
     return next((row for row in DOCUMENTED if row.explains(found)), None)
 
 
+def _pairs(verdict: str, functions: str, reason: str, edges: str = "") -> Difference:
+    return Difference(verdict, reason, functions, edges, of_pairs=True)
+
+
 def _differs(functions: str, reason: str, edges: str = "") -> Difference:
     return Difference("differs", reason, functions, edges)
+
+
+def _scipy(names: str, reason: str, edges: str = "") -> Difference:
+    return Difference("differs", reason, rf"special\.({names})", edges, library="scipy")
 
 
 def _looser(functions: str, reason: str, edges: str = "") -> Difference:
@@ -69,20 +78,32 @@ DOCUMENTED = [
         "infinite elements are elements like others, where NumPy computes inf - inf",
         "infinit|extremes",
     ),
-    _differs(
+    _pairs(
+        "differs",
         r"numpy\.(array|asarray|full|full_like|(nan)?cum.*|(nan)?(sum|prod|mean)|trace)",
         "as of astype",
         "dtype=[iu]|dtype: [iu]|fill_value",
     ),
-    _differs(
-        r"numpy\.(around|round)", "beyond the range integers wrap", "extremes|integers"
+    _pairs(
+        "differs",
+        r"numpy\.(around|round)",
+        "beyond the range integers wrap",
+        "extremes|integers",
     ),
-    _differs(
-        r"numpy\.histogram", "sums of weights are those of a bin", "weights: .*inf"
+    _pairs(
+        "differs",
+        r"numpy\.histogram",
+        "sums of weights are those of a bin",
+        "weights: .*inf",
     ),
-    _differs(r"numpy\.interp", "a period without end is none", "period: -?inf"),
-    _differs(r"numpy\.(std|var)", "computed in f32, then rounded", "dtype: b?f16"),
-    _differs(
+    _pairs(
+        "differs", r"numpy\.interp", "a period without end is none", "period: -?inf"
+    ),
+    _pairs(
+        "differs", r"numpy\.(std|var)", "computed in f32, then rounded", "dtype: b?f16"
+    ),
+    _pairs(
+        "differs",
         r"fft\.irfft.",
         "NumPy reads memory that it has not written where there is nothing",
         "no elements|no rows|no columns",
@@ -184,9 +205,30 @@ DOCUMENTED = [
         "subnormals|largest|extremes",
     ),
     _differs(r"complexes\..*", "C's Annex G is not followed", "infinite|extreme"),
+    _pairs("differs", r"linalg\.matrix_power", "integers are taken as f32", "i64|i32"),
+    _pairs("differs", r"linalg\.norm", "of a singular matrix, rounding", "ord: -2"),
+    _pairs(
+        "differs", r"complexes\.power", "the sign of an imaginary part of 0", "w: mod"
+    ),
+    _pairs(
+        "differs",
+        r"numpy\.(nan)?median",
+        "the mean of one element is that element, of 0 and infinities too",
+        "no axes",
+    ),
+    _pairs("differs", r"numpy\.(sum|prod)", "the order of `initial`", "initial"),
+    # ---- other values than SciPy's
+    _scipy(
+        "digamma|psi|polygamma", "NaN at every pole, as in JAX; SciPy has infinities"
+    ),
+    _scipy("gammaln", "infinite at -inf, as in C", "infinit|extremes"),
+    _scipy("betaln", "where gammaln of a part is infinite"),
+    _scipy("ndtri|i1", "subnormals round to 0 on the way", "subnormals|extremes"),
     # ---- values where NumPy refuses
-    _looser(r"numpy\.arange", "integers wrap", "dtype: u"),
-    _looser(r"numpy\.ediff1d", "a Python number takes any dtype", "to_(end|begin)"),
+    _pairs("looser", r"numpy\.arange", "integers wrap", "dtype: u"),
+    _pairs(
+        "looser", r"numpy\.ediff1d", "a Python number takes any dtype", "to_(end|begin)"
+    ),
     _looser(
         r"numpy\.(arange|around|round|clip|gradient|positive|(nan)?(quantile|percentile)|negative|"
         "subtract|diff|ediff1d|sign)",
@@ -218,12 +260,30 @@ DOCUMENTED = [
     _looser(r"numpy\.choose", "u64 is an integer, too", "u64"),
     _looser(r"fft\.i?fftshift", "a 0-d array has nothing to shift", "0-d"),
     _looser(r"linalg\..*", "what a singular matrix makes impossible is NaN"),
+    _pairs("looser", r"numpy\.(nan)?median", "no axes of no elements", "no axes"),
+    _pairs("looser", r"numpy\.corrcoef", "one variable, repeated", "one row"),
+    _pairs("looser", r"numpy\.trapezoid", "one point is no area", "x: one element"),
+    Difference(
+        "looser",
+        "of no elements the logarithm of 0",
+        r"special\.logsumexp",
+        "no |zeros",
+        library="scipy",
+    ),
     # ---- refusals where NumPy gives a value
     _stricter("dtype-mismatch", "dtypes do not mix, and are those that an op declares"),
     _stricter(
         "bad-size.*size=", "how many there are only values decide: `size` says it"
     ),
-    _stricter("bad-repeats", "counts are 0 or more, also of nothing"),
+    _pairs(
+        "stricter",
+        r"numpy\.(repeat|tile)",
+        "counts are 0 or more, also of nothing",
+        "re.*: .*(-|negative)",
+    ),
+    _stricter(
+        "bad-order", "derivatives have an order of 0 or more", "special.polygamma"
+    ),
     _stricter("empty-reduction", "of no elements there is none to choose"),
     _stricter("unknown-dtype", "None is no dtype"),
     _stricter("bad-(size|shape)", "sizes are 0 or more, of transforms 1 or more"),
