@@ -173,7 +173,11 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
         # a matrix of zeros is singular, too
         return np.where(np.equal(first, 0), np.inf, large / small)
     array = square("x", x)
-    return matrix_norm(array, ord=p) * matrix_norm(inv(array), ord=p)
+    inverse = inv(array)
+    found = matrix_norm(array, ord=p) * matrix_norm(inverse, ord=p)
+    is_singular = np.logical_not(np.all(np.isfinite(inverse), axis=(-2, -1)))
+    is_known = np.logical_not(np.any(np.isnan(array), axis=(-2, -1)))
+    return np.where(np.logical_and(is_singular, is_known), np.inf, found)
 
 
 def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name

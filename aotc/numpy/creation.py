@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide
+from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide, format_shape
 from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
@@ -166,7 +166,9 @@ def linspace(
     dtype: Any = None,
 ) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
-    return _spaced_numbers(np.linspace, start, stop, num, dtype, endpoint=endpoint)
+    whole = dtype is not None and dtypes.canonical(dtype) in dtypes.INTEGERS
+    spaced = _floored_linspace if whole else np.linspace
+    return _spaced_numbers(spaced, start, stop, num, dtype, endpoint=endpoint)
 
 
 def logspace(
@@ -205,6 +207,11 @@ def _spaced_numbers(
         fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
     with np.errstate(all="ignore"):
         return _numbers(function(start, stop, num, **how), dtype)
+
+
+def _floored_linspace(start: float, stop: float, num: int, endpoint: bool) -> Any:
+    """Integers round down, as NumPy's do."""
+    return np.floor(np.linspace(start, stop, num, endpoint))
 
 
 def _numbers(values: Any, dtype: Any) -> Array:
@@ -290,6 +297,8 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     Numbers that are known must be those of elements.
     """
     numbers, sizes = integers(indices), as_shape(shape)
+    if any(bounds(size)[0] < 0 for size in sizes) or (numbers.ndim and not sizes):
+        fail("bad-shape", f"expected sizes of 0 or more; got {format_shape(sizes)}")
     if all(isinstance(size, int) for size in sizes):
         _require_below(numbers, math.prod(sizes))
     return positions_of(numbers, sizes)

@@ -180,9 +180,10 @@ def clip(
 
     At a bound the derivative by `a` is 1.
     """
-    for old, new, name in ((a_min, min, "min"), (a_max, max, "max")):
-        if old is not None and new is not None:
-            fail("bad-argument", f"expected a_{name} or {name}, not both")
+    names = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
+    given = [name for name, bound in names.items() if bound is not None]
+    if len({name.startswith("a_") for name in given}) > 1:
+        fail("bad-argument", f"expected a_min and a_max, or min and max; got {given}")
     low = min if a_min is None else a_min
     high = max if a_max is None else a_max
     if low is None and high is None:

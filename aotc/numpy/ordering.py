@@ -209,7 +209,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
     if edges.ndim != 1:
         fail("shape-mismatch", f"expected a vector of bins; got {edges.type}")
     rising = searchsorted(edges, x, "left" if right else "right")
-    if edges.shape[0] == 0:
+    if edges.type.shape[0] == 0:
         return rising
     is_falling = greater(edges[0], edges[-1])
     if is_falling._data is not None and not is_falling._data:

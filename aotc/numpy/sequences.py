@@ -8,6 +8,7 @@ from typing import Any
 from aotc.dialects.types import Dim, Shape, bounds
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_to
+from aotc.numpy.creation import zeros_like
 from aotc.numpy.cutting import slice_axis
 from aotc.numpy.elementwise import (
     add,
@@ -173,7 +174,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
             "shape-mismatch",
             f"expected a vector of fixed size as p; got {coefficients.type}",
         )
-    value = multiply(at, 0)
+    value = zeros_like(at)
     for number in range(int(coefficients.shape[0])):
         value = add(multiply(value, at), coefficients[number])
     return value

@@ -166,5 +166,8 @@ def polygamma(n: int, x: ArrayLike) -> Array:
 
 @in_f32
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
-    """The logarithm of `|gamma(a) gamma(b) / gamma(a + b)|`."""
-    return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))
+    """The logarithm of `|gamma(a) gamma(b) / gamma(a + b)|`; -inf at infinity."""
+    a, b = common_floats(a, b)
+    whole = add(a, b)
+    found = subtract(add(gammaln(a), gammaln(b)), gammaln(whole))
+    return where(equal(whole, math.inf), -math.inf, found)

@@ -104,6 +104,7 @@ class Lgamma(Unary, name="lgamma"):
         Sample((f32("n", 4),), low=0.1, high=12),
         Sample((np.array([-2.6, -1.3, -0.2], "f"),)),
         Sample((np.array([1e-8, 1.0, 2.0, 2.999, 3.001, 1e6], "f"),), smooth=False),
+        Sample((np.array([3e38, np.inf], "f"),), smooth=False),
     ]
 
 

@@ -27,7 +27,8 @@ TOLERANCE = 512
 # What tells of an argument that a peer does not have.
 LACKING = (
     "unexpected keyword argument", "invalid keyword", "positional argument",
-    "not recognized as a keyword", "takes from", "takes at most",
+    "not recognized as a keyword", "Device not understood", "takes from",
+    "takes at most",
 )  # fmt: skip
 
 
@@ -70,7 +71,9 @@ def theirs(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
             return Outcome(tuple(leaves(function(*args, **kwargs))))
     except Exception as error:  # each library has its own
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, TypeError) and any(t in text for t in LACKING):
+        if isinstance(error, (TypeError, ValueError)) and any(
+            lacking in text for lacking in LACKING
+        ):
             return Outcome(refusal=text, code="lacking")
         return Outcome(refusal=text)
 
@@ -136,7 +139,8 @@ def is_same(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
     if _kind(x) != "f":
         with np.errstate(all="ignore"):
             return bool(np.array_equal(x, y.astype(x.dtype)))
-    return _is_near(x, y, dtypes, signed, 0.0)
+    scale = 0.0 if signed else np.max(np.where(np.isfinite(y), abs(y), 0), initial=0.0)
+    return _is_near(x, y, dtypes, signed, scale)
 
 
 STANDARD = frozenset({"float32", "int32", "complex64", "complex128"})

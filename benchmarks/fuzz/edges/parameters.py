@@ -58,18 +58,28 @@ PARTICULAR: dict[str, list[Any]] = {
                    "a...,a...->a"],
 }  # fmt: skip
 
-# Functions of which no arrays come.
-NOT_COMPARED = {"numpy.finfo", "numpy.iinfo", "numpy.fromfunction"}
-# Functions that choose elements: of zeros of both signs they may take either.
-UNSIGNED_ZEROS = {
-    f"numpy.{name}"
-    for name in (
-        "sort", "partition", "median", "nanmedian", "quantile", "nanquantile",
-        "percentile", "nanpercentile", "max", "min", "amax", "amin", "nanmax", "nanmin",
-        "maximum", "minimum", "fmax", "fmin", "clip", "unique", "union1d",
-        "intersect1d", "setdiff1d", "polyval",
-    )
+# Functions of which no arrays come, and those that NumPy has for real numbers only.
+NOT_COMPARED = {
+    "numpy.finfo", "numpy.iinfo", "numpy.fromfunction", "complexes.arctan2",
+    "complexes.cbrt",
 }  # fmt: skip
+CHOOSING = """
+    sort partition median nanmedian quantile nanquantile percentile nanpercentile max
+    min amax amin nanmax nanmin maximum minimum fmax fmin clip unique union1d
+    intersect1d setdiff1d polyval inner dot
+"""
+
+
+def has_signed_zeros(function: str) -> bool:
+    """Whether the signs of zeros are compared.
+
+    Functions that choose elements may take either zero, in sums of many products their
+    order decides, and SciPy's functions drop the signs that their series have.
+    """
+    family, name = function.split(".")
+    return family not in ("fft", "linalg", "special") and name not in CHOOSING.split()
+
+
 # Arrays that must be in order, or the result means nothing.
 SORTED = {"numpy.searchsorted.a", "numpy.digitize.bins", "numpy.interp.xp",
           "numpy.histogram.bins", "numpy.histogram_bin_edges.bins"}  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -67,12 +68,21 @@ def peer_of(function: str, libraries: frozenset[str]) -> tuple[str, Function] | 
         library = place.partition(".")[0]
         if library not in libraries:
             continue
+        if library == "jax":
+            _widen_jax()
         found = getattr(importlib.import_module(place), name, None)
         if callable(found):
             if library == "numpy":
                 found = ADAPTED.get(function, found)
             return library, found
     return None
+
+
+@cache
+def _widen_jax() -> None:
+    """Let JAX compute in 64 bits, and compile small programs fast."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    importlib.import_module("jax").config.update("jax_enable_x64", True)
 
 
 def given(library: str, value: Any) -> Any:
