@@ -251,8 +251,8 @@ def insert(
         new = new if known.ndim else moveaxis(new, 0, number)
         new = broadcast_to(new, _with_size(x, number, new.shape[number]))
         start = int(known.item())
-        if isinstance(x.shape[number], int):
-            _require_positions(x, number, known, x.shape[number] + 1)
+        if isinstance(length := x.shape[number], int):
+            _require_positions(x, number, known, length + 1)
         parts = (slice(start), slice(start, None))
         before, after = (slice_axis(x, number, part) for part in parts)
         return concatenate([before, new, after], number)

@@ -199,10 +199,10 @@ class _Search:
         self._look_into(value, text)
         kinds = type(value).__mro__[:-1]
         if any(kind.__module__ == "collections" for kind in kinds):
-            for name in attributes:  # of UserDict, ChainMap, …
+            for name in [*attributes]:  # of UserDict, ChainMap, …
                 self._capture(attributes, name, text, place)
         for kind in filter(_is_class_of_user, kinds):
-            for name, method in vars(kind).items():
+            for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
                     self.value(method, text, place)
 
@@ -244,7 +244,7 @@ class _Search:
         return [
             name
             for variables in self._looked_up(owner)
-            for name, value in variables.items()
+            for name, value in [*variables.items()]
             if type(variables) is dict or type(value) is types.MemberDescriptorType
         ]
 
