@@ -156,8 +156,9 @@ class _Search:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
         elif issubclass(kind, types.ModuleType):
-            if is_of_user(value.__name__, getattr(value, "__file__", None)):
+            if _is_module_of_user(value):
                 self._look_into(value, text)
+                self._capture(vars(value), "__getattr__", text, place)
         elif issubclass(kind, type):
             self._class(value, text, place)
         elif issubclass(kind, _DESCRIPTORS):
@@ -250,11 +251,12 @@ class _Search:
 
     def _looked_up(self, owner: Any) -> Iterator[Variables]:
         """Where Python looks for an attribute, in order."""
-        kinds = owner.__mro__ if issubclass(type(owner), type) else type(owner).__mro__
-        own = None if kinds[0] is owner else _variables_of(owner)
+        is_class = issubclass(type(owner), type)
+        kinds = [*(owner.__mro__ if is_class else ()), *type(owner).__mro__]
+        own = None if is_class else _variables_of(owner)
         if own is not None:
             yield own
-        for kind in kinds[:-1]:
+        for kind in kinds:
             if _is_class_of_user(kind):
                 # `vars` makes a new object each time
                 yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
@@ -315,7 +317,7 @@ class _Search:
                 inside = with_value.value()
             except LookupError:
                 continue
-            if callable(inside):
+            if callable(inside) or type(inside) is dict:  # of singledispatch
                 self.value(inside, text, place)
 
     def _code(
@@ -374,11 +376,12 @@ class _Search:
             except LookupError:
                 if type(owner) is dict:
                     self._absent([owner], name, text, place)  # of `builtins`, or later
+                    self._capture(owner, "__getattr__", text, place)
                 return
             if not issubclass(type(value), types.ModuleType):
                 self._capture(owner, name, text, place)
                 return
-            if not is_of_user(value.__name__, getattr(value, "__file__", None)):
+            if not _is_module_of_user(value):
                 return
             name = next(attributes, "")
             if not name:  # it is given another name
@@ -412,9 +415,16 @@ def _variables_of(value: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
+def _is_module_of_user(module: types.ModuleType) -> bool:
+    names = vars(module)  # `getattr` might call the module's own
+    name, file = names.get("__name__"), names.get("__file__")
+    return is_of_user(str(name), file if type(file) is str else None)
+
+
 def _is_class_of_user(kind: type) -> bool:
     module = kind.__module__ if type(kind.__module__) is str else ""
-    file = getattr(sys.modules.get(module), "__file__", None)
+    home = sys.modules.get(module)
+    file = vars(home).get("__file__") if isinstance(home, types.ModuleType) else None
     return is_of_user(module, file if type(file) is str else None)
 
 
