@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import dis
 import functools
-import os
-import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from aotc.tracing.contents import parts_of
 from aotc.tracing.source_locations import Place, is_own
+from aotc.tracing.user_modules import is_class_of_user, is_module_of_user, is_of_user
 
 _MOST = 1024  # captures of one function
 _DEEPEST = 4096  # values that these are made of
@@ -156,7 +153,7 @@ class _Search:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
         elif issubclass(kind, types.ModuleType):
-            if _is_module_of_user(value):
+            if is_module_of_user(value):
                 self._look_into(value, text)
                 self._capture(vars(value), "__getattr__", text, place)
         elif issubclass(kind, type):
@@ -183,7 +180,7 @@ class _Search:
 
     def _class(self, kind: type, text: str, place: Place) -> None:
         """What a class has, and the methods that making an object of it calls."""
-        if _is_class_of_user(kind):
+        if is_class_of_user(kind):
             self._look_into(kind, text)
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
@@ -202,7 +199,7 @@ class _Search:
         if any(kind.__module__ == "collections" for kind in kinds):
             for name in [*attributes]:  # of UserDict, ChainMap, …
                 self._capture(attributes, name, text, place)
-        for kind in filter(_is_class_of_user, kinds):
+        for kind in filter(is_class_of_user, kinds):
             for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
                     self.value(method, text, place)
@@ -257,7 +254,7 @@ class _Search:
         if own is not None:
             yield own
         for kind in kinds:
-            if _is_class_of_user(kind):
+            if is_class_of_user(kind):
                 # `vars` makes a new object each time
                 yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
 
@@ -381,7 +378,7 @@ class _Search:
             if not issubclass(type(value), types.ModuleType):
                 self._capture(owner, name, text, place)
                 return
-            if not _is_module_of_user(value):
+            if not is_module_of_user(value):
                 return
             name = next(attributes, "")
             if not name:  # it is given another name
@@ -413,19 +410,6 @@ def _variables_of(value: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return found if type(found) is dict else None
-
-
-def _is_module_of_user(module: types.ModuleType) -> bool:
-    names = vars(module)  # `getattr` might call the module's own
-    name, file = names.get("__name__"), names.get("__file__")
-    return is_of_user(str(name), file if type(file) is str else None)
-
-
-def _is_class_of_user(kind: type) -> bool:
-    module = kind.__module__ if type(kind.__module__) is str else ""
-    home = sys.modules.get(module)
-    file = vars(home).get("__file__") if isinstance(home, types.ModuleType) else None
-    return is_of_user(module, file if type(file) is str else None)
 
 
 def _is_of_expressions(name: str, method: Any) -> bool:
@@ -465,31 +449,3 @@ def _is_fixed(name: str, value: Any) -> bool:
         return bool(is_of_library and value.__name__ == name)
     except Exception:  # a proxy, which may ask whom it likes
         return False
-
-
-def is_of_user(module: str | None, file: str | None = None) -> bool:
-    """Whether code is neither aotc's nor a library's.
-
-    Args:
-        module: that it is in.
-        file: that it is in; None where that is not known.
-    """
-    if is_own(module or "") or (module or "").partition(".")[0] in _KNOWN_LIBRARIES:
-        return False
-    return file is None or not _is_in_library(file)
-
-
-_KNOWN_LIBRARIES = {
-    "builtins", "numpy", "math", "cmath", "operator", "functools", "itertools",
-    "collections", "typing", "dataclasses", "torch", "jax", "scipy", "ml_dtypes",
-}  # fmt: skip
-
-
-@cache
-def _is_in_library(file: str) -> bool:
-    if file.startswith("<") and not file.startswith("<ipython"):
-        return file.startswith("<frozen")
-    path = Path(file)
-    if {"site-packages", "dist-packages"} & {*path.parts}:
-        return True
-    return path.is_relative_to(Path(os.__file__).parent)
