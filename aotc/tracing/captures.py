@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import dis
 import functools
-import os
-import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from aotc.tracing.contents import parts_of
 from aotc.tracing.source_locations import Place, is_own
+from aotc.tracing.user_modules import is_class_of_user, is_module_of_user, is_of_user
 
 _MOST = 1024  # captures of one function
 _DEEPEST = 4096  # values that these are made of
@@ -156,8 +153,9 @@ class _Search:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
         elif issubclass(kind, types.ModuleType):
-            if is_of_user(value.__name__, getattr(value, "__file__", None)):
+            if is_module_of_user(value):
                 self._look_into(value, text)
+                self._capture(vars(value), "__getattr__", text, place)
         elif issubclass(kind, type):
             self._class(value, text, place)
         elif issubclass(kind, _DESCRIPTORS):
@@ -182,7 +180,7 @@ class _Search:
 
     def _class(self, kind: type, text: str, place: Place) -> None:
         """What a class has, and the methods that making an object of it calls."""
-        if _is_class_of_user(kind):
+        if is_class_of_user(kind):
             self._look_into(kind, text)
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
@@ -199,10 +197,10 @@ class _Search:
         self._look_into(value, text)
         kinds = type(value).__mro__[:-1]
         if any(kind.__module__ == "collections" for kind in kinds):
-            for name in attributes:  # of UserDict, ChainMap, …
+            for name in [*attributes]:  # of UserDict, ChainMap, …
                 self._capture(attributes, name, text, place)
-        for kind in filter(_is_class_of_user, kinds):
-            for name, method in vars(kind).items():
+        for kind in filter(is_class_of_user, kinds):
+            for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
                     self.value(method, text, place)
 
@@ -244,18 +242,19 @@ class _Search:
         return [
             name
             for variables in self._looked_up(owner)
-            for name, value in variables.items()
+            for name, value in [*variables.items()]
             if type(variables) is dict or type(value) is types.MemberDescriptorType
         ]
 
     def _looked_up(self, owner: Any) -> Iterator[Variables]:
         """Where Python looks for an attribute, in order."""
-        kinds = owner.__mro__ if issubclass(type(owner), type) else type(owner).__mro__
-        own = None if kinds[0] is owner else _variables_of(owner)
+        is_class = issubclass(type(owner), type)
+        kinds = [*(owner.__mro__ if is_class else ()), *type(owner).__mro__]
+        own = None if is_class else _variables_of(owner)
         if own is not None:
             yield own
-        for kind in kinds[:-1]:
-            if _is_class_of_user(kind):
+        for kind in kinds:
+            if is_class_of_user(kind):
                 # `vars` makes a new object each time
                 yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
 
@@ -315,7 +314,7 @@ class _Search:
                 inside = with_value.value()
             except LookupError:
                 continue
-            if callable(inside):
+            if callable(inside) or type(inside) is dict:  # of singledispatch
                 self.value(inside, text, place)
 
     def _code(
@@ -374,11 +373,12 @@ class _Search:
             except LookupError:
                 if type(owner) is dict:
                     self._absent([owner], name, text, place)  # of `builtins`, or later
+                    self._capture(owner, "__getattr__", text, place)
                 return
             if not issubclass(type(value), types.ModuleType):
                 self._capture(owner, name, text, place)
                 return
-            if not is_of_user(value.__name__, getattr(value, "__file__", None)):
+            if not is_module_of_user(value):
                 return
             name = next(attributes, "")
             if not name:  # it is given another name
@@ -410,12 +410,6 @@ def _variables_of(value: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return found if type(found) is dict else None
-
-
-def _is_class_of_user(kind: type) -> bool:
-    module = kind.__module__ if type(kind.__module__) is str else ""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return is_of_user(module, file if type(file) is str else None)
 
 
 def _is_of_expressions(name: str, method: Any) -> bool:
@@ -455,31 +449,3 @@ def _is_fixed(name: str, value: Any) -> bool:
         return bool(is_of_library and value.__name__ == name)
     except Exception:  # a proxy, which may ask whom it likes
         return False
-
-
-def is_of_user(module: str | None, file: str | None = None) -> bool:
-    """Whether code is neither aotc's nor a library's.
-
-    Args:
-        module: that it is in.
-        file: that it is in; None where that is not known.
-    """
-    if is_own(module or "") or (module or "").partition(".")[0] in _KNOWN_LIBRARIES:
-        return False
-    return file is None or not _is_in_library(file)
-
-
-_KNOWN_LIBRARIES = {
-    "builtins", "numpy", "math", "cmath", "operator", "functools", "itertools",
-    "collections", "typing", "dataclasses", "torch", "jax", "scipy", "ml_dtypes",
-}  # fmt: skip
-
-
-@cache
-def _is_in_library(file: str) -> bool:
-    if file.startswith("<") and not file.startswith("<ipython"):
-        return file.startswith("<frozen")
-    path = Path(file)
-    if {"site-packages", "dist-packages"} & {*path.parts}:
-        return True
-    return path.is_relative_to(Path(os.__file__).parent)

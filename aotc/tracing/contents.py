@@ -73,7 +73,7 @@ def parts_of(value: Any) -> list[Any] | None:
     kind = type(value)
     if issubclass(kind, dict) or kind is types.MappingProxyType:
         items = dict.items(value) if issubclass(kind, dict) else value.items()
-        return [each for row in items for each in row]
+        return [each for row in [*items] for each in row]  # threads may add some
     for each in _CONTAINERS:
         if issubclass(kind, each):
             return [*each.__iter__(value)]

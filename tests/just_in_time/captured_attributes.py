@@ -85,6 +85,14 @@ class Space:
         return x * cls.k
 
 
+class Meta(type):
+    k = 2.0
+
+
+class OfMeta(metaclass=Meta):
+    """Has what its class has."""
+
+
 class Heir(Space):
     """Has the names of another class."""
 
@@ -119,6 +127,12 @@ def matched(x, scale):
 def aliased(x, module):
     other = module
     return x * other.k
+
+
+def attribute_of(names, name):
+    if name not in names:
+        raise AttributeError(name)
+    return names[name]
 
 
 def named_late(x):
@@ -156,6 +170,14 @@ def cases():
     yield "of a heir", lambda x: x * Heir.k, give(Heir)
     yield "of a function", lambda x: with_attribute(x), give(with_attribute)
     yield "an alias of a module", lambda x: aliased(x, module), give(module)
+    yield "of a metaclass", lambda x: x * OfMeta.k, give(Meta)
+    lazy, inside = types.ModuleType("lazy"), {"k": 2.0}
+    lazy.__getattr__ = functools.partial(attribute_of, inside)
+    yield "computed by a module", lambda x: x * lazy.k, put(inside, "k")
+    factors = [2.0]
+    dispatched = functools.singledispatch(lambda kind, x: x)
+    dispatched.register(int)(lambda kind, x: x * factors[0])
+    yield "by singledispatch", lambda x: dispatched(1, x), put(factors)
     modules = {"a": module}
     yield "a module in a dict", lambda x: x * modules["a"].k, give(module)
     yield "operator", lambda x: scale @ x, give(scale)
