@@ -142,7 +142,7 @@ def squareplus(x: ArrayLike, b: float = 4.0) -> Array:
 
 
 def gelu(x: ArrayLike, approximate: bool = False) -> Array:
-    """`x * Phi(x)`; `approximate` takes the tanh form."""
+    """`x * Phi(x)`; `approximate` takes the tanh form, which is JAX's default."""
     return emit("gelu", as_float(x), form="tanh" if approximate else "exact")
 
 

@@ -257,11 +257,11 @@ def insert(
         parts = (slice(start), slice(start, None))
         before, after = (slice_axis(x, number, part) for part in parts)
         return concatenate([before, new, after], number)
-    size = _static_size(x, number)
-    places = _known_positions(known, size)
-    _require_positions(x, number, places, size + 1)
+    count = _static_size(x, number)
+    places = _known_positions(known, count)
+    _require_positions(x, number, places, count + 1)
     new = broadcast_to(new, _with_size(x, number, places.size))
-    order = np.insert(np.arange(size), places, size + np.arange(places.size))
+    order = np.insert(np.arange(count), places, count + np.arange(places.size))
     return take(concatenate([x, new], number), order.astype("i4"), number)
 
 

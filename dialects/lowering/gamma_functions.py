@@ -40,8 +40,10 @@ def lgamma_numpy(x: np.ndarray) -> Any:
 
     def one(value: float) -> float:
         at_pole = value <= 0 and value == np.floor(value)
-        beyond_f64 = value > 1e306  # where Python raises OverflowError
-        return pymath.inf if at_pole or beyond_f64 else pymath.lgamma(value)
+        try:
+            return pymath.inf if at_pole else pymath.lgamma(value)
+        except OverflowError:  # beyond f64
+            return pymath.inf
 
     return np.vectorize(one, otypes=[np.float64])(x).astype(x.dtype)
 

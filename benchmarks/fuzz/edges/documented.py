@@ -56,6 +56,10 @@ def _scipy(names: str, reason: str, edges: str = "") -> Difference:
     return Difference("differs", reason, rf"special\.({names})", edges, library="scipy")
 
 
+def _jax(functions: str, reason: str, edges: str = "") -> Difference:
+    return Difference("differs", reason, functions, edges, library="jax")
+
+
 def _looser(functions: str, reason: str, edges: str = "") -> Difference:
     return Difference("looser", reason, functions, edges)
 
@@ -224,6 +228,11 @@ DOCUMENTED = [
     _scipy("gammaln", "infinite at -inf, as in C", "infinit|extremes"),
     _scipy("betaln", "where gammaln of a part is infinite"),
     _scipy("ndtri|i1", "subnormals round to 0 on the way", "subnormals|extremes"),
+    # ---- other values than JAX's
+    _jax("nn..*", "XLA flushes subnormals to 0", "subnormals|extremes"),
+    _jax("nn.celu", "alpha is of negative elements only", "alpha"),
+    _jax("nn.gelu", "exact by default, where JAX approximates"),
+    _jax("nn.(relu6|hard_.*)", "integers keep their dtype, or become f32", "[iu]\\d"),
     # ---- values where NumPy refuses
     _pairs("looser", r"numpy\.arange", "integers wrap", "dtype: u"),
     _pairs(
