@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -262,7 +263,7 @@ def _require_own(folder: Path) -> None:
 def _checked_value(path: Path, key: str) -> bytes | None:
     """The value in a file, if file and key are what they were."""
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if _is_regular(path) else b""
     except OSError:
         return None
     body, seal = data[:-_DIGEST], data[-_DIGEST:]
@@ -273,9 +274,16 @@ def _checked_value(path: Path, key: str) -> bytes | None:
     return value if recipe is not None and recipe.key == key else None
 
 
+def _is_regular(path: Path) -> bool:
+    """Return whether a path is a file itself: reading a pipe or a device may not end."""
+    return stat.S_ISREG(path.lstat().st_mode)
+
+
 def _stored_value(path: Path) -> Stored | None:
     try:
         status = path.stat()
+        if not _is_regular(path):
+            return None
         with path.open("rb") as file:
             recipe = _recipe(file.readline())
     except OSError:

@@ -58,6 +58,18 @@ def test_what_was_kept_is_found_by_all_its_parts_only(cache):
     assert "nothing" in cache.why_missing(Recipe("module", "other", {"a": "1"}))
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_read_and_gives_way_to_a_value(cache, make):
+    assert cache.keep(recipe(a="1"), b"value") is None
+    (path,) = (path for path in cache.folder.glob("??/*") if path.is_file())
+    path.unlink()
+    make(path)  # to read either would never end
+    assert cache.find(recipe(a="1")) is None
+    assert not list(cache.entries())
+    assert cache.keep(recipe(a="1"), b"value") is None
+    assert cache.find(recipe(a="1")) == b"value"
+
+
 @given(st.data())
 def test_a_changed_byte_is_never_taken_for_the_value(tmp_path_factory, data):
     cache = Cache(tmp_path_factory.mktemp("cache"), 1 << 20)
