@@ -103,7 +103,7 @@ class Cache:
         with suppress(OSError):
             if value is not None:
                 os.utime(path)
-            elif path.is_file():
+            else:
                 path.unlink()
         found = "cache_misses" if value is None else "cache_hits"
         counters.counter(found, {"cache": recipe.kind}).add()
@@ -275,7 +275,7 @@ def _checked_value(path: Path, key: str) -> bytes | None:
 
 
 def _is_regular(path: Path) -> bool:
-    """Return whether a path is a file itself: reading a pipe or a device may not end."""
+    """Return whether a path is a file: reading a pipe or a device may not end."""
     return stat.S_ISREG(path.lstat().st_mode)
 
 
