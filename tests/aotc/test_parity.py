@@ -63,7 +63,7 @@ def test_a_build_with_parity_puts_the_figures_into_the_manifest(model, tmp_path)
     manifest = json.loads((report.bundle / FILE).read_bytes())
     (found,) = manifest["parity"]
     assert found["passed"]
-    assert [each["name"] for each in found["outputs"]] == ["best", "y"]
+    assert [each["name"] for each in found["outputs"]] == ["y", "best"]
     assert found["sizes"] == [{"batch": 2}, {"batch": 3}]
     assert "onnx" in found["framework"]
     assert manifest["source"]["coverage"]["captured"] == 5

@@ -89,11 +89,16 @@ def test_an_answer_that_finds_no_room_is_an_error_and_no_traceback(form: str) ->
 
 
 def test_data_that_may_not_be_read_is_not_called_damaged(
-    shelf: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shelf: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forbidden(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "a.npy")
 
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.zeros(3, "f4"))
     monkeypatch.setattr(np, "load", forbidden)
     bundle = [shelf.bundle(), "--trust", shelf.public_key, "--entry", "add"]
     assert main(["run", *bundle, "-i", "a=@a.npy", "-i", "b=[1,2,3]"]) == 5

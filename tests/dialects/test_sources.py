@@ -24,11 +24,18 @@ def test_sums_of_what_may_be_one_number_share_an_unknown_zero():
 
 def test_sums_of_inputs_and_stored_arrays_need_no_barrier():
     def entry(x):
-        masked = anp.where(x > 0, x, 0.0).sum() + anp.where(x > 0, 1.0, 0.0).sum()
         stored = anp.sum(anp.asarray([1.0, 2.0]) * x[:2])
-        return anp.sum(x * 2.0), masked, stored, anp.roll(x, 1).max(), nn.softmax(x)
+        return anp.sum(x * 2.0), stored, anp.roll(x, 1).max(), nn.softmax(x)
 
     assert "optimization_barrier" not in lowered(entry)
+
+
+def test_sums_of_what_comparisons_choose_share_one_barrier():
+    def entry(x):
+        return anp.where(x > 0, x, 0.0).sum() + anp.where(x > 0, 1.0, 0.0).sum()
+
+    # that a comparison which tells subnormal numbers apart varies is not proved
+    assert lowered(entry).count("optimization_barrier") <= 1
 
 
 def test_what_is_read_by_index_is_no_slice_with_gaps():

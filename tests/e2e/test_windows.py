@@ -35,12 +35,17 @@ def test_windows_of_any_size_are_written_whole(bundle, windows, target, threads)
     model = aotc.load(bundle, **options)
     expected = {name: np.zeros(have, kind) for name, (kind, have, _) in windows.items()}
     rng = np.random.default_rng(3)
-    for place in (0, 7, 10_000, -5):  # starts are moved so that the window fits
+    # negative starts count from the end; all are moved so that the window fits
+    for place in (0, 7, 10_000, -5, -20_000):
         starts, parts = {}, {}
         for name, (kind, have, part) in windows.items():
             starts[name] = np.full(len(have), place, "i4")
             parts[name] = rng.integers(1, 100, part).astype(kind)
-            first = [min(max(place, 0), n - m) for n, m in zip(have, part, strict=True)]
+            counted = [place + n if place < 0 else place for n in have]
+            first = [
+                min(max(start, 0), n - m)
+                for start, n, m in zip(counted, have, part, strict=True)
+            ]
             window = tuple(slice(a, a + m) for a, m in zip(first, part, strict=True))
             expected[name][window] = parts[name]
         model.write(starts=starts, parts=parts)

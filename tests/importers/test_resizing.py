@@ -77,7 +77,7 @@ def test_a_size_times_a_factor_is_the_product_of_floats_or_refused(kind):
 
         @aotc.entry(x=aotc.Spec((aotc.Dim("n"),)))
         def scaled(x):
-            sizes.append(scaled_size(x.shape[0], factor, kind))  # noqa: B023
+            sizes.append(scaled_size(x.type.shape[0], factor, kind))  # noqa: B023
             return x
 
         (entry,) = trace([scaled], {}).entries
