@@ -90,7 +90,7 @@ def test_no_stage_grows_faster_than_the_graph(count_calls, kind, monkeypatch):
     excess = {
         stage: (four[stage] - two[stage]) / (two[stage] - one[stage])
         for stage in four
-        # twice, and what caches that other tests have filled leave out; squares are four
+        # twice, and what caches filled by other tests leave out; squares make it four
         if four[stage] - two[stage] > 2.4 * max(two[stage] - one[stage], 1) + 20
     }
     assert not excess, "the calls of these stages more than double with the graph"
