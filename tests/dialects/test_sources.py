@@ -35,7 +35,7 @@ def test_sums_of_what_comparisons_choose_share_one_barrier():
         return anp.where(x > 0, x, 0.0).sum() + anp.where(x > 0, 1.0, 0.0).sum()
 
     # that a comparison which tells subnormal numbers apart varies is not proved
-    assert lowered(entry).count("optimization_barrier") <= 1
+    assert lowered(entry).count("optimization_barrier") == 1
 
 
 def test_what_is_read_by_index_is_no_slice_with_gaps():
