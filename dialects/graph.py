@@ -27,10 +27,11 @@ A rule that does not apply holds a `Reason`, never nothing. `verify` follows fro
 `infer`: an op is valid when its operands and attributes infer its result types.
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
 which the pass of that name puts in its place. It may also have `simplify`: an equal,
-cheaper value, or None; and `reorder`: itself on operands whose axes come in another
-order, which lets transposes move past it. Of a product, `scaled_axes` says where its
-operands may be scaled in the place of its result, and `summed_axes` where one of them
-in the place of the other. An op with an effect beside its results is not `Pure`.
+cheaper value, or None; `reorder`: itself on operands whose axes come in another order,
+which lets transposes move past it; and `view`: what its result is of that which its
+first operand is a view of (`aotc.dialects.views`). Of a product, `scaled_axes` says
+where its operands may be scaled in the place of its result, and `summed_axes` where one
+of them in the place of the other. An op with another effect is not `Pure`.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -48,6 +49,7 @@ from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.contracts import Contract
 from aotc.dialects.symbols import current_contracts
 from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.views import View
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 
@@ -219,6 +221,14 @@ class GraphOp(_Declared):
     def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
         """In which order `reorder` gives the axes of each result."""
         return [order] * len(op.results)
+
+    @classmethod
+    def view(cls, op: Self, x: View) -> View | None:
+        """Return the view that the result is, given that of the first operand.
+
+        None where the result is no view, or the two have none together.
+        """
+        return None
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:

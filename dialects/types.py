@@ -228,6 +228,12 @@ def size_of(expr: AffineExpr) -> Size:
     return Dim(expr)
 
 
+def static_size(size: Size) -> int:
+    """Return a size that must be a number, such as one of which schedules are made."""
+    assert isinstance(size, int)
+    return size
+
+
 def bounds(size: Size) -> intervals.Bounds:
     """The least and greatest value of `size`, by the contracts that are known."""
     return (size, size) if isinstance(size, int) else intervals.bounds(size.expr)

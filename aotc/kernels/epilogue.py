@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
@@ -27,6 +26,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.views import Stride, View
 from aotc.dtypes import is_float
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
@@ -304,20 +304,22 @@ def readable_source(
     op = defining_op(value)
     if not isinstance(op, Broadcast):
         return value
-    source = Tensor.of(op.x)
-    if all(size == 1 for size in source.shape):
+    if all(size == 1 for size in Tensor.of(op.x).shape):
         return op.x
-    axes = {a for a, n in zip(op.axes, source.shape, strict=True) if n != 1}
-    shape = Tensor.of(value).shape
-    needed = {axis for axis in columns if shape[axis] != 1}
-    if by_rows and _length_of_rows(op) is not None:
-        rows = {axis for axis in range(len(shape)) if axis not in columns}
-        return op.x if axes == {axis for axis in rows if shape[axis] != 1} else value
-    if by_rows and needed and needed < axes:
+    view = _repeated_view(op)
+    own_rows, own_columns = (
+        {stride.repeats for stride in view.group(axes)}
+        for axes in (sorted({*range(len(op.shape))} - {*columns}), columns)
+    )
+    if own_columns <= {False} and own_rows <= {True}:
+        return op.x
+    if by_rows and own_rows == {False} and _length_of_rows(op) is not None:
+        return op.x if own_columns == {True} else value
+    if by_rows and own_columns == {False}:
         group = _group_of_rows(op)
-        width = element_count(tuple(shape[axis] for axis in columns))
+        width = element_count(tuple(op.shape[axis] for axis in columns))
         return op.x if group is not None and group.width == width else value
-    return op.x if axes == needed else value
+    return value
 
 
 def sliced_source(value: Value) -> Value | None:
@@ -337,16 +339,18 @@ def sliced_source(value: Value) -> Value | None:
     return op.x if are_static and is_whole and op.strides[-1] == 1 else None
 
 
+def _repeated_view(op: Broadcast) -> View:
+    """What a broadcast gives, as a view of the memory of what it repeats."""
+    return View.of_memory(Tensor.of(op.x).shape).broadcast(op.shape, op.axes)
+
+
 def _length_of_rows(op: Broadcast) -> int | None:
     """How often in a row a broadcast repeats each element; None if it does not."""
-    shape, source = Tensor.of(op.y).shape, Tensor.of(op.x).shape
-    axes = [axis for axis, n in zip(op.axes, source, strict=True) if n != 1]
-    after = max(axes, default=-1) + 1
-    length = element_count(shape[after:])
-    is_leading = all(axis in axes or shape[axis] == 1 for axis in range(after))
-    if not axes or not is_leading or not isinstance(length, int):
-        return None
-    return length if length > 1 else None
+    view = _repeated_view(op)
+    match view.group(range(len(view.axes))):
+        case (Stride(axis=0, step=1), Stride(size=int(length), axis=None)):
+            return length
+    return None
 
 
 @dataclass(frozen=True)
@@ -363,18 +367,15 @@ def _group_of_rows(op: Broadcast) -> _Group | None:
     There is a vector for each index of the first axes, and axes between those and the
     columns repeat it.
     """
-    shape, source = Tensor.of(op.y).shape, Tensor.of(op.x).shape
-    axes = {axis for axis, n in zip(op.axes, source, strict=True) if n != 1}
-    longer = [axis for axis, n in enumerate(shape) if n != 1]
-    runs = [is_own for is_own, _ in groupby(longer, axes.__contains__)]
-    repeated = [axis for axis in longer if axis not in axes]
-    if runs != [True, False, True]:
-        return None
-    rows = element_count(tuple(shape[axis] for axis in repeated))
-    width = element_count(shape[repeated[-1] + 1 :])
-    if not (isinstance(rows, int) and isinstance(width, int)):
-        return None
-    return _Group(rows, width)
+    view = _repeated_view(op)
+    match view.group(range(len(view.axes))):
+        case (
+            Stride(axis=0),
+            Stride(size=int(rows), axis=None),
+            Stride(size=int(width), axis=0, step=1),
+        ):
+            return _Group(rows, width)
+    return None
 
 
 def is_elementwise(op: GraphOp, dtypes: Container[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from aotc.dialects.types import Size, bounds, ceil_divide, element_count
+from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Dot, Machine
 
@@ -295,7 +295,7 @@ def cycles(
     panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
-    total *= _static(geometry.products if geometry.is_product else geometry.lines)
+    total *= static_size(geometry.products if geometry.is_product else geometry.lines)
     total *= geometry.groups
     return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
 
@@ -303,36 +303,30 @@ def cycles(
 def _choose_block(geometry: Geometry, tile: Tile) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles = _tile_count(geometry, tile.rows)
-    panels = _static(geometry.products) * tile.panels_of(geometry)
+    panels = static_size(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features * geometry.bytes <= CACHED
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
-    worth = max(1, _static(geometry.flops) // (_WORK * panels))
+    worth = max(1, static_size(geometry.flops) // (_WORK * panels))
     return -(-tiles // min(wanted, worth, tiles))
 
 
 def _choose_products(geometry: Geometry, tile: Tile) -> int:
     """Several of a batch, if they are small and there are enough of them."""
-    products = _static(geometry.products)
+    products = static_size(geometry.products)
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
         return 1
-    worth = -(-_WORK * panels // _static(geometry.flops))
+    worth = -(-_WORK * panels // static_size(geometry.flops))
     return max(1, min(worth, panels // _WORKGROUPS, products))
 
 
 def _run_length(geometry: Geometry) -> int:
     """How many rows of results beside each other are split into tiles."""
-    return _static(geometry.rows) if geometry.is_product else geometry.result[1]
+    return static_size(geometry.rows) if geometry.is_product else geometry.result[1]
 
 
 def _tile_count(geometry: Geometry, rows: int) -> int:
     """Of what workgroups get a number: tiles of rows, or lines."""
     if geometry.is_product:
-        return len(split_evenly(_static(geometry.rows), rows))
-    return _static(geometry.lines)
-
-
-def _static(size: Size) -> int:
-    """A size of which schedules are made, which does not depend on a call."""
-    assert isinstance(size, int)
-    return size
+        return len(split_evenly(static_size(geometry.rows), rows))
+    return static_size(geometry.lines)

@@ -22,6 +22,7 @@ from aotc.dialects.types import (
     format_shape,
     same_count,
 )
+from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg
 
@@ -93,6 +94,11 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
             return b.broadcast(one, shape=op.shape, axes=())
         inner = made_by(op.x, "reshape")
         return None if inner is None else b.reshape(inner.x, shape=op.shape)
+
+    @staticmethod
+    def view(op: "Reshape", x: View) -> View | None:
+        """The same elements."""
+        return x.reshape(op.shape)
 
     samples = [
         Sample((f32(2, 6),), {"shape": (3, 4)}),
@@ -194,6 +200,11 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
             return b.transpose(inner.x, permutation=composed)
         inner = made_by(op.x, "broadcast")
         return None if inner is None else _reordered_broadcast(b, op, inner)
+
+    @staticmethod
+    def view(op: "Transpose", x: View) -> View | None:
+        """Axes in another order."""
+        return x.transpose(op.permutation)
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
@@ -318,6 +329,11 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         composed = tuple(op.axes[axis] for axis in inner.axes)
         return b.broadcast(inner.x, shape=op.shape, axes=composed)
 
+    @staticmethod
+    def view(op: "Broadcast", x: View) -> View | None:
+        """Axes that repeat."""
+        return x.broadcast(op.shape, op.axes)
+
     samples = [
         Sample((f32(3),), {"shape": (2, 3), "axes": (1,)}),
         Sample((f32(1, 3),), {"shape": (4, 3), "axes": (0, 1)}),
@@ -399,6 +415,11 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
         if inner is None:
             return None
         return b.reverse(inner.x, axes=tuple(sorted(axes ^ {*inner.axes})))
+
+    @staticmethod
+    def view(op: "Reverse", x: View) -> View | None:
+        """Axes that go backwards."""
+        return x.reverse(op.axes)
 
     samples = [
         Sample((f32(2, 3),), {"axes": (0, 1)}),

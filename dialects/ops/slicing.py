@@ -29,6 +29,7 @@ from aotc.dialects.types import (
     lowered_type,
     maximum,
 )
+from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor
 
@@ -130,6 +131,11 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
             return slice_of_broadcast(b, op, repeated)
         joined = made_by(op.x, "concatenate")
         return None if joined is None else slice_of_part(b, op, joined)
+
+    @staticmethod
+    def view(op: "Slice", x: View) -> View | None:
+        """Some elements of each axis."""
+        return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
         Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
@@ -305,6 +311,13 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
         plain = not any(op.interior) and not _is_shift(op)
         return _cut_by_slice(b, op) if cuts and plain else None
+
+    @staticmethod
+    def view(op: "Pad", x: View) -> View | None:
+        """Indices outside of x, where nothing is between or cut off."""
+        if any(op.interior):
+            return None
+        return x.pad(op.low, op.high, op.value)
 
     samples = [
         Sample(

@@ -16,6 +16,7 @@ from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.padding import HARMLESS
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
+from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value
 
@@ -126,6 +127,12 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         counts = result.shape[1 : 1 + len(op.window)]
         rows, flat = patches(low, x, source, counts, op.window, op.strides, op.dilation)
         return low.reshape(rows, flat, result)
+
+    @staticmethod
+    def view(op: "Windows", x: View) -> View | None:
+        """Axes of places, and axes within a window."""
+        counts = Tensor.of(op.y).shape[1 : 1 + len(op.window)]
+        return x.windows(counts, op.window, op.strides, op.dilation)
 
     samples = [
         Sample(

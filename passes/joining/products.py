@@ -138,8 +138,8 @@ def _left_of(geometry: Geometry) -> Geometry:
     layout = geometry.layout
     if layout is not None:
         sums, batch = (
-            tuple(replace(axis, right=0) for axis in axes)
-            for axes in (layout.sums, layout.batch)
+            tuple(replace(loop, steps=(loop.steps[0], 0)) for loop in loops)
+            for loops in (layout.sums, layout.batch)
         )
         layout = replace(layout, sums=sums, batch=batch, is_readable=False)
     return replace(geometry, features=0, layout=layout)

@@ -24,17 +24,12 @@ from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.patterns import made_by
-from aotc.dialects.types import Shape, Tensor, bounds, element_count
+from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
+from aotc.dialects.views import Stride, Strides, View, size_of, split
 from aotc.mlir import Value
-from aotc.passes.recovery.heads import Operand, repeats_of, shape_of
+from aotc.passes.recovery.heads import head_repeats, last_repeats, with_shared_heads
 from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.movement import (
-    Movement,
-    Parts,
-    movement_of,
-    split,
-    write_moved,
-)
+from aotc.passes.recovery.movement import Movement, movement_of
 from aotc.passes.recovery.scores import HIDDEN, Scores, Term, scores_of
 
 
@@ -77,8 +72,8 @@ def _find(root: DotGeneral, known: Known) -> _Attention | None:
     rank = Tensor.of(p.source).rank
     if softmax is None or softmax.axis != rank - 1 or rank < 2:
         return None
-    own = _groups(Movement.none(p.source))
-    if own != [p.group(left.lead), p.group(left.rows), p.group(left.depth)]:
+    own = _groups(View.identity(Tensor.of(p.source).shape))
+    if own != [p.view.group(axes) for axes in (left.lead, left.rows, left.depth)]:
         return None
     scores = scores_of(softmax.x, known)
     if scores is None or not _has_one_dtype(root, scores.product):
@@ -106,7 +101,7 @@ def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
     )
 
 
-def _groups(scores: Movement) -> list[Parts]:
+def _groups(scores: View) -> list[Strides]:
     """Batch and heads, rows and positions of what is like the scores."""
     rank = len(scores.axes)
     return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
@@ -115,11 +110,11 @@ def _groups(scores: Movement) -> list[Parts]:
 def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
     """The operands of the product; None if it is not one for each batch and head."""
     left, right = _sides(scores.product)
-    own = Movement.none(scores.product.y)
+    own = View.identity(Tensor.of(scores.product.y).shape)
     lead, first = len(left.lead), len(left.lead) + len(left.rows)
     axes = range(lead), range(lead, first), range(first, len(own.axes))
     batch, one, other = (own.group(each) for each in axes)
-    found = _groups(scores.movement)
+    found = _groups(scores.view)
     if found == [batch, one, other]:
         return left, right
     return (right, left) if found == [batch, other, one] else None
@@ -164,13 +159,12 @@ class _Attention:
     @property
     def shape(self) -> Shape:
         """Of the scores."""
-        sizes = [part for part in self.scores.movement.axes]
-        return tuple(element_count(tuple(p.size for p in axis)) for axis in sizes)
+        return self.scores.view.shape
 
     def build(self, b: Builder) -> Value | None:
         """Write it as one op; None if that has no axes for it."""
         moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
-        lead = self._batch_and_heads(moves[1])
+        lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(
             [Movement.none(x.value) for x in self.sides], lead
         )
@@ -178,20 +172,20 @@ class _Attention:
         if found is None or terms is None:
             return None
         is_causal = len(terms) < len(self.scores.terms)
-        query, key, value = (operand.write(b) for operand in found)
+        query, key, value = (each.view.write(b, each.source) for each in found)
         bias = self._bias(b, terms, lead)
-        scale = self.scores.scale * found[0].movement.factor * found[1].movement.factor
+        scale = self.scores.scale * found[0].factor * found[1].factor
         y, _ = b.attention(
             query, key, value, bias, scale=scale, causal=is_causal, safe=False
         )
         y = b.transpose(y, permutation=(0, 2, 1, 3))
-        if found[2].movement.factor != 1:
-            y = b.scale(y, found[2].movement.factor)
+        if found[2].factor != 1:
+            y = b.scale(y, found[2].factor)
         return b.reshape(y, shape=Tensor.of(self.root.y).shape)
 
     # ---- operands -------------------------------------------------------------------
 
-    def _batch_and_heads(self, key: Movement) -> tuple[Any, Any]:
+    def _batch_and_heads(self, key: View) -> tuple[Any, Any]:
         """How many batches and heads there are.
 
         Scores of one axis for both are of several heads as far as heads lie within
@@ -206,27 +200,31 @@ class _Attention:
         inner = parts[len(outer) :]
         if tuple(outer) != parts[: len(outer)]:
             return lead[0], 1
-        counts = (tuple(part.size for part in some) for some in (outer, inner))
-        batch, heads = map(element_count, counts)
-        return batch, heads
+        return size_of(outer), size_of(inner)
 
     def _operands(
         self, moves: Sequence[Movement], lead: tuple[Any, Any]
-    ) -> list[Operand] | None:
-        """Query, key and value; None if their axes cannot be told apart."""
-        found = []
+    ) -> list[Movement] | None:
+        """Query, key and value, with axes of batch, rows, heads and depth.
+
+        None if their axes cannot be told apart.
+        """
+        views = []
         for side, movement in zip(self.sides, moves, strict=True):
-            parts = split(movement.group(side.lead), lead)
+            view = movement.view
+            parts = split(view.group(side.lead), lead)
             if parts is None:
                 return None
             batch, heads = parts
-            groups = [batch, movement.group(side.rows), heads]
-            found.append(Operand(movement, [*groups, movement.group(side.depth)]))
-        query, key, value = found
-        if key.repeats != value.repeats or query.repeats != 1:
+            rows, depth = view.group(side.rows), view.group(side.depth)
+            views.append(view.with_axes([batch, rows, heads, depth]))
+        query, key, value = views
+        if head_repeats(key) != head_repeats(value) or head_repeats(query) != 1:
             return None
-        shared = [query, key.with_shared_heads(), value.with_shared_heads()]
-        return None if any(each.has_repeats for each in shared) else shared
+        shared = [query, with_shared_heads(key), with_shared_heads(value)]
+        if any(view.has_repeats for view in shared):
+            return None
+        return [replace(m, view=v) for m, v in zip(moves, shared, strict=True)]
 
     # ---- what is added --------------------------------------------------------------
 
@@ -280,13 +278,13 @@ class _Attention:
     def _written(self, b: Builder, term: Term, lead: tuple[Any, Any]) -> Value:
         """A term with axes of batch, heads, rows and positions."""
         movement = movement_of(term.value)
-        batch_and_heads, *others = _groups(movement)
+        batch_and_heads, *others = _groups(movement.view)
         batch = split(batch_and_heads, lead)
         if batch is None or not all(map(_is_one_kind, (*batch, *others))):
             value = b.reshape(term.value, shape=(*lead, *self.shape[-2:]))
         else:
-            kept = [() if repeats_of(each) else each for each in (*batch, *others)]
-            value = write_moved(b, movement, kept, shape_of(kept))
+            kept = (() if last_repeats(each) else each for each in (*batch, *others))
+            value = movement.view.with_axes(kept).write(b, movement.source)
         if term.hides is None:
             return value if term.factor == 1 else b.scale(value, term.factor)
         like = Tensor.of(value).with_dtype(Tensor.of(self.root.y).dtype)
@@ -294,13 +292,15 @@ class _Attention:
         return b.select(value, *((lowest, zero) if term.hides else (zero, lowest)))
 
 
-def _is_one_kind(parts: Parts) -> bool:
-    """Whether all parts are repeats, or none."""
-    return len({part.axis is None for part in parts}) <= 1
+def _is_one_kind(strides: Strides) -> bool:
+    """Whether all of an axis is repeats, or nothing of it."""
+    return len({stride.repeats for stride in strides}) <= 1
 
 
-def _lies_before(part: Any, other: Any) -> bool:
-    """Whether a part is outside of another in the source; a repeat is not."""
-    if part.axis is None or other.axis is None:
+def _lies_before(stride: Stride, other: Stride) -> bool:
+    """Whether a stride is around another in the source; a repeat is not."""
+    if stride.axis is None or other.axis is None:
         return False
-    return bool((part.axis, -part.step) < (other.axis, -other.step))
+    if stride.axis != other.axis:
+        return stride.axis < other.axis
+    return compare_sizes(stride.step, ">", other.step) is True

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.patterns import made_by
+from aotc.dialects.views import View
 from aotc.mlir import Value
 from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.movement import Movement, movement_of
+from aotc.passes.recovery.movement import movement_of
 
 # So low a number in place of a score, or added to it, leaves nothing of it in a row
 # where another score is higher.
@@ -38,14 +39,14 @@ class Scores:
 
     Args:
         product: of query and key.
-        movement: of the scores, from the product.
+        view: of the product, that the scores are.
         scale: of the product.
         terms: that are added.
         inside: the values between, and the product.
     """
 
     product: DotGeneral
-    movement: Movement
+    view: View
     scale: float
     terms: tuple[Term, ...]
     inside: tuple[Value, ...]
@@ -60,8 +61,8 @@ def scores_of(
     inside = (*movement.inside, movement.source)
     product = made_by(movement.source, "dot_general")
     if product is not None:
-        return Scores(product, movement, scale, (), inside)
-    if movement.moves or not terms:
+        return Scores(product, movement.view, scale, (), inside)
+    if not (movement.view.is_identity and terms):
         return None
     for x, term in _terms_of(movement.source, known, scale):
         found = scores_of(x, known, scale, terms - 1)

@@ -156,11 +156,11 @@ class Contraction:
         rest = product
         for axis in reversed(shape.layout.batch[1:]):
             rest, here = self._divide(rest, axis.size)
-            left = add(left, self.given.scale(here, axis.left))
-            right = add(right, self.given.scale(here, axis.right))
+            left = add(left, self.given.scale(here, axis.steps[0]))
+            right = add(right, self.given.scale(here, axis.steps[1]))
         axis = shape.layout.batch[0]
-        left = add(left, self.given.scale(rest, axis.left))
-        right = add(right, self.given.scale(rest, axis.right))
+        left = add(left, self.given.scale(rest, axis.steps[0]))
+        right = add(right, self.given.scale(rest, axis.steps[1]))
         if self.tile.packed and not shape.layout.splits_rows:
             panels = self.joined.panels
             right = scale(product, panels * self.tile.panel_size(shape.depth))

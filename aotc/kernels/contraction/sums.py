@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.types import element_count
+from aotc.dialects.views import Loop
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.contraction.factors import Factors
 from aotc.kernels.contraction.widening import Left, Widening
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.layout import Axis
 from aotc.kernels.lines import Rows
 from aotc.kernels.tile import PART, Tile
 from aotc.kernels.vectors import Values, add, index, scale
@@ -121,22 +121,22 @@ class Sums:
         self,
         panel: Panel,
         rows: int,
-        axes: Sequence[Axis],
+        loops: Sequence[Loop],
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """The sums of a product along some axes, the last one in the inner loop."""
-        axis, *inner = axes
-        length = self.given.size(axis.size)
+        """The sums of a product along some loops, the last one in the inner loop."""
+        loop, *inner = loops
+        length = self.given.size(loop.size)
         if not inner:
             return self._sum_run(panel, range(rows), begin, length, sums)
-        step = axis.right
+        step = loop.steps[1]
         if self.tile.packed:
             terms = element_count(tuple(each.size for each in inner))
             step = terms * self.tile.columns
 
         def sum_inner(number: Value, sums: Values) -> Values:
-            left = add(begin[0], self.given.scale(number, axis.left))
+            left = add(begin[0], self.given.scale(number, loop.steps[0]))
             right = add(begin[1], self.given.scale(number, step))
             return self._sum_axes(panel, rows, inner, (left, right), sums)
 

@@ -37,7 +37,7 @@ from aotc.kernels.epilogue import (
 )
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
-from aotc.kernels.movement.views import View, view_of
+from aotc.kernels.movement.views import MemoryView, view_of
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
@@ -213,7 +213,7 @@ class _Part:
     column: int
     width: int
     run: int
-    views: Mapping[Value, View]
+    views: Mapping[Value, MemoryView]
 
     @classmethod
     def of(cls, anchor: Concatenate, value: Value, column: int, lanes: int) -> _Part:
@@ -225,7 +225,7 @@ class _Part:
             view = view_of(each, first, lanes)
             assert view is not None
             views[each] = view
-        run = gcd(width, *(view.run(first) for view in views.values()))
+        run = gcd(width, *(each.view.run(first) for each in views.values()))
         return cls(value, column, width, run, views)
 
 

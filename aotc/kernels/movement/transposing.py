@@ -19,13 +19,20 @@ from typing import TypeAlias
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.shape import Reshape, Transpose
-from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.dialects.types import (
+    Size,
+    Tensor,
+    ceil_divide,
+    element_count,
+    static_size,
+)
+from aotc.dialects.views import Loop, View, common_loops
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import defining_op
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
-from aotc.kernels.movement.views import View
+from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith, func
 
@@ -38,45 +45,30 @@ _FEW_RUNS = 8  # long ones, which threads would have too few of to share
 
 
 @dataclass(frozen=True)
-class _Axis:
-    """An axis of a transpose.
-
-    Args:
-        size: of it.
-        read: from one element to the next, in the operand.
-        written: the same in the result.
-    """
-
-    size: Size
-    read: int
-    written: Size
-
-
-@dataclass(frozen=True)
 class _Nest:
     """How a transpose is gone through.
 
     Args:
-        outer: axes that workgroups go through.
+        outer: loops that workgroups go through; steps are those in the operand and in
+            the result.
         long: that a workgroup goes through a block of.
         last: that lies side by side in the result; if that is `long`, in the operand.
     """
 
-    outer: Sequence[_Axis]
-    long: _Axis
-    last: _Axis
+    outer: Sequence[Loop]
+    long: Loop
+    last: Loop
 
     @property
     def is_of_runs(self) -> bool:
         """Whether elements side by side stay so."""
-        return self.last.read == 1 and self.last.written == 1
+        return self.last.steps == (1, 1)
 
     @property
     def is_of_few(self) -> bool:
         """Whether a short axis and the long one are a run, of one or the other."""
         few = self.last.size
-        steps = self.long.read, self.long.written
-        return isinstance(few, int) and few <= _FEW and few in steps
+        return isinstance(few, int) and few <= _FEW and few in self.long.steps
 
     def rows(self, lanes: int) -> int:
         """How many elements along `last` a workgroup has."""
@@ -141,41 +133,26 @@ def _is_for_memory(value: Value) -> bool:
 
 def _nest_of(op: Transpose) -> _Nest | None:
     """How a transpose is gone through; None if a call decides about inner axes."""
-    whole = View.of_whole(op.x)
-    view = None if whole is None else whole.through(op)
-    if view is None or 0 in Tensor.of(op.y).shape or len(view.strides) < 2:
+    found = view_through(op.x, [op])
+    if found is None or 0 in Tensor.of(op.y).shape:
         return None
-    *others, last = _axes_of(view)
+    every = range(len(found.view.axes))
+    if len(found.view.group(every)) < 2:
+        return None
+    written = View.of_memory(Tensor.of(op.y).shape)
+    views = [found.view, written]
+    *others, last = common_loops(views, [every, every], only_static=True)
     if not isinstance(last.size, int):
         return None
-    if last.read == 1:
+    if last.steps[0] == 1:
         return _Nest(others[:-1], others[-1], last)
-    (beside,) = (axis for axis in others if axis.read == 1)
+    (beside,) = (axis for axis in others if axis.steps[0] == 1)
     others.remove(beside)
     if not isinstance(beside.size, int):
         return None
-    if beside.size <= _FEW < last.size and last.read == beside.size:
+    if beside.size <= _FEW < last.size and last.steps[0] == beside.size:
         return _Nest(others, last, beside)
     return _Nest(others, beside, last)
-
-
-def _axes_of(view: View) -> list[_Axis]:
-    """The axes of a view, by the fewest; one that a call decides about is by itself."""
-    found: list[_Axis] = []
-    written: Size = 1
-    for stride in reversed([stride for axis in view.axes for stride in axis]):
-        inner = found[-1] if found else None
-        if (
-            inner is not None
-            and isinstance(inner.size, int)
-            and isinstance(stride.size, int)
-            and stride.step == inner.size * inner.read
-        ):
-            found[-1] = _Axis(stride.size * inner.size, inner.read, inner.written)
-        elif stride.size != 1:
-            found.append(_Axis(stride.size, stride.step, written))
-        written = stride.size * written
-    return found[::-1]
 
 
 def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
@@ -279,16 +256,19 @@ class _Kernel:
     def _square(self, begin: _Place, width: int, rows: int) -> None:
         """Transpose `rows` times `width` elements; both are at most a vector's."""
         (read, written), long, last = begin, self.nest.long, self.nest.last
-        found = [self._load(add(read, n * last.read), width) for n in range(rows)]
+        found = [
+            self._load(add(read, n * static_size(last.steps[0])), width)
+            for n in range(rows)
+        ]
         found += found[-1:] * (self.lanes - rows)
         for n, vector in enumerate(vectors.transpose(found)[:width]):
-            place = add(written, self.given.scale(index(n), long.written))
+            place = add(written, self.given.scale(index(n), long.steps[1]))
             self._store(vector, place, rows)
 
     def write_few(self) -> None:
         """Mix a few vectors, or take them apart."""
         begin = self._outer_place(self.given.workgroup[1])
-        is_one_run = self.nest.long.read == self.nest.last.size  # in the operand
+        is_one_run = self.nest.long.steps[0] == self.nest.last.size  # in the operand
         write = self._take_apart if is_one_run else self._mix
         self._along_long(lambda n, width: write(self._along(begin, n), width))
 
@@ -300,7 +280,7 @@ class _Kernel:
         found = [self._load(add(read, at), size) for at, size in run]
         for this in range(count):
             places = [divmod(n * count + this, lanes) for n in range(lanes)]
-            place = add(written, self.given.scale(index(this), few.written))
+            place = add(written, self.given.scale(index(this), few.steps[1]))
             self._store(vectors.gather(found, places), place, width)
 
     def _mix(self, begin: _Place, width: int) -> None:
@@ -308,7 +288,10 @@ class _Kernel:
         (read, written), few, lanes = begin, self.nest.last, self.lanes
         count, run = few.size, self._run(width)
         assert isinstance(count, int)
-        found = [self._load(add(read, n * few.read), width) for n in range(count)]
+        found = [
+            self._load(add(read, n * static_size(few.steps[0])), width)
+            for n in range(count)
+        ]
         for at, size in run:
             places = [divmod(at + n, count)[::-1] for n in range(lanes)]
             self._store(vectors.gather(found, places), add(written, at), size)
@@ -352,11 +335,11 @@ class _Kernel:
         """So many elements along the long axis."""
         return self._move(place, self.nest.long, count)
 
-    def _move(self, place: _Place, axis: _Axis, count: Value) -> _Place:
-        """So many elements along an axis."""
+    def _move(self, place: _Place, loop: Loop, count: Value) -> _Place:
+        """So many elements along a loop."""
         read, written = place
-        read = add(read, scale(count, axis.read))
-        return read, add(written, self.given.scale(count, axis.written))
+        read = add(read, self.given.scale(count, loop.steps[0]))
+        return read, add(written, self.given.scale(count, loop.steps[1]))
 
     def _load(self, at: Value, count: int) -> Value:
         return vectors.load(self.given.memories[0], at, self.lanes, count)

@@ -1,0 +1,470 @@
+"""Views: where the elements of a value lie in another value, as an index map.
+
+    y[i, j, …] = x[begin + steps * (i, j, …)]
+
+Each axis of a view is some strides, one inside the other; each stride goes along one
+axis of the source, backwards too, or repeats one element. Transposes, reshapes that
+merge or split axes, slices, reversals, repeats, windows and padding make views of
+views, so a chain of them is one view: what `GraphOp.view` says of an op, composed. (The
+strides of one axis are the modes of a hierarchical layout, as in CuTe; source indices
+outside of the source are the mask of a padded view.)
+
+`flat` gives the view of a source as it lies in memory, row-major: its one axis has all
+elements, so that steps are distances, and strides of several axes of the source merge.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aotc.dialects.types import Dim, Shape, Size, compare_sizes, element_count
+from aotc.dialects.types import quotient as shape_quotient
+from aotc.mlir import Value
+
+if TYPE_CHECKING:
+    from aotc.dialects.builder import Builder
+
+
+@dataclass(frozen=True)
+class Stride:
+    """Elements at one distance.
+
+    Args:
+        size: how many there are.
+        axis: of the source, along which they lie; None where all are one element.
+        step: indices of that axis from one to the next; 0 where all are one element.
+    """
+
+    size: Size
+    axis: int | None
+    step: Size = 1
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all elements are one."""
+        return self.axis is None
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether later elements have lower indices."""
+        return compare_sizes(self.step, "<", 0) is True
+
+
+Strides = tuple[Stride, ...]  # of one axis, the outermost first; none of size 1
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Elements at one distance in each of several views.
+
+    Args:
+        size: how many there are.
+        steps: of each view, from one to the next.
+    """
+
+    size: Size
+    steps: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the elements of a value lie in a source.
+
+    Args:
+        source: the shape of the source.
+        axes: the strides of each axis of the value, as few as they can be.
+        begin: the index in the source of the first element, along each axis.
+        fill: the elements whose indices are outside of the source; None if none are.
+    """
+
+    source: Shape
+    axes: tuple[Strides, ...]
+    begin: tuple[Size, ...]
+    fill: float | None = None
+
+    @staticmethod
+    def identity(shape: Shape) -> "View":
+        """Return the view of a source of a shape that is the source."""
+        axes = tuple(merge([Stride(n, axis)]) for axis, n in enumerate(shape))
+        return View(shape, axes, (0,) * len(shape))
+
+    @staticmethod
+    def of_memory(shape: Shape) -> "View":
+        """Return the view of row-major memory that is a tensor of a shape."""
+        return View.identity(shape).flat()
+
+    # ---- what it is like ------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of its axes."""
+        return tuple(map(size_of, self.axes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether no element changes its place."""
+        return self == View.identity(self.source)
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether elements of the source are there several times, side by side."""
+        return any(stride.repeats for axis in self.axes for stride in axis)
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether every element of the source is there once."""
+        if self.fill is not None or self.has_repeats:
+            return False
+        return all(self._lying(a) for a, n in enumerate(self.source) if n != 1)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements follow each other in row-major memory."""
+        if self.fill is not None:
+            return False
+        strides = merge(s for axis in self.flat().axes for s in axis)
+        return not strides[1:] and all(not s.repeats and s.step == 1 for s in strides)
+
+    def group(self, axes: Sequence[int]) -> Strides:
+        """Return the strides of some axes as one axis, in this order."""
+        return merge(stride for axis in axes for stride in self.axes[axis])
+
+    def run(self, first: int) -> int:
+        """Return how many elements are neighbours, along the axes from `first` on."""
+        strides = self.group(range(first, len(self.axes)))
+        size, step = (strides[-1].size, strides[-1].step) if strides else (1, 1)
+        return size if step == 1 and isinstance(size, int) else 1
+
+    # ---- views of it ----------------------------------------------------------------
+
+    def with_axes(self, axes: Iterable[Strides]) -> "View":
+        """Return the view of the same source from the same element, with other axes."""
+        return replace(self, axes=tuple(axes))
+
+    def transpose(self, permutation: Sequence[int]) -> "View":
+        """Return the view whose axis i is axis `permutation[i]` of this one."""
+        return self.with_axes(self.axes[axis] for axis in permutation)
+
+    def reshape(self, shape: Shape) -> "View | None":
+        """Return the view of the same elements in another shape.
+
+        None where an axis would begin or end between the strides that there are.
+        """
+        axes = split(self.group(range(len(self.axes))), shape)
+        return None if axes is None else self.with_axes(axes)
+
+    def broadcast(self, shape: Shape, axes: Sequence[int]) -> "View":
+        """Return the view whose axis `axes[i]` is axis i; others, and sizes 1, repeat.
+
+        Args:
+            shape: the sizes.
+            axes: rising.
+        """
+        found = [merge([Stride(n, None, 0)]) for n in shape]
+        for strides, axis in zip(self.axes, axes, strict=True):
+            if size_of(strides) == shape[axis]:
+                found[axis] = strides
+        return self.with_axes(found)
+
+    def slice(
+        self, start: Shape, sizes: Shape, strides: Sequence[int]
+    ) -> "View | None":
+        """Return the view of `sizes` elements from `start` on, at each stride.
+
+        None where an axis is cut that is several strides.
+        """
+        axes, begin = [], [*self.begin]
+        for own, first, size, stride in zip(
+            self.axes, start, sizes, strides, strict=True
+        ):
+            if size == size_of(own):
+                axes.append(own)
+                continue
+            if len(own) > 1:
+                return None
+            (whole,) = own or (Stride(1, None, 0),)
+            if whole.axis is not None:
+                begin[whole.axis] += first * whole.step
+            axes.append(merge([replace(whole, size=size, step=whole.step * stride)]))
+        return replace(self, axes=tuple(axes), begin=tuple(begin))
+
+    def reverse(self, axes: Sequence[int]) -> "View":
+        """Return the view that goes backwards along some axes."""
+        found, begin = [*self.axes], [*self.begin]
+        for axis in axes:
+            for stride in self.axes[axis]:
+                if stride.axis is not None:
+                    begin[stride.axis] += (stride.size - 1) * stride.step
+            found[axis] = tuple(replace(s, step=-s.step) for s in self.axes[axis])
+        return replace(self, axes=tuple(found), begin=tuple(begin))
+
+    def pad(self, low: Shape, high: Shape, fill: float) -> "View | None":
+        """Return the view with so many elements `fill` before and after each axis.
+
+        None where what is there would not be outside of the source, or not provably.
+        """
+        found: View | None = replace(self, fill=fill)
+        if self.fill not in (None, fill):
+            return None
+        for axis, counts in enumerate(zip(low, high, strict=True)):
+            if found is not None and counts != (0, 0):
+                found = found._pad_axis(axis, *counts)
+        return found
+
+    def _pad_axis(self, axis: int, before: Size, after: Size) -> "View | None":
+        own = self._only_stride(axis)
+        if own is None or own.axis is None or self._along(own.axis)[1:]:
+            return None
+        first = self.begin[own.axis]
+        end = first + (own.size - 1) * own.step
+        if not (
+            all(compare_sizes(n, ">=", 0) for n in (before, after, own.step))
+            and (before == 0 or compare_sizes(first - own.step, "<", 0))
+            and (
+                after == 0 or compare_sizes(end + own.step, ">=", self.source[own.axis])
+            )
+        ):
+            return None
+        axes, begin = [*self.axes], [*self.begin]
+        axes[axis] = merge([replace(own, size=own.size + before + after)])
+        begin[own.axis] = first - before * own.step
+        return replace(self, axes=tuple(axes), begin=tuple(begin))
+
+    def windows(
+        self,
+        counts: Shape,
+        window: Sequence[int],
+        strides: Sequence[int],
+        dilation: Sequence[int],
+    ) -> "View | None":
+        """Return the view of windows over the axes between the first and the last.
+
+        Its axes are the first, the places of windows, those in a window, and the last.
+
+        Args:
+            counts: of places.
+            window: sizes of a window.
+            strides: from one place to the next.
+            dilation: from one element of a window to the next.
+        """
+        places, inside = [], []
+        cuts = zip(counts, window, strides, dilation, strict=True)
+        for axis, (count, size, stride, step) in enumerate(cuts, 1):
+            if (own := self._only_stride(axis)) is None:
+                return None
+            places.append(merge([replace(own, size=count, step=own.step * stride)]))
+            inside.append(merge([replace(own, size=size, step=own.step * step)]))
+        return self.with_axes([self.axes[0], *places, *inside, self.axes[-1]])
+
+    def flat(self) -> "View":
+        """Return the same view of the source as an array of one axis, row-major.
+
+        What was outside of the source cannot be said of one.
+        """
+        assert self.fill is None
+        distances = [
+            element_count(self.source[a + 1 :]) for a in range(len(self.begin))
+        ]
+        axes = (
+            merge(
+                s if s.axis is None else Stride(s.size, 0, s.step * distances[s.axis])
+                for s in axis
+            )
+            for axis in self.axes
+        )
+        begin = sum(
+            (n * d for n, d in zip(self.begin, distances, strict=True)), start=0
+        )
+        return View((element_count(self.source),), tuple(axes), (begin,))
+
+    def inverse(self) -> "View":
+        """Return the view of this one that is the source.
+
+        It must be `is_one_to_one`.
+        """
+        made: dict[Stride, Stride] = {}
+        begin: list[Size] = []
+        for number, strides in enumerate(self.axes):
+            first: Size = 0
+            distance: Size = 1
+            for stride in reversed(strides):
+                step = distance
+                if stride.is_backwards:
+                    first += (stride.size - 1) * distance
+                    step = -distance
+                made[stride] = Stride(stride.size, number, step)
+                distance = distance * stride.size
+            begin.append(first)
+        axes = [merge(made[s] for s in self._lying(a)) for a in range(len(self.source))]
+        return View(self.shape, tuple(axes), tuple(begin))
+
+    def _only_stride(self, axis: int) -> Stride | None:
+        """Return what an axis is, if that is one stride.
+
+        One element is a stride along any axis of the source that has one element, too.
+        """
+        strides = self.axes[axis]
+        if strides:
+            return strides[0] if len(strides) == 1 else None
+        free = (a for a, n in enumerate(self.source) if n == 1 and self._is_free(a))
+        return Stride(1, next(free, None), 1)
+
+    def _is_free(self, axis: int) -> bool:
+        return not self._along(axis) and self.begin[axis] == 0
+
+    def _along(self, axis: int) -> list[Stride]:
+        return [s for strides in self.axes for s in strides if s.axis == axis]
+
+    def _lying(self, axis: int) -> Strides:
+        """Return the strides along an axis of the source, the outermost first.
+
+        None of them, unless they reach every index of it once.
+        """
+        rest, found, reached = self._along(axis), [], 1
+        first = self.begin[axis]
+        while rest:
+            inner = next((s for s in rest if reached in (s.step, -s.step)), None)
+            if inner is None:
+                return ()
+            if inner.is_backwards:
+                first -= (inner.size - 1) * reached
+            rest.remove(inner)
+            found.insert(0, inner)
+            reached = reached * inner.size
+        return tuple(found) if (reached, first) == (self.source[axis], 0) else ()
+
+    # ---- what it means --------------------------------------------------------------
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """Return the array that this view of an array of static sizes is.
+
+        Args:
+            x: of the shape of the source.
+        """
+        found = np.empty(tuple(map(int, self.shape)), x.dtype)
+        for place in product(*map(range, found.shape)):
+            at = [int(n) for n in self.begin]
+            for number, strides in zip(place, self.axes, strict=True):
+                for stride in reversed(strides):
+                    number, here = divmod(number, int(stride.size))
+                    if stride.axis is not None:
+                        at[stride.axis] += here * int(stride.step)
+            is_inside = all(0 <= n < size for n, size in zip(at, x.shape, strict=True))
+            found[place] = x[tuple(at)] if is_inside else self.fill
+        return found
+
+    def write(self, b: "Builder", source: Value) -> Value:
+        """Write the fewest transposes and reshapes that make it, and return the value.
+
+        Args:
+            b: writes them.
+            source: of the shape of the source; every element of it is in the view once.
+        """
+        if (axes := self._permutation()) is not None:
+            return b.to_order(source, axes)
+        order = [stride for strides in self.axes for stride in strides]
+        lying = [
+            stride for axis in range(len(self.source)) for stride in self._lying(axis)
+        ]
+        value = b.to_shape(source, tuple(stride.size for stride in lying))
+        value = b.to_order(value, tuple(lying.index(stride) for stride in order))
+        return b.to_shape(value, self.shape)
+
+    def _permutation(self) -> tuple[int, ...] | None:
+        """Return the order of the source's axes, if it is no more than another one."""
+        whole = View.identity(self.source).axes
+        ones = (axis for axis, size in enumerate(self.source) if size == 1)
+        if len(self.axes) != len(whole) or any(x and x not in whole for x in self.axes):
+            return None
+        return tuple(whole.index(x) if x else next(ones) for x in self.axes)
+
+
+def size_of(strides: Sequence[Stride]) -> Size:
+    """Return how many elements an axis of some strides has."""
+    return element_count(tuple(stride.size for stride in strides))
+
+
+def merge(strides: Iterable[Stride]) -> Strides:
+    """Return the fewest strides of the same elements in the same order."""
+    found: list[Stride] = []
+    for inner in strides:
+        outer = found[-1] if found else None
+        if inner.size == 1:
+            continue
+        if outer is not None and _continues(outer, inner):
+            found[-1] = replace(inner, size=outer.size * inner.size)
+        else:
+            found.append(inner)
+    return tuple(found)
+
+
+def _continues(outer: Stride, inner: Stride) -> bool:
+    return outer.axis == inner.axis and outer.step == inner.size * inner.step
+
+
+def split(strides: Strides, shape: Shape) -> list[Strides] | None:
+    """Return strides as axes of some sizes; None if those do not end where strides can.
+
+    Args:
+        strides: as few as they can be, of as many elements as the shape.
+        shape: the sizes.
+    """
+    rest, found = [*strides], []
+    for size in reversed(shape):
+        axis = _take_inner(rest, size)
+        if axis is None:
+            return None
+        found.append(axis)
+    return None if rest else found[::-1]
+
+
+def _take_inner(strides: list[Stride], size: Size) -> Strides | None:
+    """Take an axis of a size from the end of strides; None if it ends within one."""
+    found: list[Stride] = []
+    while size != 1:
+        if not strides:
+            return None
+        last = strides.pop()
+        outer = shape_quotient((last.size,), (size,))
+        if outer is not None:
+            if outer != 1:
+                strides.append(replace(last, size=outer, step=last.step * size))
+            return (replace(last, size=size), *found)
+        left = shape_quotient((size,), (last.size,))
+        if left is None:
+            return None
+        found.insert(0, last)
+        size = left
+    return tuple(found)
+
+
+def common_loops(
+    views: Sequence[View], axes: Sequence[Sequence[int]], *, only_static: bool = False
+) -> list[Loop]:
+    """Return the fewest loops over some axes of several views, the outermost first.
+
+    Args:
+        views: of one source axis each (`View.flat`).
+        axes: of each view, as many; none is several strides.
+        only_static: whether an axis whose size a call decides stays a loop of its own.
+    """
+    found: list[Loop] = []
+    for own in zip(*axes, strict=True):
+        strides = [v.axes[axis] for v, axis in zip(views, own, strict=True)]
+        if not (sizes := {s.size for each in strides for s in each}):
+            continue
+        (size,) = sizes
+        inner = Loop(size, tuple(each[0].step if each else 0 for each in strides))
+        outer = found[-1] if found else None
+        if (
+            outer is not None
+            and outer.steps == tuple(size * step for step in inner.steps)
+            and not (only_static and Dim in map(type, (outer.size, size)))
+        ):
+            found[-1] = Loop(outer.size * size, inner.steps)
+        else:
+            found.append(inner)
+    return found
