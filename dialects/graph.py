@@ -267,6 +267,11 @@ class GraphOp(_Declared):
         return getattr(cls, name, None)
 
 
+def view_of_result(op: GraphOp, operand: View) -> View | None:
+    """Return the view that the result of an op is, given that of its first operand."""
+    return type(op).view(op, operand)
+
+
 def as_tuple(found: Any) -> tuple[Any, ...]:
     """What a rule gives, one for each result: most ops have one and give no tuple."""
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)

@@ -323,8 +323,9 @@ class View:
 
         None of them, unless they reach every index of it once.
         """
-        rest, found, reached = self._along(axis), [], 1
-        first = self.begin[axis]
+        rest, first = self._along(axis), self.begin[axis]
+        found: list[Stride] = []
+        reached: Size = 1
         while rest:
             inner = next((s for s in rest if reached in (s.step, -s.step)), None)
             if inner is None:

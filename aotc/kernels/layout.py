@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from aotc.dialects.graph import view_of_result
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count, static_size
@@ -120,7 +121,7 @@ def _left_view(op: DotGeneral) -> View:
     windows = windows_of_left(op)
     if windows is None:
         return View.of_memory(Tensor.of(op.lhs).shape)
-    view = Windows.view(windows, View.of_memory(Tensor.of(windows.x).shape))
+    view = view_of_result(windows, View.of_memory(Tensor.of(windows.x).shape))
     assert view is not None  # each axis of an image is one stride
     return view
 

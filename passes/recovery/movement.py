@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from aotc.dialects.graph import view_of_result
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Tensor
@@ -52,7 +53,7 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
     if not isinstance(op, (Broadcast, Reshape, Transpose)):
         return _scaled(value, numbers) if numbers else Movement.none(value)
     before = movement_of(op.x, numbers)
-    view = type(op).view(op, before.view)
+    view = view_of_result(op, before.view)
     if view is None:
         return Movement.none(value)
     return replace(before, view=view, inside=(*before.inside, value))

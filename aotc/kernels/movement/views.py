@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from aotc.dialects.graph import view_of_result
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, element_count, static_size
@@ -87,7 +88,7 @@ def view_through(value: Value, moves: Sequence[Move]) -> MemoryView | None:
     """
     view: View | None = View.of_memory(Tensor.of(value).shape)
     for op in reversed(moves):
-        view = None if view is None else type(op).view(op, view)
+        view = None if view is None else view_of_result(op, view)
     if view is None or not isinstance(view.begin[0], int):
         return None
     steps = [stride.step for axis in view.axes for stride in axis]
