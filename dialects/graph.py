@@ -28,8 +28,9 @@ A rule that does not apply holds a `Reason`, never nothing. `verify` follows fro
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
 which the pass of that name puts in its place. It may also have `simplify`: an equal,
 cheaper value, or None; `reorder`: itself on operands whose axes come in another order,
-which lets transposes move past it; and `view`: what its result is of that which its
-first operand is a view of (`aotc.dialects.views`). Of a product, `scaled_axes` says
+which lets transposes move past it; `view`: what its result is of that which its first
+operand is a view of (`aotc.dialects.views`); and `nest`: the loops over views of its
+operands that it is (`aotc.dialects.nests`). Of a product, `scaled_axes` says
 where its operands may be scaled in the place of its result, and `summed_axes` where one
 of them in the place of the other. An op with another effect is not `Pure`.
 
@@ -47,6 +48,7 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.contracts import Contract
+from aotc.dialects.nests import Nest
 from aotc.dialects.symbols import current_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dialects.views import View
@@ -228,6 +230,11 @@ class GraphOp(_Declared):
 
         None where the result is no view, or the two have none together.
         """
+        return None
+
+    @classmethod
+    def nest(cls, op: Self) -> Nest | None:
+        """Return the loops that the op is; None where it is more, or something else."""
         return None
 
     @classmethod

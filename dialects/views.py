@@ -15,12 +15,18 @@ elements, so that steps are distances, and strides of several axes of the source
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aotc.dialects.types import Dim, Shape, Size, compare_sizes, element_count
+from aotc.dialects.types import (
+    Dim,
+    Shape,
+    Size,
+    compare_sizes,
+    element_count,
+    static_size,
+)
 from aotc.dialects.types import quotient as shape_quotient
 from aotc.mlir import Value
 
@@ -155,6 +161,16 @@ class View:
         """
         axes = split(self.group(range(len(self.axes))), shape)
         return None if axes is None else self.with_axes(axes)
+
+    def split_axis(self, axis: int, shape: Shape) -> "View | None":
+        """Return the view with axes of a shape in the place of one of its axes.
+
+        None where one of them would begin or end between the strides that there are.
+        """
+        parts = split(self.axes[axis], shape)
+        if parts is None:
+            return None
+        return self.with_axes([*self.axes[:axis], *parts, *self.axes[axis + 1 :]])
 
     def broadcast(self, shape: Shape, axes: Sequence[int]) -> "View":
         """Return the view whose axis `axes[i]` is axis i; others, and sizes 1, repeat.
@@ -345,16 +361,27 @@ class View:
         Args:
             x: of the shape of the source.
         """
-        found = np.empty(tuple(map(int, self.shape)), x.dtype)
-        for place in product(*map(range, found.shape)):
-            at = [int(n) for n in self.begin]
-            for number, strides in zip(place, self.axes, strict=True):
-                for stride in reversed(strides):
-                    number, here = divmod(number, int(stride.size))
-                    if stride.axis is not None:
-                        at[stride.axis] += here * int(stride.step)
-            is_inside = all(0 <= n < size for n, size in zip(at, x.shape, strict=True))
-            found[place] = x[tuple(at)] if is_inside else self.fill
+        indices = [np.full(self._all_sizes(), static_size(n)) for n in self.begin]
+        strides = (stride for axis in self.axes for stride in axis)
+        for place, stride in enumerate(strides):
+            if stride.axis is not None:
+                along = np.arange(static_size(stride.size)) * static_size(stride.step)
+                behind = indices[stride.axis].ndim - place - 1
+                indices[stride.axis] += along.reshape(-1, *[1] * behind)
+        found = self._take(x, indices)
+        return found.reshape(tuple(map(static_size, self.shape)))
+
+    def _all_sizes(self) -> tuple[int, ...]:
+        return tuple(static_size(s.size) for strides in self.axes for s in strides)
+
+    def _take(self, x: np.ndarray, indices: list[np.ndarray]) -> np.ndarray:
+        """Return the elements of an array at indices, `fill` for those outside."""
+        if self.fill is None:
+            return np.broadcast_to(x[tuple(indices)], self._all_sizes())
+        pairs = [*zip(indices, x.shape, strict=True)]
+        inside = np.all([(at >= 0) & (at < size) for at, size in pairs], axis=0)
+        found = np.full(self._all_sizes(), self.fill, x.dtype)
+        found[inside] = x[tuple(at[inside] for at in indices)]
         return found
 
     def write(self, b: "Builder", source: Value) -> Value:

@@ -10,11 +10,11 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import view_of_result
-from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count, static_size
 from aotc.dialects.views import Loop, View, common_loops
@@ -85,43 +85,36 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
     A left operand that is windows over an image is read from the image.
     """
-    left, right = _left_view(op), View.of_memory(Tensor.of(op.rhs).shape)
-    lhs_contract, rhs_contract = contracted_axes(op)
-    both = left, right
-    sums = common_loops(both, (lhs_contract, rhs_contract)) or [Loop(1, (1, 1))]
-    rows = _rows(left, free_axes(len(left.axes), op.lhs_batch, lhs_contract))
+    nest = DotGeneral.nest(op)
+    found = nest.views([_left_view(op), View.identity(Tensor.of(op.rhs).shape)])
+    assert found is not None  # each axis of an operand is one stride
+    left, right = both = [view.flat() for view in found]
+    batch, lead, columns = [], [], []
+    for loop in nest.kept:
+        repeats = [stride.repeats for view in both for stride in view.axes[loop]]
+        group = lead if repeats == [False, True] else batch
+        (columns if repeats == [True, False] else group).append(loop)
+    sums = common_loops(both, [nest.combined] * 2) or [Loop(1, (1, 1))]
+    rows = [Loop(stride.size, (stride.step, 0)) for stride in left.group(lead)]
     inner = rows[-1] if rows else Loop(1, (0, 0))
     if any(not isinstance(n, int) for n in (inner.steps[0], *sums[-1].steps)):
         return None
-    columns = right.group(free_axes(len(right.axes), op.rhs_batch, rhs_contract))
     return Layout(
         rows=inner.size,
         row=static_size(inner.steps[0]),
         sums=tuple(sums),
-        batch=(*_batch(op, both), *rows[:-1]),
-        is_readable=[stride.step for stride in columns] in ([], [1]),
+        batch=(*common_loops(both, [batch] * 2), *rows[:-1]),
+        is_readable=[stride.step for stride in right.group(columns)] in ([], [1]),
         splits_rows=len(rows) > 1,
     )
 
 
-def _rows(left: View, axes: Sequence[int]) -> list[Loop]:
-    """The loops over rows, which the right operand does not have."""
-    return [Loop(stride.size, (stride.step, 0)) for stride in left.group(axes)]
-
-
-def _batch(op: DotGeneral, both: tuple[View, View]) -> list[Loop]:
-    """The loops over the batch."""
-    if not op.lhs_batch:
-        return []
-    return common_loops(both, (op.lhs_batch, op.rhs_batch)) or [Loop(1, (1, 1))]
-
-
 def _left_view(op: DotGeneral) -> View:
-    """The left operand in memory, or the image's of which it is windows."""
+    """The left operand as it is, or as a view of the image of which it is windows."""
     windows = windows_of_left(op)
     if windows is None:
-        return View.of_memory(Tensor.of(op.lhs).shape)
-    view = view_of_result(windows, View.of_memory(Tensor.of(windows.x).shape))
+        return View.identity(Tensor.of(op.lhs).shape)
+    view = view_of_result(windows, View.identity(Tensor.of(windows.x).shape))
     assert view is not None  # each axis of an image is one stride
     return view
 

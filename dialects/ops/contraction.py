@@ -25,6 +25,7 @@ from aotc.dialects.lowering.summation import (
     is_long,
     lowered_sum,
 )
+from aotc.dialects.nests import Access, Nest
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
@@ -118,6 +119,33 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
         return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
+
+    @staticmethod
+    def nest(op: "DotGeneral") -> Nest:
+        """Loops over the batch, rows, columns and what is contracted.
+
+        The latter in the order in which it lies in lhs.
+        """
+        pairs = sorted(zip(op.lhs_contract, op.rhs_contract, strict=True))
+        contract = [axis for axis, _ in pairs], [axis for _, axis in pairs]
+        lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
+        rows = free_axes(lhs.rank, op.lhs_batch, op.lhs_contract)
+        columns = free_axes(rhs.rank, op.rhs_batch, op.rhs_contract)
+        left = *op.lhs_batch, *rows, *contract[0]
+        right = *op.rhs_batch, *columns, *contract[1]
+        batch, kept = len(op.lhs_batch), len(op.lhs_batch) + len(rows)
+        sizes = [lhs.shape[axis] for axis in left]
+        sizes[kept:kept] = [rhs.shape[axis] for axis in columns]
+        last = range(kept + len(columns), len(sizes))
+
+        def read(order: Axes, loops: Axes) -> Access:
+            return lambda x: x.transpose(order).broadcast(tuple(sizes), loops)
+
+        reads = (
+            read(left, (*range(kept), *last)),
+            read(right, (*range(batch), *range(kept, len(sizes)))),
+        )
+        return Nest(tuple(sizes), len(pairs), reads)
 
     @staticmethod
     def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:

@@ -25,13 +25,20 @@ from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
+from aotc.dialects.nests import Nest
 from aotc.dialects.ops.contraction import bilinear_jvp
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
-from aotc.dialects.ops.windows import Windows, pad_spatial, windowed_shape
+from aotc.dialects.ops.windows import (
+    Windows,
+    pad_spatial,
+    padded_windows,
+    windowed_shape,
+)
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, ir, linalg
 
@@ -120,6 +127,37 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             )
         ]
         return np.concatenate(parts, -1)
+
+    @staticmethod
+    def nest(op: "ConvGeneral") -> Nest:
+        """Loops over images, positions, groups, their features, windows, channels."""
+        image, y, kernel = (Tensor.of(x).shape for x in (op.x, op.y, op.kernel))
+        *window, channels, features = kernel
+        groups, spatial = op.groups, len(window)
+        own = (groups, features // groups)
+        sizes = (*y[:-1], *own, *window, channels)
+        first, last = spatial + 1, range(spatial + 3, len(sizes))
+
+        def read_image(x: View) -> View | None:
+            windows = padded_windows(x, op, window, 0.0)
+            if windows is None:
+                return None
+            split = windows.split_axis(len(image) + spatial - 1, (groups, channels))
+            if split is None:
+                return None
+            inside = range(first, first + spatial)
+            order = (*range(first), first + spatial, *inside, first + spatial + 1)
+            loops = (*range(first), first, *last)
+            return split.transpose(order).broadcast(sizes, loops)
+
+        def read_kernel(x: View) -> View | None:
+            split = x.split_axis(spatial + 1, own)
+            if split is None:
+                return None
+            order = (spatial + 1, spatial + 2, *range(spatial + 1))
+            return split.transpose(order).broadcast(sizes, range(first, len(sizes)))
+
+        return Nest(sizes, spatial + 1, (read_image, read_kernel))
 
     @staticmethod
     def jvp(b: Builder, op: "ConvGeneral", dx: Tangent, dk: Tangent) -> Value:

@@ -13,10 +13,18 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
+from aotc.dialects.nests import Nest
+from aotc.dialects.ops.windows import (
+    Windows,
+    fold,
+    pad_spatial,
+    padded_windows,
+    windowed_shape,
+)
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Tensor
+from aotc.dialects.views import View
 from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, linalg
@@ -53,6 +61,7 @@ class Pool(GraphOp, traits=[Pure]):
         reduce: Callable[..., Any]
         named: dict[int, str]  # by the number of spatial axes, ops of linalg
     start = 0.0
+    ufunc = "add"  # that `reduce` is of
     takes_images = True
 
     @classmethod
@@ -97,6 +106,21 @@ class Pool(GraphOp, traits=[Pure]):
         )
 
     batch = staticmethod(fold_leading_axis)
+
+    @classmethod
+    def nest(cls, op: Self) -> Nest:
+        """Loops over images, positions, channels, and windows."""
+        spatial = len(op.window)
+
+        def read(x: View) -> View | None:
+            windows = padded_windows(x, op, op.window, cls.start)
+            if windows is None:
+                return None
+            inside = range(spatial + 1, 2 * spatial + 1)
+            return windows.transpose((*range(spatial + 1), 2 * spatial + 1, *inside))
+
+        sizes = (*Tensor.of(op.y).shape, *op.window)
+        return Nest(sizes, spatial, (read,), cls.ufunc)
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
@@ -187,6 +211,7 @@ class MaxPool(Pool, name="max_pool"):
     why = "no windows in memory; the first of equal elements gets the derivative"
 
     start = -np.inf
+    ufunc = "maximum"
     reduce = staticmethod(np.max)
     named = {
         1: "pooling_nwc_max",

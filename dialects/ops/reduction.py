@@ -23,6 +23,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
+from aotc.dialects.nests import Nest
 from aotc.dialects.padding import Padding, along_axis, hiding
 from aotc.dialects.patterns import made_by, splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
@@ -34,7 +35,7 @@ from aotc.mlir import Value, arith, ir
 
 
 class Reduction(GraphOp, traits=[Pure]):
-    """Subclasses give `start` (of an empty reduction), `combine` and `weights`."""
+    """Subclasses give `start` (for no elements), `combine`, `ufunc` and `weights`."""
 
     x: Operand[Any]
     axes: Ints
@@ -42,6 +43,7 @@ class Reduction(GraphOp, traits=[Pure]):
     if TYPE_CHECKING:
         start: Callable[[str], float]
         combine: dict[str, Body]
+        ufunc: str
         weights: Callable[[Builder, Any], Tangent]
     dtypes = dt.NUMBERS
     needs_elements = False
@@ -73,6 +75,15 @@ class Reduction(GraphOp, traits=[Pure]):
 
     batch = leading(axes=shift_axes)
     reorder = in_any_order(axes=rename_axes)
+
+    @classmethod
+    def nest(cls, op: Self) -> Nest:
+        """Loops over the axes that are left, and those that are reduced."""
+        shape = Tensor.of(op.x).shape
+        order = (*(n for n in range(len(shape)) if n not in op.axes), *sorted(op.axes))
+        sizes = tuple(shape[axis] for axis in order)
+        reads = (lambda x: x.transpose(order),)
+        return Nest(sizes, len(op.axes), reads, cls.ufunc)
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
@@ -207,6 +218,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     start = staticmethod(lambda dtype: 0)
     combine = {"f": arith.addf, "i": arith.addi, "u": arith.addi}
+    ufunc = "add"
     samples = [
         *Reduction.samples,
         Sample((f32(0, 3),), {"axes": (0,)}),
@@ -240,6 +252,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
     start = staticmethod(lambda dtype: 1)
     combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
+    ufunc = "multiply"
     samples = [
         *Reduction.samples,
         Sample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
@@ -300,6 +313,7 @@ class ReduceMax(Reduction, name="reduce_max"):
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_lowest)
     combine = {"f": arith.maximumf, "i": arith.maxsi, "u": arith.maxui}
+    ufunc = "maximum"
 
 
 class ReduceMin(Reduction, name="reduce_min"):
@@ -317,6 +331,7 @@ class ReduceMin(Reduction, name="reduce_min"):
     weights = staticmethod(_share_of_ties)
     start = staticmethod(_highest)
     combine = {"f": arith.minimumf, "i": arith.minsi, "u": arith.minui}
+    ufunc = "minimum"
 
 
 class Argmax(GraphOp, name="argmax", traits=[Pure]):

@@ -55,6 +55,22 @@ def windowed_shape(
     return counts
 
 
+def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View | None:
+    """Return the view of the windows over an image that a convolution or pooling reads.
+
+    Args:
+        x: the view that its image is: N, spatial…, C.
+        op: it has padding, strides, dilation and a result y.
+        window: sizes of a window.
+        fill: the elements of the padding.
+    """
+    counts = Tensor.of(op.y).shape[1:-1]
+    padded = x.pad((0, *op.padding[::2], 0), (0, *op.padding[1::2], 0), fill)
+    if padded is None:
+        return None
+    return padded.windows(counts, window, op.strides, op.dilation)
+
+
 def pad_spatial(
     b: Builder, x: Value, padding: Sequence[int], value: float = 0.0
 ) -> Value:
