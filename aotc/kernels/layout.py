@@ -10,7 +10,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import view_of_result
@@ -89,11 +89,10 @@ def layout_of(op: DotGeneral) -> Layout | None:
     found = nest.views([_left_view(op), View.identity(Tensor.of(op.rhs).shape)])
     assert found is not None  # each axis of an operand is one stride
     left, right = both = [view.flat() for view in found]
-    batch, lead, columns = [], [], []
-    for loop in nest.kept:
-        repeats = [stride.repeats for view in both for stride in view.axes[loop]]
-        group = lead if repeats == [False, True] else batch
-        (columns if repeats == [True, False] else group).append(loop)
+    batch, lead, columns = (
+        _loops_where(both, nest.kept, repeats)
+        for repeats in ([False, False], [False, True], [True, False])
+    )
     sums = common_loops(both, [nest.combined] * 2) or [Loop(1, (1, 1))]
     rows = [Loop(stride.size, (stride.step, 0)) for stride in left.group(lead)]
     inner = rows[-1] if rows else Loop(1, (0, 0))
@@ -104,9 +103,20 @@ def layout_of(op: DotGeneral) -> Layout | None:
         row=static_size(inner.steps[0]),
         sums=tuple(sums),
         batch=(*common_loops(both, [batch] * 2), *rows[:-1]),
-        is_readable=[stride.step for stride in right.group(columns)] in ([], [1]),
+        is_readable=not any(s.step != 1 for s in right.group(columns)),
         splits_rows=len(rows) > 1,
     )
+
+
+def _loops_where(
+    views: Sequence[View], loops: Sequence[int], repeats: Sequence[bool]
+) -> list[int]:
+    """The loops along which each view repeats elements or does not; none of size 1."""
+    return [
+        loop
+        for loop in loops
+        if [stride.repeats for view in views for stride in view.axes[loop]] == repeats
+    ]
 
 
 def _left_view(op: DotGeneral) -> View:

@@ -131,7 +131,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     @staticmethod
     def nest(op: "ConvGeneral") -> Nest:
         """Loops over images, positions, groups, their features, windows, channels."""
-        image, y, kernel = (Tensor.of(x).shape for x in (op.x, op.y, op.kernel))
+        image, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
+        kernel: Any = Tensor.of(op.kernel).shape  # of numbers
         *window, channels, features = kernel
         groups, spatial = op.groups, len(window)
         own = (groups, features // groups)
