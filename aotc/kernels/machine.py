@@ -9,14 +9,17 @@ from aotc.target import Target
 
 
 @dataclass(frozen=True)
-class Dot:
-    """An instruction that adds the products of some terms to each sum.
+class Mma:
+    """An instruction that multiplies elements of two operands and adds to sums.
 
     Args:
-        dtypes: of the operands.
-        terms: so many, which lie beside each other.
-        factor: the dtype that they are multiplied in, which has all of their values.
-        intrinsic: LLVM's name of it.
+        dtypes: of the operands in memory.
+        terms: products that it adds to each sum, of elements that lie beside each other
+            in both operands.
+        factor: the dtype that elements are multiplied in, which has all of their
+            values.
+        sums: the dtype of the sums.
+        intrinsic: LLVM's name of it; "" for the multiply-add of vectors.
         adds: whether it adds to sums that it is given; else another one does.
         operations: that both take together.
     """
@@ -24,9 +27,13 @@ class Dot:
     dtypes: tuple[str, ...]
     terms: int
     factor: str
-    intrinsic: str
+    sums: str
+    intrinsic: str = ""
     adds: bool = True
     operations: int = 1
+
+
+FMA = Mma(("f32", "bf16", "f16"), 1, "f32", "f32")
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,8 @@ class Machine:
         ways: of the first cache: how many lines with one place in it there are.
         together: vectors that go through a long formula as one longer vector.
         converts_f16: 1 if it converts vectors of f16 to f32 and back, else 0.
-        dots: what multiplies elements that are narrower than f32 as they are, or in
-            i16; the best first.
+        multipliers: its instructions that multiply and add, the best first, but for
+            `FMA`, which all have.
     """
 
     lanes: int
@@ -63,7 +70,7 @@ class Machine:
     ways: int = 8
     together: int = 4
     converts_f16: int = 1
-    dots: tuple[Dot, ...] = ()
+    multipliers: tuple[Mma, ...] = ()
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -72,12 +79,12 @@ class Machine:
 
     def to_plain(self) -> dict[str, Any]:
         """As a tuning file and the IR hold it, to tell whom schedules are for."""
-        dots = [{**asdict(dot), "dtypes": [*dot.dtypes]} for dot in self.dots]
-        return {**asdict(self), "dots": dots}
+        rows = [{**asdict(mma), "dtypes": [*mma.dtypes]} for mma in self.multipliers]
+        return {**asdict(self), "multipliers": rows}
 
-    def dots_of(self, dtype: str) -> list[Dot]:
-        """Those that multiply elements of a dtype, the best first."""
-        return [dot for dot in self.dots if dtype in dot.dtypes]
+    def multipliers_of(self, dtype: str) -> list[Mma]:
+        """Those that take elements of a dtype, the best first."""
+        return [mma for mma in (*self.multipliers, FMA) if dtype in mma.dtypes]
 
     @property
     def way_bytes(self) -> int:
@@ -88,24 +95,26 @@ class Machine:
 _INTEGERS = ("i8", "u8", "i16")
 
 
-def _pairs_of_integers(intrinsic: str, operations: int) -> Dot:
-    return Dot(_INTEGERS, 2, "i16", intrinsic, adds=False, operations=operations)
+def _pairs_of_integers(intrinsic: str, operations: int) -> Mma:
+    return Mma(_INTEGERS, 2, "i16", "i32", intrinsic, False, operations)
 
 
 _MADD_512 = "llvm.x86.avx512.pmaddw.d.512"
 _AVX2 = Machine(
-    lanes=8, registers=16, dots=(_pairs_of_integers("llvm.x86.avx2.pmadd.wd", 2),)
+    lanes=8,
+    registers=16,
+    multipliers=(_pairs_of_integers("llvm.x86.avx2.pmadd.wd", 2),),
 )
 _AVX512 = Machine(
     lanes=16,
     registers=31,  # one is the compiler's
-    dots=(_pairs_of_integers(_MADD_512, 2),),
+    multipliers=(_pairs_of_integers(_MADD_512, 2),),
 )
 _AVX512_DOT = replace(
     _AVX512,
-    dots=(
+    multipliers=(
         _pairs_of_integers(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd
-        Dot(("bf16",), 2, "bf16", "llvm.x86.avx512bf16.dpbf16ps.512"),
+        Mma(("bf16",), 2, "bf16", "f32", "llvm.x86.avx512bf16.dpbf16ps.512"),
     ),
 )
 
@@ -118,24 +127,24 @@ _NEON = Machine(
     first_cache=64 << 10,
     second_cache=512 << 10,
     ways=4,
-    dots=(
+    multipliers=(
         # LLVM makes it and the addition smlal, which one of the two units computes.
-        Dot(_INTEGERS, 1, "i16", "llvm.aarch64.neon.smull.v4i32", False, operations=2),
+        Mma(_INTEGERS, 1, "i16", "i32", "llvm.aarch64.neon.smull.v4i32", False, 2),
     ),
 )
 _NEON_DOT = replace(
     _NEON,
-    dots=(
-        Dot(("i8",), 4, "i8", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
-        Dot(("u8",), 4, "u8", "llvm.aarch64.neon.udot.v4i32.v16i8"),
-        *_NEON.dots,
+    multipliers=(
+        Mma(("i8",), 4, "i8", "i32", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
+        Mma(("u8",), 4, "u8", "i32", "llvm.aarch64.neon.udot.v4i32.v16i8"),
+        *_NEON.multipliers,
     ),
 )
 _NEON_BF16 = replace(
     _NEON_DOT,
-    dots=(
-        Dot(("bf16",), 2, "bf16", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
-        *_NEON_DOT.dots,
+    multipliers=(
+        Mma(("bf16",), 2, "bf16", "f32", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
+        *_NEON_DOT.multipliers,
     ),
 )
 
@@ -179,16 +188,14 @@ def _arm_machine(features: set[str]) -> Machine | None:
     return _NEON_BF16 if "bf16" in features else _NEON_DOT
 
 
-def dot_of(dtype: str, lanes: int, terms: int) -> Dot | None:
-    """What multiplies so many terms for vectors of so many sums; None for f32.
+def multiplier_of(dtype: str, lanes: int, terms: int) -> Mma:
+    """What multiplies so many terms for vectors of so many sums.
 
     A schedule says so much, and no two machines have different ones of that.
     """
-    for machine in (_AVX2, _AVX512_DOT, _NEON_BF16):
-        if machine.lanes == lanes:
-            found = [dot for dot in machine.dots_of(dtype) if dot.terms == terms]
-            return found[0] if found else None
-    return None
+    machines = [m for m in (_AVX2, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
+    known = [mma for machine in machines for mma in machine.multipliers_of(dtype)]
+    return next((mma for mma in known if mma.terms == terms), FMA)
 
 
 def why_no_machine(target: Target) -> str:

@@ -146,7 +146,8 @@ def _dtypes_of(op: GraphOp, machine: Machine) -> Sequence[str]:
     families = [each for each in FAMILIES.values() if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in families), key=len)
     dtype = Tensor.of(op.operands[0]).dtype
-    if isinstance(op, DotGeneral) and machine.dots_of(dtype):
+    has_integers = any(mma.sums == "i32" for mma in machine.multipliers_of(dtype))
+    if isinstance(op, DotGeneral) and has_integers:
         return (*found, dtype)
     return [kind for kind in found if kind != "i32"]
 
@@ -174,7 +175,7 @@ def _why_product(op: DotGeneral, machine: Machine) -> str:
         return "it sums over no axis"
     geometry = geometry_of(op)
     if geometry is not None and not geometry.is_float:
-        terms = [dot.terms for dot in machine.dots_of(geometry.dtype)]
+        terms = [mma.terms for mma in machine.multipliers_of(geometry.dtype)]
         if not any(map(geometry.has_runs_of, terms)):
             return (
                 f"its terms do not lie beside each other by {min(terms)}, as they are "

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import Dot, Machine
+from aotc.kernels.machine import FMA, Machine, Mma
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,16 @@ _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
 
-def choose_dot(geometry: Geometry, machine: Machine) -> Dot | None:
-    """What multiplies elements as they lie; None where only f32 are multiplied."""
-    found = machine.dots_of(geometry.dtype)
-    return next((dot for dot in found if geometry.has_runs_of(dot.terms)), None)
+def choose_multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
+    """What multiplies elements as they lie; None where the machine has nothing."""
+    found = machine.multipliers_of(geometry.dtype)
+    return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
 
 
 def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
     """How many of a packed operand are multiplied at a time."""
-    dot = choose_dot(geometry, machine)
-    return 1 if dot is None else dot.terms
+    mma = choose_multiplier(geometry, machine)
+    return 1 if mma is None else mma.terms
 
 
 def choose_tile(geometry: Geometry, machine: Machine, terms: int = 1) -> Tile:
@@ -272,17 +272,18 @@ def cycles(
     take operations that widen them: of a panel in each step, of rows once in a tile. A
     step is that of as many terms as are multiplied at a time.
     """
-    dots = [dot for dot in machine.dots_of(geometry.dtype) if dot.terms == terms]
-    widening, operations = _WIDENING.get(geometry.dtype, 0.0), 1
-    if dots:
-        widening = float(dots[0].factor != geometry.dtype and geometry.bytes == 1)
-        operations = dots[0].operations
+    known = machine.multipliers_of(geometry.dtype)
+    mma = next((mma for mma in known if mma.terms == terms), FMA)
+    if mma.factor == "f32":
+        widening = _WIDENING.get(geometry.dtype, 0.0)
+    else:
+        widening = float(mma.factor != geometry.dtype and geometry.bytes == 1)
     whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0
     for width, count in panels:
         for size in split_evenly(_run_length(geometry), rows):
-            busy = size * width * operations + widening * width
+            busy = size * width * mma.operations + widening * width
             if geometry.is_narrow:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / machine.lanes
             step = max(

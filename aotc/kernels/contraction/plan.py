@@ -19,8 +19,8 @@ from aotc.kernels.tile import (
     are_panels_outer,
     block_count,
     candidate_tiles,
-    choose_dot,
     choose_interleaved,
+    choose_multiplier,
     choose_tile,
     cycles,
     group_count,
@@ -142,11 +142,9 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
         return None
     if geometry.is_narrow and geometry.groups > 1:
         return None
-    if geometry.is_float:
-        is_known = geometry.dtype in machine.dtypes
-    else:
-        is_known = choose_dot(geometry, machine) is not None
-    if not is_known:
+    if geometry.is_float and geometry.dtype not in machine.dtypes:
+        return None
+    if choose_multiplier(geometry, machine) is None:
         return None
     if isinstance(op, DotGeneral) and is_summed_in_parts(op):
         return None
