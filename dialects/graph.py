@@ -274,6 +274,13 @@ class GraphOp(_Declared):
         return getattr(cls, name, None)
 
 
+def has_view(op: Operation) -> bool:
+    """Whether results of such ops may be views of their first operand."""
+    return isinstance(op, GraphOp) and "view" in {
+        name for cls in type(op).__mro__ if cls is not GraphOp for name in vars(cls)
+    }
+
+
 def view_of_result(op: GraphOp, operand: View) -> View | None:
     """Return the view that the result of an op is, given that of its first operand."""
     return type(op).view(op, operand)

@@ -13,7 +13,7 @@ outside of the source are the mask of a padded view.)
 elements, so that steps are distances, and strides of several axes of the source merge.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -274,6 +274,17 @@ class View:
             places.append(merge([replace(own, size=count, step=own.step * stride)]))
             inside.append(merge([replace(own, size=size, step=own.step * step)]))
         return self.with_axes([self.axes[0], *places, *inside, self.axes[-1]])
+
+    def with_sizes(self, number_of: Callable[[Size], int]) -> "View":
+        """Return the view for the sizes of one call."""
+        axes = (
+            merge(Stride(number_of(s.size), s.axis, number_of(s.step)) for s in strides)
+            for strides in self.axes
+        )
+        source, begin = (
+            tuple(map(number_of, sizes)) for sizes in (self.source, self.begin)
+        )
+        return View(source, tuple(axes), begin, self.fill)
 
     def flat(self) -> "View":
         """Return the same view of the source as an array of one axis, row-major.

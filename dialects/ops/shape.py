@@ -11,6 +11,7 @@ from aotc.dialects.batching import after_leading, leading, prepend_size, shift_a
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.nests import Nest
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns import made_by
 from aotc.dialects.reordering import in_any_order, rename_axes
@@ -205,6 +206,12 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     def view(op: "Transpose", x: View) -> View | None:
         """Axes in another order."""
         return x.transpose(op.permutation)
+
+    @staticmethod
+    def nest(op: "Transpose") -> Nest:
+        """Loops over the result."""
+        reads = (lambda x: x.transpose(op.permutation),)
+        return Nest(Tensor.of(op.y).shape, 0, reads)
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
