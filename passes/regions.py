@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, in_order
+from aotc.dtypes import bits
 from aotc.kernels.epilogue import (
     defining_op,
     is_elementwise,
@@ -26,6 +29,7 @@ from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
 
 _MOST_TENSORS = 12  # that a region reads and writes
+_NARROW = ("i8", "u8")  # of which casts make floats
 
 
 @dataclass
@@ -46,6 +50,8 @@ class Region:
             of.
         reads_columns: whether the kernel reads some columns of wider tensors.
         dtypes: of the elements that its kernel reads and writes.
+        second: what the kernel reads in the place of the anchor's second operand, where
+            it makes that of it.
     """
 
     anchor: GraphOp
@@ -59,6 +65,7 @@ class Region:
     views: Mapping[Value, Value] = field(default_factory=dict)
     reads_columns: bool = False
     dtypes: Sequence[str] = ("f32",)
+    second: Value | None = None
 
     @classmethod
     def of(
@@ -94,6 +101,8 @@ class Region:
         An operand that the anchor takes twice is there twice: one may be packed.
         """
         first = [self.views.get(value, value) for value in self.anchor.operands]
+        if self.second is not None:
+            first[1] = self.second
         reads = dict.fromkeys(self.views.get(value, value) for value in self.reads)
         others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
@@ -171,6 +180,8 @@ def region_at(
         rank = Tensor.of(anchor.operands[0]).rank
         columns = range(rank - family.prologue_axes(anchor), rank)
         _add_prologue(region, anchor.operands[0], columns)
+    if family.makes_second:
+        _add_second(region)
     if isinstance(anchor, Concatenate):
         _add_parts(region, anchor)
         region.views = _views(region, anchor.axis, fused.tile["lanes"])
@@ -244,6 +255,40 @@ def _add_prologue(region: Region, value: Value, columns: range) -> None:
     region.reads.update(dict.fromkeys(reads))
     for operand in op.operands:
         _add_prologue(region, operand, columns)
+
+
+def _add_second(region: Region) -> None:
+    """Add the ops that make the second operand of fewer bytes, if vectors of it can be.
+
+    One tensor of its shape is read, with columns along the last axes.
+    """
+    anchor = region.anchor
+    if not isinstance(anchor, DotGeneral) or anchor.lhs == anchor.rhs:
+        return
+    value, kind = anchor.rhs, Tensor.of(anchor.rhs)
+    free = free_axes(kind.rank, anchor.rhs_batch, anchor.rhs_contract)
+    columns = range(kind.rank - len(free), kind.rank)
+    if [*free] != [*columns] or anchor.rhs_batch:
+        return
+    alone = Region(anchor, values={anchor.y: None}, dtypes=(*region.dtypes, *_NARROW))
+    _add_prologue(alone, value, columns)
+    reads = [read for read in alone.reads if read not in alone.values]
+    whole = [read for read in reads if Tensor.of(read).shape == kind.shape]
+    if len(whole) != 1 or bits(Tensor.of(whole[0]).dtype) >= bits(kind.dtype):
+        return
+    if any(x in region.values for x in reads) or whole[0] in region.reads:
+        return
+    if any(not isinstance(op, Cast) and _is_narrow(op) for op in alone.before):
+        return
+    region.before += alone.before
+    region.values.update(dict.fromkeys(x for op in alone.before for x in op.results))
+    region.reads.update(dict.fromkeys(reads))
+    region.second = whole[0]
+    region.packed = region.packed and region.second
+
+
+def _is_narrow(op: GraphOp) -> bool:
+    return any(Tensor.of(value).dtype in _NARROW for value in op.operands)
 
 
 def _users(op: Operation) -> list[Operation]:

@@ -27,7 +27,7 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.views import Stride, View
-from aotc.dtypes import is_float
+from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
 from aotc.kernels.machine import Machine
@@ -219,7 +219,7 @@ class Epilogue:
         each other.
         """
         if isinstance(op, Cast):
-            return [self._as_float(x) for x in given[0]]
+            return [_as_float(x, Tensor.of(op.x).dtype) for x in given[0]]
         if type(op).is_approximated and len(given[0]) > 1:
             long = [vectors.concatenate(each) for each in given]
             (found,) = as_tuple(type(op).lower(self._lowering, op, *long))
@@ -252,11 +252,6 @@ class Epilogue:
         at = vectors.add(vectors.scale(index, group.width), place.column)
         return vectors.load(self._memories[source], at, self._lanes, place.count)
 
-    def _as_float(self, x: Value) -> Value:
-        """A vector as f32; between floats, all there is to a cast is rounding."""
-        kind = vectors.vector_type(x.type.shape[0])
-        return x if x.type == kind else arith.sitofp(kind, x)
-
     def _splat(self, op: Constant) -> Value:
         """A constant without axes in all lanes."""
         if Tensor.of(op.results[0]).dtype != "i32":
@@ -277,6 +272,14 @@ class Epilogue:
         op = _computing_op(source)
         assert isinstance(op, Constant)
         return self._splat(op)
+
+
+def _as_float(x: Value, dtype: str) -> Value:
+    """A vector as f32; between floats, all there is to a cast is rounding."""
+    kind = vectors.vector_type(x.type.shape[0])
+    if x.type == kind:
+        return x
+    return (arith.uitofp if dtype in UNSIGNED else arith.sitofp)(kind, x)
 
 
 def readable_source(

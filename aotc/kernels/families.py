@@ -78,6 +78,8 @@ class Family:
             does.
         prologue_axes: if it computes the elementwise ops that make its operand, too:
             how many of the last axes of that a row has.
+        makes_second: whether it computes the elementwise ops that make its second
+            operand, too (`aotc.kernels.prologue`).
         is_last: whether its anchors are looked for where the others have their
             regions, which may read through them.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
@@ -105,6 +107,7 @@ class Family:
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
     leaves_states: bool = True
+    makes_second: bool = False
     is_last: bool = False
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
@@ -126,13 +129,13 @@ class Packing:
     Both are written in ops of the graph.
 
     Args:
-        pack: the operand of an anchor, as the kernel reads it.
-        unpack: the inverse, given what the kernel reads.
+        pack: the operand of an anchor, or what it is made of, as the kernel reads it.
+        unpack: the inverse, given what the kernel reads, and the type of what that was.
         growth: elements of what is packed, by those of the operand.
     """
 
-    pack: Callable[[Builder, GraphOp], Value]
-    unpack: Callable[[Builder, GraphOp, Value], Value]
+    pack: Callable[[Builder, GraphOp, Value], Value]
+    unpack: Callable[[Builder, GraphOp, Value, Tensor], Value]
     growth: float = 1.0
 
 
@@ -148,16 +151,16 @@ def _panels(tile: Tile | None) -> Packing | None:
     if tile is None or not tile.packed:
         return None
     return Packing(
-        lambda b, op: packing.pack(b, op, tile),
-        lambda b, op, packed: packing.unpack(b, op, packed, tile),
+        lambda b, op, right: packing.pack(b, op, tile, right),
+        lambda b, op, packed, kind: packing.unpack(b, op, packed, tile, kind),
     )
 
 
 def _winograd_packing(schedule: Schedule) -> Packing:
     tile = winograd_tile.Tile.of_plain(schedule)
     return Packing(
-        lambda b, op: winograd_packing.pack(b, op, tile),
-        lambda b, op, packed: winograd_packing.unpack(b, op, packed, tile),
+        lambda b, op, _: winograd_packing.pack(b, op, tile),
+        lambda b, op, packed, _: winograd_packing.unpack(b, op, packed, tile),
         growth=tile.products / WINDOW**2,
     )
 
@@ -197,6 +200,7 @@ FAMILIES = {
         has_epilogue=True,
         reads_columns=True,
         has_narrow=True,
+        makes_second=True,
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,

@@ -41,6 +41,11 @@ class Factor:
         assert op is None or isinstance(op, GraphOp)
         return op
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it has one element."""
+        return all(size == 1 for size in Tensor.of(self.value).shape)
+
     def behind_views(self) -> Factor:
         """Return what the operand is a view of, as the nest reads that."""
         factor = self
@@ -57,14 +62,27 @@ class Factor:
         """Return the view of the value that the nest reads; None if it is no view."""
         return self.access(View.identity(Tensor.of(self.value).shape))
 
-    def reads(self) -> Iterator[Factor]:
+    def reads(self) -> Iterator[Read]:
         """Yield what elements of it are computed of: arguments, and constants."""
         source = self.behind_views()
         if source.op is None or not source.op.operands:
-            yield source
+            yield Read(self.value, source)
             return
         for operand in source.operands():
             yield from operand.reads()
+
+
+@dataclass(frozen=True)
+class Read:
+    """What an operand of a nest is computed of.
+
+    Args:
+        value: of the region, which elementwise ops take.
+        source: the argument of the region or the constant that it is a view of.
+    """
+
+    value: Value
+    source: Factor
 
 
 def _through(op: GraphOp, access: Access) -> Access:

@@ -23,7 +23,9 @@ from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
 from aotc.kernels.packing import packed_shape
+from aotc.kernels.prologue import why_no_prologue
 from aotc.kernels.schedules import candidates_of
+from aotc.kernels.terms import term_of
 from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module, Value
 
@@ -137,7 +139,12 @@ def _why_product_misread(
         lhs, rhs = (views.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
-        if not tile.packed and rhs not in (left, right):
+        term = term_of(function, anchor)
+        assert term is not None
+        if term.factors[1].behind_views().op is not None:
+            if why := why_no_prologue(term, right):
+                return why
+        elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"
     expected = Tensor.of(first.operands[1]).shape
     if tile.packed and len(anchors) == 1:

@@ -29,6 +29,8 @@ from aotc.kernels.contraction.widening import Widening
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Line, Lines, Rows, least, most
+from aotc.kernels.prologue import Prologue
+from aotc.kernels.terms import term_of
 from aotc.kernels.tile import (
     Tile,
     are_panels_outer,
@@ -52,8 +54,9 @@ def write(
     tile = Tile.of_plain(schedule)
     joined = Joined.of(anchor, tile)
     known, results = given.operands_of(function), given.results_of(function)
+    second = function.entry_block.arguments[1]
     if tile.packed:
-        del known[function.entry_block.arguments[1]]  # which is in another order
+        del known[second]  # which is in another order
     totals = [each.results[0] for each in joined.anchors]
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
@@ -66,7 +69,11 @@ def write(
             anchor = joined.anchors[part]
             own = [pair for pair in results if depends(pair[0], anchor)]
         epilogue = Epilogue(totals[part], known, tile.lanes, given.machine)
-        return Contraction(joined, part, given, own, epilogue, others, widening)
+        term = term_of(function, joined.anchors[part])
+        assert term is not None
+        prologue = Prologue.of(term, second, known, tile.lanes)
+        parts = epilogue, others, widening, prologue
+        return Contraction(joined, part, given, own, *parts)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -98,6 +105,7 @@ class Contraction:
         epilogue: makes them of the sums.
         others: what the sums of the products are that its panels hold besides.
         widening: of the rows of narrow elements; None if they are read as they are.
+        prologue: makes the right operand; None if memory holds it.
     """
 
     joined: Joined
@@ -107,6 +115,7 @@ class Contraction:
     epilogue: Epilogue
     others: Sequence[Value] = ()
     widening: Widening | None = None
+    prologue: Prologue | None = None
 
     @property
     def geometry(self) -> Geometry:
@@ -121,7 +130,7 @@ class Contraction:
     @property
     def sums(self) -> Sums:
         """What makes the sums of its tiles."""
-        return Sums(self.geometry, self.tile, self.given, self.widening)
+        return Sums(self.geometry, self.tile, self.given, self.widening, self.prologue)
 
     def write(self, panel: Value, number: Value) -> None:
         """Write the work of one workgroup.

@@ -17,6 +17,7 @@ from aotc.kernels.contraction.factors import Factors
 from aotc.kernels.contraction.widening import Left, Widening
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Rows
+from aotc.kernels.prologue import Prologue
 from aotc.kernels.tile import PART, Tile
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
@@ -70,12 +71,14 @@ class Sums:
         tile: how it is cut up.
         given: the memories of the operands first.
         widening: of rows; None where they are read as they are.
+        prologue: makes the right operand; None where memory holds it.
     """
 
     geometry: Geometry
     tile: Tile
     given: Arguments
     widening: Widening | None
+    prologue: Prologue | None
 
     @property
     def _factors(self) -> Factors:
@@ -235,7 +238,12 @@ class Sums:
                 is_last = number == count - 1 and not self.tile.packed
                 held = panel.last if is_last else lanes
                 at = add(here, number * terms * lanes)
-                return factors.columns(self._right, at, held)
+                if self.prologue is None:
+                    return factors.columns(self._right, at, held)
+                column = add(panel.column, number * lanes)
+                there = panel.last if number == count - 1 else lanes
+                loaded = vectors.load(self._right, at, lanes, held)
+                return self.prologue.apply(loaded, column, number, there)
 
             sizes = rows, count
             return vectors.outer_product(

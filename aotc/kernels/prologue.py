@@ -1,0 +1,135 @@
+"""What makes an operand of a kernel of what lies in memory, while that is in registers.
+
+    q = cast(%packed)                     elements of few bits, as memory holds them,
+    w = multiply(q, broadcast(%scale))    times a scale of each column
+
+The elementwise ops of a region before its anchor are applied to the vectors of the
+operand as they are loaded. What else they read is the same for all terms of a sum: a
+number, or a vector along the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.kernels import vectors
+from aotc.kernels.epilogue import Epilogue, Place
+from aotc.kernels.terms import Read, Term
+from aotc.mlir import Value
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """Makes vectors of the second operand of a term, at the insertion point.
+
+    Args:
+        value: of the region, that is the operand.
+        loaded: the value of the region that memory holds, in the order of a kernel.
+        along_columns: values that are vectors along the columns, and their memories.
+        numbers: values that are one number, and the memory of each.
+        epilogue: applies the ops.
+        lanes: of a vector.
+    """
+
+    value: Value
+    loaded: Value
+    along_columns: Mapping[Value, Value]
+    numbers: Mapping[Value, Value]
+    epilogue: Epilogue
+    lanes: int
+
+    @classmethod
+    def of(
+        cls, term: Term, packed: Value, memories: Mapping[Value, Value], lanes: int
+    ) -> Prologue | None:
+        """That of a region; None where its operand lies in memory as it is.
+
+        Args:
+            term: of the region.
+            packed: the argument of the region that holds the operand.
+            memories: of the others.
+            lanes: of a vector.
+        """
+        factor = term.factors[1]
+        if factor.behind_views().op is None:
+            return None
+        (loaded,) = {r.value for r in factor.reads() if r.source.value == packed}
+        others = [
+            read
+            for read in factor.reads()
+            if read.value != loaded and read.source.op is None
+        ]
+        numbers, columns = (
+            {
+                read.value: memories[read.source.value]
+                for read in others
+                if read.source.is_number is wanted
+            }
+            for wanted in (True, False)
+        )
+        epilogue = Epilogue(loaded, {}, lanes)
+        return cls(factor.value, loaded, columns, numbers, epilogue, lanes)
+
+    def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
+        """A vector of the operand.
+
+        Args:
+            loaded: the vector that memory holds.
+            column: of its first lane.
+            key: of that column.
+            count: how many of its lanes are columns.
+        """
+        known = {self.loaded: [loaded]}
+        for value, memory in self.along_columns.items():
+            known[value] = [vectors.load(memory, column, self.lanes, count)]
+        for value, memory in self.numbers.items():
+            element = vectors.load_element(memory, vectors.index(0))
+            known[value] = [vectors.repeat(element, self.lanes)]
+        place = Place(column, column, key, count)
+        return self.epilogue.compute(self.value, place, known)
+
+
+def why_no_prologue(term: Term, packed: Value) -> str:
+    """Why a kernel cannot make the second operand of a region; "" if it can.
+
+    Args:
+        term: of the region.
+        packed: the argument of the region that holds the operand.
+    """
+    factor, columns = term.factors[1], column_loops(term)
+    if factor.behind_views().op is None:
+        return ""
+    if factor.behind_views().value != factor.value:
+        return "its second operand is a view of what elementwise ops give"
+    reads = [*factor.reads()]
+    if len({read.value for read in reads if read.source.value == packed}) != 1:
+        return "its second operand is not computed of its second argument, once"
+    others = [read for read in reads if read.source.value != packed]
+    if all(_is_along(read, columns) for read in others):
+        return ""
+    return "its second operand is computed of what varies by more than columns"
+
+
+def column_loops(term: Term) -> list[int]:
+    """The loops over elements of the result along which the first operand repeats."""
+    left = term.factors[0].view()
+    if left is None:
+        return []
+    repeats = [all(stride.repeats for stride in axis) for axis in left.axes]
+    return [loop for loop in term.nest.kept if repeats[loop]]
+
+
+def _is_along(read: Read, columns: Sequence[int]) -> bool:
+    """Whether what is read is a number, or a vector along the columns."""
+    if read.source.op is not None:
+        return read.source.is_number
+    view = read.source.view()
+    if view is None or view.fill is not None:
+        return False
+    flat = view.flat()
+    others = [loop for loop in range(len(flat.axes)) if loop not in columns]
+    own = flat.group(columns)
+    is_vector = [(s.axis, s.step) for s in own] == [(0, 1)] and flat.begin == (0,)
+    repeats = all(stride.repeats for stride in flat.group(others))
+    return read.source.is_number or (repeats and is_vector)
