@@ -17,6 +17,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.kernels.layout import contracted_axes
 from aotc.kernels.tile import Tile
@@ -39,35 +40,12 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
         right: what is packed in the place of its own operand.
     """
     value = op.operands[1] if right is None else right
-    axes = _Axes.of(op, Tensor.of(value))
-    panels, rank = tile.panels(axes.features), len(axes.products)
-    moved: Axes
-    empty = panels * tile.columns - axes.features, -axes.depth % tile.terms
-    terms = _terms(axes, tile)
-    value = b.to_shape(value, axes.sizes)
-    if axes.have_columns_first:  # which then change places with rows once
-        value = b.to_order(value, (*axes.batch, *axes.free, *axes.contract))
-        value = b.to_shape(value, (*axes.products, axes.features, axes.depth))
-        value = _pad(b, _pad(b, value, rank, empty[0]), rank + 1, empty[1])
-        shape, moved = (panels, tile.columns, *terms), (0, 2, 1, 3)
-    else:
-        value = b.to_order(value, (*axes.batch, *axes.contract, *axes.free))
-        value = b.to_shape(value, (*axes.products, axes.depth, axes.features))
-        value = _pad(b, _pad(b, value, rank + 1, empty[0]), rank, empty[1])
-        shape, moved = (*terms, panels, tile.columns), (1, 0, 2)
-        if len(terms) > 1:
-            moved = (2, 0, 3, 1)
-    value = b.to_shape(value, (*axes.products, *shape))
-    moved = moved[: len(shape)]
-    return b.to_order(value, (*range(rank), *(rank + axis for axis in moved)))
+    return _packing(op, tile, Tensor.of(value)).apply(b, value)
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
     """The shape of what `pack` gives."""
-    axes = _Axes.of(op, Tensor.of(op.operands[1]))
-    steps, *pairs = _terms(axes, tile)
-    panels = tile.panels(axes.features)
-    return (*axes.products, panels, steps, tile.columns, *pairs)
+    return _packing(op, tile, Tensor.of(op.operands[1])).shape
 
 
 def unpack(
@@ -82,21 +60,35 @@ def unpack(
         tile: how it is cut up.
         kind: the type of what was packed, if it was not the operand.
     """
-    kind = kind or Tensor.of(op.operands[1])
+    return _packing(op, tile, kind or Tensor.of(op.operands[1])).undo(b, packed)
+
+
+def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
+    """What brings a right operand of a type into the order of a kernel."""
     axes = _Axes.of(op, kind)
-    rank, columns = len(axes.products), tile.panels(axes.features) * tile.columns
-    moved = (1, 0, 2) if tile.terms == 1 else (1, 3, 0, 2)
-    value = b.to_order(packed, (*range(rank), *(rank + axis for axis in moved)))
-    depth = -(-axes.depth // tile.terms) * tile.terms
-    value = b.to_shape(value, (*axes.products, depth, columns))
-    if (depth, columns) != (axes.depth, axes.features):
-        sizes = (*axes.products, axes.depth, axes.features)
-        ones = (1,) * len(sizes)
-        value = b.slice(value, start=(0,) * len(sizes), sizes=sizes, strides=ones)
-    order = (*axes.batch, *axes.contract, *axes.free)
-    value = b.to_shape(value, tuple(axes.sizes[axis] for axis in order))
-    value = b.to_order(value, tuple(order.index(axis) for axis in range(len(order))))
-    return b.to_shape(value, kind.shape)
+    products, rank = axes.products, len(axes.products)
+    panels = tile.panels(axes.features)
+    steps, width = -(-axes.depth // tile.terms), panels * tile.columns
+    terms = (steps, tile.terms) if tile.terms > 1 else (steps,)
+    start = Rearrangement(kind.shape).reshape(axes.sizes)
+    if axes.have_columns_first:  # which then change places with rows once
+        found = (
+            start.transpose((*axes.batch, *axes.free, *axes.contract))
+            .reshape((*products, axes.features, axes.depth))
+            .pad((*products, width, steps * tile.terms))
+            .reshape((*products, panels, tile.columns, *terms))
+        )
+        moved: Axes = (0, 2, 1, 3)
+    else:
+        found = (
+            start.transpose((*axes.batch, *axes.contract, *axes.free))
+            .reshape((*products, axes.depth, axes.features))
+            .pad((*products, steps * tile.terms, width))
+            .reshape((*products, *terms, panels, tile.columns))
+        )
+        moved = (1, 0, 2) if tile.terms == 1 else (2, 0, 3, 1)
+    order = (rank + axis for axis in moved[: 2 + len(terms)])
+    return found.transpose((*range(rank), *order))
 
 
 def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
@@ -139,13 +131,6 @@ def _joined_axis(rank: int, tile: Tile) -> int:
     """The axis of columns, or of panels, of operands that are packed."""
     columns = rank - 1 if tile.terms == 1 else rank - 2
     return columns if tile.interleaved > 1 else columns - 2
-
-
-def _terms(axes: _Axes, tile: Tile) -> tuple[int, ...]:
-    """The axes of terms: of pairs, and of the terms of a pair, if they lie so."""
-    if tile.terms == 1:
-        return (axes.depth,)
-    return -(-axes.depth // tile.terms), tile.terms
 
 
 @dataclass(frozen=True)
@@ -208,15 +193,3 @@ class _Axes:
     def _count(self, axes: Axes) -> int:
         sizes: Any = self.sizes
         return math.prod(sizes[axis] for axis in axes)
-
-
-def _pad(b: Builder, value: Value, axis: int, count: int) -> Value:
-    """So many zeros behind the last ones of an axis."""
-    if not count:
-        return value
-    rank = Tensor.of(value).rank
-    none, some = [0] * rank, [0] * rank
-    some[axis] = count
-    return b.pad(
-        value, low=tuple(none), high=tuple(some), interior=tuple(none), value=0.0
-    )

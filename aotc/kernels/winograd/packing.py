@@ -13,6 +13,7 @@ import numpy as np
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Tensor
 from aotc.kernels.winograd.matrices import matrices
 from aotc.kernels.winograd.tile import Tile
@@ -24,30 +25,28 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
 
     Zeros fill the last panel.
     """
-    _, _, channels, features = _static_shape(op)
-    panels, columns = tile.panels(features), tile.columns
     value = _multiply(b, _filter_matrix(tile), op.operands[1])
-    value = b.to_shape(value, (tile.products, channels, features))
-    empty = panels * columns - features
-    if empty:
-        none = (0, 0, 0)
-        value = b.pad(value, low=none, high=(0, 0, empty), interior=none, value=0.0)
-    value = b.to_shape(value, (tile.products, channels, panels, columns))
-    return b.to_order(value, (2, 0, 1, 3))
+    return _packing(op, tile).apply(b, value)
 
 
 def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
     """The kernel, to a few roundings, from what `pack` has made of it."""
-    shape = _static_shape(op)
-    _, _, channels, features = shape
-    columns = tile.panels(features) * tile.columns
-    value = b.to_order(packed, (1, 2, 0, 3))
-    value = b.to_shape(value, (tile.products, channels, columns))
-    if columns != features:
-        sizes = (tile.products, channels, features)
-        value = b.slice(value, start=(0, 0, 0), sizes=sizes, strides=(1, 1, 1))
+    value = _packing(op, tile).undo(b, packed)
     value = _multiply(b, np.linalg.pinv(_filter_matrix(tile)), value)
-    return b.to_shape(value, shape)
+    return b.to_shape(value, _static_shape(op))
+
+
+def _packing(op: GraphOp, tile: Tile) -> Rearrangement:
+    """What brings transformed kernels into the order in which they are read."""
+    *_, channels, features = _static_shape(op)
+    products, panels, columns = tile.products, tile.panels(features), tile.columns
+    return (
+        Rearrangement((products, channels * features))
+        .reshape((products, channels, features))
+        .pad((products, channels, panels * columns))
+        .reshape((products, channels, panels, columns))
+        .transpose((2, 0, 1, 3))
+    )
 
 
 def _filter_matrix(tile: Tile) -> np.ndarray[Any, Any]:
