@@ -1,11 +1,9 @@
-"""The families of kernels, as one table: what each computes, and who writes it."""
+"""The families of kernels, as one table: what each takes, and how it is planned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from aotc.dialects.builder import Builder
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
@@ -15,125 +13,37 @@ from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Size
 from aotc.dialects.walking import backward_slice
 from aotc.kernels import (
     attention,
-    chain,
     columns,
-    contraction,
     depthwise,
     movement,
     packing,
     rows,
     sharing,
     sorting,
-    winograd,
 )
-from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.chain import schedule as chain_schedule
 from aotc.kernels.contraction import plan as contraction_plan
-from aotc.kernels.machine import Machine
+from aotc.kernels.family import (
+    ALIKE,
+    BY_ROWS,
+    OF_COLUMNS,
+    Family,
+    Packing,
+    Schedule,
+)
 from aotc.kernels.movement import transposing
 from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
 from aotc.kernels.winograd.matrices import WINDOW
-from aotc.mlir import Function, Value
-from aotc.numerics import RELAXED, STRICT, allows
-
-Schedule = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Family:
-    """Kernels for some ops.
-
-    Args:
-        anchors: the ops.
-        plan: how such an op is cut up for a machine; None where there is no kernel for
-            it, or where what IREE makes of it is as good.
-        workgroups: how many there are of an op and a schedule, along two axes.
-        write: writes the kernel of a region at the insertion point, given the region,
-            its anchor and the schedule.
-        plan_unpacked: the same as `plan` for an anchor whose second operand is no
-            weight, where that makes a difference.
-        has_epilogue: whether it computes the elementwise ops that follow, too
-            (`aotc.kernels.epilogue`).
-        column_axes: how many of the last axes of the result a vector that is the same
-            in all rows has.
-        views: the operands that are views which the kernel reads through, and what of.
-        candidates: the schedules that may be tried in the place of a planned one, which
-            is the first, in the order in which the model of the machine expects them.
-        reads_columns: whether the elementwise ops may take some columns of wider
-            tensors, which the kernel reads there.
-        packing: of its second operand, if it gets that in an order of its own; asked
-            for a schedule, None where it reads the operand as it lies.
-        scratch: how many f32 elements of memory each share of the workgroups has for
-            itself (`aotc.kernels.sharing`).
-        numerics: the level of `--numerics` from which on it is taken.
-        has_narrow: whether it computes and writes bf16 and f16, too, where the machine
-            does.
-        prologue_axes: if it computes the elementwise ops that make its operand, too:
-            how many of the last axes of that a row has.
-        is_last: whether its anchors are looked for where the others have their
-            regions, which may read through them.
-        leaves_states: whether it computes what an entry leaves in a state, too; IREE
-            writes that where the state is.
-        before: the ops before an anchor that its kernel computes as well, in order,
-            though kernels of their own may be there for some; they become no anchors.
-            None for a family whose regions may be an anchor alone.
-        has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
-            time, because it keeps something from one to the next
-            (`Arguments.workgroup`). There are at most as many runs as threads.
-    """
-
-    anchors: tuple[type[GraphOp], ...]
-    plan: Callable[[GraphOp, Machine], Schedule | None]
-    workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
-    write: Callable[[Function, GraphOp, Schedule, Arguments], None]
-    plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
-    has_epilogue: bool = False
-    column_axes: Callable[[GraphOp], int] = lambda op: 1
-    views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
-        lambda op, machine, planned: [planned]
-    )
-    reads_columns: bool = False
-    has_narrow: bool = False
-    prologue_axes: Callable[[GraphOp], int] | None = None
-    leaves_states: bool = True
-    is_last: bool = False
-    before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
-    has_runs: bool = False
-    packing: Callable[[Schedule], Packing | None] = lambda schedule: None
-    scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
-    numerics: str = STRICT
-
-    def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
-        """Of the elements that follow an op in its kernel on a machine."""
-        found = machine.dtypes if self.has_narrow else ("f32",)
-        is_of_integers = Tensor.of(op.results[0]).dtype == "i32"
-        return (*found, "i32") if is_of_integers else found
-
-
-@dataclass(frozen=True)
-class Packing:
-    """What brings the second operand of an anchor into another order, and back.
-
-    Both are written in ops of the graph.
-
-    Args:
-        pack: the operand of an anchor, as the kernel reads it.
-        unpack: the inverse, given what the kernel reads.
-        growth: elements of what is packed, by those of the operand.
-    """
-
-    pack: Callable[[Builder, GraphOp], Value]
-    unpack: Callable[[Builder, GraphOp, Value], Value]
-    growth: float = 1.0
+from aotc.mlir import Function
+from aotc.numerics import RELAXED
 
 
 def _contraction_packing(schedule: Schedule) -> Packing | None:
@@ -168,9 +78,8 @@ FAMILIES = {
         anchors=(ConvGeneral,),
         plan=winograd_tile.plan,
         workgroups=winograd_tile.workgroups,
-        write=winograd.write,
         plan_unpacked=winograd_tile.plan_unpacked,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         packing=_winograd_packing,
         scratch=winograd_tile.scratch_elements,
         numerics=RELAXED,
@@ -179,12 +88,12 @@ FAMILIES = {
         anchors=(ConvGeneral,),
         plan=chain_schedule.plan,
         workgroups=chain_schedule.workgroups,
-        write=chain.write,
         plan_unpacked=lambda op, machine: None,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=chain_schedule.candidates,
         packing=_chain_packing,
         scratch=chain_schedule.scratch_elements,
+        prologue=ALIKE,
         before=chain_schedule.ops_before,
         has_runs=True,
     ),
@@ -192,11 +101,9 @@ FAMILIES = {
         anchors=(DotGeneral, ConvGeneral),
         plan=contraction_plan.plan,
         workgroups=contraction_plan.workgroups,
-        write=contraction.write,
         plan_unpacked=contraction_plan.plan_unpacked,
-        has_epilogue=True,
-        reads_columns=True,
-        has_narrow=True,
+        epilogue=OF_COLUMNS,
+        floats=("f32", "bf16", "f16"),
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,
@@ -206,100 +113,68 @@ FAMILIES = {
         anchors=(Attention,),
         plan=decoder.plan,
         workgroups=decoder.workgroups,
-        write=decoder.write,
         views=caches_by_heads,
     ),
     "attention": Family(
         anchors=(Attention,),
         plan=attention.plan,
         workgroups=attention.workgroups,
-        write=attention.write,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
-        write=depthwise.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=depthwise.candidates,
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
-        write=depthwise.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=depthwise.candidates,
     ),
     "rows": Family(
         anchors=rows.ANCHORS,
         plan=rows.plan,
         workgroups=rows.workgroups,
-        write=rows.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         column_axes=rows.column_axes,
+        prologue=ALIKE,
         prologue_axes=rows.row_axes,
     ),
     "columns": Family(
         anchors=rows.REDUCTIONS,
         plan=columns.plan,
         workgroups=columns.workgroups,
-        write=columns.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         column_axes=columns.column_axes,
+        prologue=ALIKE,
         prologue_axes=columns.column_axes,
     ),
     "sort": Family(
         anchors=(Argsort,),
         plan=sorting.plan,
         workgroups=sorting.workgroups,
-        write=sorting.write,
     ),
     "movement": Family(
         anchors=(Concatenate,),
         plan=movement.plan,
         workgroups=movement.workgroups,
-        write=movement.write,
+        prologue=ALIKE,
+        prologue_axes=movement.row_axes,
+        is_part=movement.is_inner,
+        source=movement.source,
         leaves_states=False,
     ),
     "transpose": Family(
         anchors=(Transpose,),
         plan=transposing.plan,
         workgroups=transposing.workgroups,
-        write=transposing.write,
         leaves_states=False,
         is_last=True,
     ),
 }
-
-
-def choose(
-    op: GraphOp,
-    machine: Machine,
-    *,
-    by_weight: bool,
-    without: Container[str] = (),
-    numerics: str = STRICT,
-) -> Fused | None:
-    """The kernel for an op on a machine, if there is one.
-
-    Args:
-        op: that is to be computed.
-        machine: that computes it.
-        by_weight: whether its second operand is a weight, which the build can bring
-            into any order.
-        without: families that are left out.
-        numerics: what results may be, see `aotc.numerics`.
-    """
-    for name, family in FAMILIES.items():
-        if not allows(numerics, family.numerics):
-            continue
-        if isinstance(op, family.anchors) and name not in without:
-            plan = family.plan if by_weight else family.plan_unpacked or family.plan
-            schedule = plan(op, machine)
-            if schedule is not None:
-                return Fused(name, dict(schedule))
-    return None
 
 
 def is_packed(fused: Fused) -> bool:
@@ -328,12 +203,6 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
     if not is_packed(fused):
         return fused
     return Fused(fused.kernel, dict(contraction_plan.plan_fetching(op, fused.tile)))
-
-
-def write(fused: Fused, function: Function, arguments: Arguments) -> None:
-    """Write the kernel of a region at the insertion point; see `Family.write`."""
-    family = FAMILIES[fused.kernel]
-    family.write(function, anchor_of(fused, function), fused.tile, arguments)
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
