@@ -12,8 +12,8 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.kernels.capabilities import Capabilities
-from aotc.kernels.families import ops_before, packing_of
-from aotc.kernels.family import Elementwise, Family
+from aotc.kernels.elementwise import Elementwise
+from aotc.kernels.families import Family, ops_before, packing_of
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
@@ -71,9 +71,9 @@ class Region:
         return self.anchor.operands[1] if packing_of(self.fused) else None
 
     @cached_property
-    def after(self) -> Elementwise:
+    def epilogue(self) -> Elementwise:
         """The elementwise ops that may follow the anchor."""
-        return self.family.after(self.anchor, self.capabilities.machine)
+        return self.family.epilogue_of(self.anchor, self.capabilities.machine)
 
     @property
     def ops(self) -> list[GraphOp]:
@@ -164,10 +164,10 @@ def region_at(
     return region
 
 
-def _before(region: Region, value: Value) -> Elementwise:
+def _prologue_of(region: Region, value: Value) -> Elementwise:
     """The elementwise ops that may make an operand of the anchor."""
     machine = region.capabilities.machine
-    return region.family.before_operand(region.anchor, value, machine)
+    return region.family.prologue_of(region.anchor, value, machine)
 
 
 def _add_before(region: Region) -> None:
@@ -176,7 +176,7 @@ def _add_before(region: Region) -> None:
         region.before.append(op)
         region.values[op.results[0]] = None
         reads = [value for value in op.operands if value not in region.values]
-        prologue = _before(region, op.results[0])
+        prologue = _prologue_of(region, op.results[0])
         if prologue.takes(op):
             found = [prologue.operand(each) for each in reads]
             reads = [x.source for x in found if x is not None]
@@ -213,7 +213,7 @@ def _add_prologue(region: Region, value: Value) -> None:
 
     Nothing else reads what they give.
     """
-    op, prologue = defining_op(value), _before(region, value)
+    op, prologue = defining_op(value), _prologue_of(region, value)
     if not isinstance(op, GraphOp) or not prologue.takes(op):
         return
     if value in region.values or not all(
@@ -244,14 +244,14 @@ def _users(op: Operation) -> list[Operation]:
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     """What an op would take from outside of a region; None if it cannot be in it."""
     shape = Tensor.of(region.anchor.results[0]).shape
-    if not region.after.takes(op):
+    if not region.epilogue.takes(op):
         return None
     if [Tensor.of(y).shape for y in op.results] != [shape]:
         return None
     if op.results[0] in region.states:
         return None
     outside = [value for value in op.operands if value not in region.values]
-    read = [region.after.operand(value) for value in outside]
+    read = [region.epilogue.operand(value) for value in outside]
     found = [each.source for each in read if each is not None]
     if len(found) < len(read) or any(map(region.depends, found)):
         return None

@@ -35,7 +35,6 @@ from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
-from aotc.passes.joining.groups import MOST
 
 
 class SplitProducts(Pass):
@@ -101,14 +100,16 @@ class _Columns:
         return True
 
     def _has_kernel(self, capabilities: Capabilities) -> bool:
-        """Whether there is one for a product of as many columns as are in a slice."""
+        """Whether there is one for products of as many columns as slices have."""
         with before(self.product):
             product = self._write_product(Builder(), self.slices[0])
         found = capabilities.choose(product, by_weight=True)
         right = product.rhs.owner
         product.operation.erase()
         right.erase()
-        return found is not None
+        if found is None:
+            return False
+        return len(self.slices) <= capabilities.families[found.kernel].most_joined
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
         right = _cut(b, self.product.rhs, self.axis, columns)
@@ -160,7 +161,7 @@ def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
     after = [*_ops_after(op)]
     readers = _readers(after[-1] if after else op)
     slices = [each for each in readers if isinstance(each, Slice)]
-    if len(slices) < len(readers) or not 1 < len(slices) <= MOST:
+    if not 1 < len(slices) == len(readers):
         return None
     if not _are_apart(slices) or not _meet(slices):
         return None

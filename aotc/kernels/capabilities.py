@@ -1,21 +1,22 @@
 """What kernels there are for a target: the table that passes ask what may fuse.
 
-A target has kernels if there is a row for its backend here, with the families that the
-emitter of the backend writes (`aotc.kernels.emitters`), and a model of its processor,
-which they are planned for. What a kernel takes beside its anchor is said by its family:
-dtypes, elementwise ops before and after, and what operands of these may be.
+A target has kernels if there is a row for its backend here and a model of its
+processor, which they are planned for. The row has the families that the emitter of the
+backend writes (`aotc.kernels.emitters`). What a kernel takes is said by its family: its
+anchors, the elementwise ops before and after them, what operands of these may be
+(`aotc.kernels.operands`), and in which dtypes; sizes, by the plan of the family. So
+does a second emitter become a row, of the families that it has and what they take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
-from aotc.kernels.families import FAMILIES
-from aotc.kernels.family import Family
-from aotc.kernels.machine import Machine, machine_of, why_no_machine
+from aotc.kernels.families import FAMILIES, Family
+from aotc.kernels.machine import Machine, machine_of
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
 
@@ -27,14 +28,16 @@ class Emitted:
     Args:
         families: that it has kernels of; of those that compute one op, the first with a
             plan for it is taken.
+        machine_of: the model of the processor of a target; None if there is none.
         most_tensors: that a kernel reads and writes.
     """
 
     families: Mapping[str, Family]
+    machine_of: Callable[[Target], Machine | None]
     most_tensors: int
 
 
-BACKENDS = {"llvm-cpu": Emitted(FAMILIES, most_tensors=12)}
+BACKENDS = {"llvm-cpu": Emitted(FAMILIES, machine_of, most_tensors=12)}
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,12 @@ def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
     """Return what kernels there are for a target; for none, before there is one."""
     if target is None:
         return NoKernels("it is not known yet what they would be for")
-    emitted, machine = BACKENDS.get(target.backend), machine_of(target)
-    if emitted is None or machine is None:
-        return NoKernels(why_no_machine(target))
+    emitted = BACKENDS.get(target.backend)
+    if emitted is None:
+        why = f"kernels are native code of processors, which {target} is not"
+        return NoKernels(why)
+    machine = emitted.machine_of(target)
+    if machine is None:
+        why = f"kernels need multiply-adds of vectors, which {target} does not have"
+        return NoKernels(why)
     return Capabilities(machine, emitted)

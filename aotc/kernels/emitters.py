@@ -1,7 +1,7 @@
-"""Who writes the kernels of each family: the emitters, by the backend they are for.
+"""What writes the kernels of each family, as one table: the emitter for processors.
 
-What a kernel takes is not said here but by its family, which passes ask
-(`aotc.kernels.capabilities`).
+What a kernel takes is said by its family, which passes ask for it
+(`aotc.kernels.capabilities`); they import nothing of what is here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from aotc.kernels import (
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
-from aotc.kernels.families import anchor_of
-from aotc.kernels.family import Schedule
+from aotc.kernels.families import Schedule, anchor_of
 from aotc.kernels.movement import transposing
 from aotc.mlir import Function
 
@@ -32,25 +31,23 @@ from aotc.mlir import Function
 # and the schedule
 Emitter = Callable[[Function, GraphOp, Schedule, Arguments], None]
 
-EMITTERS: Mapping[str, Mapping[str, Emitter]] = {
-    "llvm-cpu": {
-        "winograd": winograd.write,
-        "chain": chain.write,
-        "contraction": contraction.write,
-        "decoder": decoder.write,
-        "attention": attention.write,
-        "depthwise": depthwise.write,
-        "pooling": depthwise.write,
-        "rows": rows.write,
-        "columns": columns.write,
-        "sort": sorting.write,
-        "movement": movement.write,
-        "transpose": transposing.write,
-    }
+FOR_PROCESSORS: Mapping[str, Emitter] = {
+    "winograd": winograd.write,
+    "chain": chain.write,
+    "contraction": contraction.write,
+    "decoder": decoder.write,
+    "attention": attention.write,
+    "depthwise": depthwise.write,
+    "pooling": depthwise.write,
+    "rows": rows.write,
+    "columns": columns.write,
+    "sort": sorting.write,
+    "movement": movement.write,
+    "transpose": transposing.write,
 }
 
 
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point."""
-    emit = EMITTERS["llvm-cpu"][fused.kernel]
+    emit = FOR_PROCESSORS[fused.kernel]
     emit(function, anchor_of(fused, function), fused.tile, arguments)

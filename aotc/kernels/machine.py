@@ -189,10 +189,3 @@ def dot_of(dtype: str, lanes: int, terms: int) -> Dot | None:
             found = [dot for dot in machine.dots_of(dtype) if dot.terms == terms]
             return found[0] if found else None
     return None
-
-
-def why_no_machine(target: Target) -> str:
-    """Why there are no kernels for a target of which there is no model."""
-    if target.backend != "llvm-cpu":
-        return f"kernels are native code of processors, which {target} is not"
-    return f"kernels need multiply-adds of vectors, which {target} does not have"

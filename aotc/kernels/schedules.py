@@ -15,8 +15,7 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.kernels.families import FAMILIES
-from aotc.kernels.family import Schedule
+from aotc.kernels.families import FAMILIES, Schedule
 from aotc.kernels.machine import Machine
 from aotc.mlir import Value
 

@@ -18,7 +18,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op, in_order
-from aotc.kernels.family import ALIKE, Elementwise
+from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 

@@ -29,8 +29,8 @@ from aotc.dialects.types import (
 from aotc.dialects.walking import defining_op
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
+from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.family import ALIKE, Elementwise
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.views import MemoryView, view_of

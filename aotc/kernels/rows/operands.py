@@ -8,7 +8,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.walking import backward_slice, defining_op
-from aotc.kernels.family import ALIKE, Elementwise
+from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
