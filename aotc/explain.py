@@ -4,8 +4,8 @@ One run imports the model and takes it through the passes for every target. It g
 after what cannot be imported, so that it finds all of it: what a build would end with
 (`unsupported`), what becomes several simpler ops (`decomposed`), and what is computed
 in another way than the source says (`approximated`), and which products are left to
-IREE's code generation (`without-kernel`): all, if a target has no kernels. Of entries
-whose calls are padded, it says what is computed in the sizes of a call (`not-padded`).
+IREE's code generation (`without-kernel`). Of entries whose calls are padded, it says
+what is computed in the sizes of a call (`not-padded`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aotc.dialects.limits import graph_ops, refusals
 from aotc.dialects.padded_entries import CUT
 from aotc.dialects.plain import plain_of
 from aotc.errors import AotcError, SetupError
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
@@ -174,10 +174,6 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
     counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for target in targets:
         capabilities = capabilities_of(target)
-        if isinstance(capabilities, NoKernels):
-            reason = f"it has no kernels: {capabilities.why}"
-            survey.note("without-kernel", str(target), reason, str(target))
-            continue
         unit = Unit(program).fork(target)
         run_passes(unit, fusing, silently=True)
         refused = refusals_in(

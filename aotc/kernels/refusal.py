@@ -17,7 +17,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.capabilities import Capabilities
+from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
@@ -48,7 +48,7 @@ class Refusal:
 
 def refusals_in(
     module: Module,
-    capabilities: Capabilities,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str] = (),
     *,
     folds_weights: bool = False,
@@ -80,7 +80,7 @@ def refusals_in(
 def _refusals_in(
     function: Function,
     weights: Container[Value] | None,
-    capabilities: Capabilities,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str],
 ) -> list[Refusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
@@ -91,7 +91,7 @@ def _refusals_in(
 def _refusals(
     function: Function,
     weights: Container[Value] | None,
-    capabilities: Capabilities,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str],
 ) -> Iterator[Refusal]:
     if function.is_external or fused_of(function) is not None:
@@ -109,9 +109,11 @@ def _refusals(
 
 
 def why_refused(
-    op: GraphOp, capabilities: Capabilities, left_out: Container[str] = ()
+    op: GraphOp, capabilities: Capabilities | NoKernels, left_out: Container[str] = ()
 ) -> str:
     """Why an op of an entry, which no region took, has none."""
+    if isinstance(capabilities, NoKernels):
+        return capabilities.why
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"
