@@ -23,7 +23,7 @@ from aotc.dialects.limits import graph_ops, refusals
 from aotc.dialects.padded_entries import CUT
 from aotc.dialects.plain import plain_of
 from aotc.errors import AotcError, SetupError
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
@@ -173,13 +173,11 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
         return
     counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for target in targets:
-        machine = machine_of(target)
-        if machine is None:
-            continue
+        capabilities = capabilities_of(target)
         unit = Unit(program).fork(target)
         run_passes(unit, fusing, silently=True)
         refused = refusals_in(
-            unit.module, machine, folds_weights=folds_parameters(program)
+            unit.module, capabilities, folds_weights=folds_parameters(program)
         )
         for found in refused.values():
             for each in found:

@@ -148,6 +148,7 @@ class GraphOp(_Declared):
     adds_products = False  # whether it is sums of products of its operands' elements
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
+    on_integers = False  # whether it takes vectors of i32, too
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}

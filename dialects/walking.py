@@ -52,6 +52,11 @@ def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
     return list(copy.results)
 
 
+def defining_op(value: Value) -> Operation | None:
+    """Return the op that computes a value; None if it is an argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
 def in_order(ops: Sequence[Op]) -> list[Op]:
     """Ops of one block as they stand in it, each of them once."""
 

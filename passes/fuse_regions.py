@@ -24,16 +24,10 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.families import (
-    FAMILIES,
-    choose,
-    fetch_ahead,
-    ops_before,
-    packing_of,
-)
+from aotc.kernels.families import FAMILIES, fetch_ahead, ops_before, packing_of
 from aotc.kernels.listing import note_refusals
-from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
@@ -52,21 +46,20 @@ class _Choosing:
     """What decides about kernels.
 
     Args:
-        machine: that they are for.
+        capabilities: of the target.
         left_out: families that are not taken.
         numerics: what results may be.
     """
 
-    machine: Machine
+    capabilities: Capabilities
     left_out: Container[str]
     numerics: str
 
     def kernel_for(self, op: GraphOp, weights: Container[Value]) -> Fused | None:
         """The kernel for an op, given which values are weights."""
         by_weight = len(op.operands) > 1 and op.operands[1] in weights
-        return choose(
+        return self.capabilities.choose(
             op,
-            self.machine,
             by_weight=by_weight,
             without=self.left_out,
             numerics=self.numerics,
@@ -107,18 +100,20 @@ class FuseRegions(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any."""
-        machine = None if unit.target is None else machine_of(unit.target)
-        if machine is None:
+        capabilities = capabilities_of(unit.target)
+        if isinstance(capabilities, NoKernels):
             return False
         known: dict[str, str] = {}
-        tuned = tuned_schedules(unit.program.tuning, str(unit.target), machine)
+        tuned = tuned_schedules(
+            unit.program.tuning, str(unit.target), capabilities.machine
+        )
         with index_functions(unit.module):
-            for region, fused in self.regions(unit, machine):
-                fused = tuned.choose(fused, region.anchor, region.key(fused))
+            for region in self.regions(unit, capabilities):
+                fused = tuned.choose(region.fused, region.anchor, region.key())
                 outline(region, fused, known)
             note_refusals(
                 unit.module,
-                machine,
+                capabilities,
                 self._left_out,
                 folds_weights=folds_parameters(unit.program),
             )
@@ -127,26 +122,24 @@ class FuseRegions(Pass):
             unit.notes.append(tuned.use(str(unit.target)))
         return bool(known)
 
-    def regions(self, unit: Unit, machine: Machine) -> Iterator[tuple[Region, Fused]]:
+    def regions(self, unit: Unit, capabilities: Capabilities) -> Iterator[Region]:
         """The regions of a program, with the schedules that the model chooses.
 
         The caller outlines each before the next. The functions of the module are to be
         indexed (`index_functions`).
         """
-        left_out = self._left_out
+        left_out, families = self._left_out, capabilities.families
         if self.anchors_only:  # no region of these is an anchor alone
-            left_out |= {name for name, each in FAMILIES.items() if each.before}
-        last = {name for name, each in FAMILIES.items() if each.is_last}
-        for others in (last, FAMILIES.keys() - last):
-            choosing = _Choosing(machine, left_out | others, unit.program.numerics)
+            left_out |= {name for name, each in families.items() if each.before}
+        last = {name for name, each in families.items() if each.is_last}
+        for others in (last, families.keys() - last):
+            choosing = _Choosing(capabilities, left_out | others, unit.program.numerics)
             yield from self._regions(unit, choosing)
 
-    def _regions(
-        self, unit: Unit, choosing: _Choosing
-    ) -> Iterator[tuple[Region, Fused]]:
+    def _regions(self, unit: Unit, choosing: _Choosing) -> Iterator[Region]:
         """Those of some families."""
         region_of = Region.of if self.anchors_only else region_at
-        machine, functions = choosing.machine, table_of(unit.module)
+        capabilities, functions = choosing.capabilities, table_of(unit.module)
         for entry in entries_of(unit.module):
             states = _new_states(functions[entry.name], entry)
             found = _all_anchors(functions, entry, choosing)
@@ -154,9 +147,9 @@ class FuseRegions(Pass):
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
                         is_state = anchor.results[0] in states
-                        if is_state and not FAMILIES[fused.kernel].leaves_states:
-                            continue
-                        yield region_of(anchor, fused, states, machine), fused
+                        family = capabilities.families[fused.kernel]
+                        if not is_state or family.leaves_states:
+                            yield region_of(anchor, fused, states, capabilities)
 
     @property
     def _left_out(self) -> frozenset[str]:
@@ -185,7 +178,7 @@ def _all_anchors(
     between[entry.name] = sum(between.values())
     return {
         name: [(op, fetch_ahead(op, fused)) for op, fused in anchors]
-        if between[name] > choosing.machine.third_cache
+        if between[name] > choosing.capabilities.machine.third_cache
         else anchors
         for name, anchors in found.items()
     }
@@ -233,7 +226,7 @@ def _find_anchors(
             continue
         if op.results[0] in weights:
             continue
-        dtypes = choosing.machine.dtypes
+        dtypes = choosing.capabilities.machine.dtypes
         if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype in dtypes:
             op = without_transposes(op)
         fused = choosing.kernel_for(op, weights)

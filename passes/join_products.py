@@ -32,7 +32,8 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
-from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
 from aotc.mlir import Function, Module, Value, ir
@@ -54,12 +55,12 @@ class JoinProducts(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any to join."""
-        machine = None if unit.target is None else machine_of(unit.target)
-        if machine is None:
+        capabilities = capabilities_of(unit.target)
+        if isinstance(capabilities, NoKernels):
             return False
         with index_functions(unit.module) as functions:
             known: dict[str, str] = {}
-            joining = _Joining(functions, machine, known)
+            joining = _Joining(functions, capabilities.machine, known)
             for family in _families(unit.module, functions):
                 joining.join(family)
             if known:

@@ -119,22 +119,24 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     # the weight is the anchor's second operand; it is the first argument where the
     # region computes the first operand itself
     packed = int(anchor.operands[0] not in region.values)
-    second = anchor.operands[1] if region.second is None else region.second
+    second = region.second
     if packing is not None:
+        second = anchor.operands[1] if second is None else second
         given[packed] = packing.pack(Builder(), anchor, second)
 
     def body(arguments: list[Value]) -> list[Value]:
         # what is there twice is the anchor's: the first is as it is, the second packed
         pairs = zip(reversed(operands), reversed(arguments), strict=True)
-        values, unpacked = dict(pairs), None
-        if packing is not None:
+        values = dict(pairs)
+        unpacked = None
+        if packing is not None and second is not None:
             kind = Tensor.of(second)
             unpacked = packing.unpack(Builder(), anchor, arguments[packed], kind)
-        if region.second is not None:
-            values[second], unpacked = unpacked or values[second], None
+        if unpacked is not None and region.second is not None:
+            values[region.second] = unpacked
         for op in region.ops:
             taken = [_copied(value, values) for value in op.operands]
-            if op is anchor and unpacked is not None:
+            if op is anchor and unpacked is not None and region.second is None:
                 taken = [taken[0], unpacked]
             copied = clone(op, taken)
             values.update(zip(op.results, copied, strict=True))

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, in_order
+from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.dtypes import bits
-from aotc.kernels.epilogue import (
-    defining_op,
-    is_elementwise,
-    readable_source,
-    sliced_source,
-)
-from aotc.kernels.families import FAMILIES, ops_before, packing_of
-from aotc.kernels.machine import Machine
-from aotc.kernels.movement import is_inner
-from aotc.kernels.movement.views import view_of
+from aotc.kernels.capabilities import Capabilities
+from aotc.kernels.elementwise import Elementwise
+from aotc.kernels.families import Family, ops_before, packing_of
+from aotc.kernels.operands import is_repeated
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
-
-_MOST_TENSORS = 12  # that a region reads and writes
-_NARROW = ("i8", "u8")  # of which casts make floats
 
 
 @dataclass
@@ -38,33 +26,28 @@ class Region:
 
     Args:
         anchor: the product, or whatever the kernel is for.
+        fused: its kernel.
+        capabilities: of the target.
         states: values that no region computes, but as its anchor.
         before: the ops that make its operand, in order; no other ops read their values.
         members: the ops after it, in order.
         values: what all of them give.
         reads: what they take from elsewhere, beside the operands of the anchor.
-        packed: the operand that the kernel gets packed, so that only the anchor can
-            read it; None if there is none.
-        columns: the axes of the result along which rows share vectors.
         views: operands of the anchor that its kernel reads through, and what they are
             of.
-        reads_columns: whether the kernel reads some columns of wider tensors.
-        dtypes: of the elements that its kernel reads and writes.
         second: what the kernel reads in the place of the anchor's second operand, where
             it makes that of it.
     """
 
     anchor: GraphOp
+    fused: Fused
+    capabilities: Capabilities
     states: Container[Value] = ()
     before: list[GraphOp] = field(default_factory=list)
     members: list[GraphOp] = field(default_factory=list)
     values: dict[Value, None] = field(default_factory=dict)
     reads: dict[Value, None] = field(default_factory=dict)
-    packed: Value | None = None
-    columns: range = range(0)
     views: Mapping[Value, Value] = field(default_factory=dict)
-    reads_columns: bool = False
-    dtypes: Sequence[str] = ("f32",)
     second: Value | None = None
 
     @classmethod
@@ -73,22 +56,29 @@ class Region:
         anchor: GraphOp,
         fused: Fused,
         states: Container[Value],
-        machine: Machine,
+        capabilities: Capabilities,
     ) -> Region:
         """The anchor alone."""
-        packed = anchor.operands[1] if packing_of(fused) else None
-        rank = Tensor.of(anchor.results[0]).rank
-        count = FAMILIES[fused.kernel].column_axes(anchor)
-        return cls(
-            anchor,
-            states,
-            values={anchor.results[0]: None},
-            packed=packed,
-            columns=range(rank - count, rank),
-            views=FAMILIES[fused.kernel].views(anchor),
-            reads_columns=FAMILIES[fused.kernel].reads_columns and count == 1,
-            dtypes=FAMILIES[fused.kernel].dtypes(anchor, machine),
-        )
+        found = cls(anchor, fused, capabilities, states)
+        found.values[anchor.results[0]] = None
+        found.views = found.family.views(anchor)
+        return found
+
+    @property
+    def family(self) -> Family:
+        """What its kernel takes."""
+        return self.capabilities.families[self.fused.kernel]
+
+    @property
+    def packed(self) -> Value | None:
+        """What the kernel gets packed; None if there is nothing."""
+        second = self.anchor.operands[1] if self.second is None else self.second
+        return second if packing_of(self.fused) else None
+
+    @cached_property
+    def epilogue(self) -> Elementwise:
+        """The elementwise ops that may follow the anchor."""
+        return self.family.epilogue_of(self.anchor, self.capabilities.machine)
 
     @property
     def ops(self) -> list[GraphOp]:
@@ -107,17 +97,10 @@ class Region:
         others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
 
-    def tensors(self, reads: Collection[Value]) -> int:
-        """How many tensors it reads and writes at most, given what it reads.
-
-        What the ops before the anchor give is read by nothing else, so never written.
-        """
-        return len(reads) + len(self.values) - len(self.before)
-
-    def key(self, fused: Fused) -> str:
+    def key(self) -> str:
         """What a tuning file calls it; see `aotc.kernels.schedules`."""
         others = [op for op in self.ops if op is not self.anchor]
-        return key_of(fused, self.anchor, others, self.views.values())
+        return key_of(self.fused, self.anchor, others, self.views.values())
 
     @property
     def last(self) -> GraphOp:
@@ -142,13 +125,18 @@ class Region:
         is_packed = self.packed is not None and value == self.packed
         return is_packed or value in self.views
 
-    def source_of(self, value: Value) -> Value | None:
-        """What the kernel reads for an operand of an op after the anchor, if it can."""
-        if self.reads_columns:
-            found = sliced_source(value)
-            if found is not None and Tensor.of(value).dtype in self.dtypes:
-                return found
-        return readable_source(value, self.columns, self.dtypes, by_rows=True)
+    def holds(self, reads: Collection[Value]) -> bool:
+        """Whether its kernel can have as many tensors, given what else it would read.
+
+        What the ops before the anchor give is read by nothing else, so never written.
+        """
+        tensors = len({*self.reads, *reads}) + len(self.values) - len(self.before)
+        return tensors <= self.capabilities.emitted.most_tensors
+
+    def source(self, value: Value) -> Value | None:
+        """What the kernel reads in the place of a value that is a view; None if not."""
+        source = self.family.source
+        return None if source is None else source(self.anchor, self.fused.tile, value)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
@@ -158,13 +146,12 @@ class Region:
 
 
 def region_at(
-    anchor: GraphOp, fused: Fused, states: Container[Value], machine: Machine
+    anchor: GraphOp, fused: Fused, states: Container[Value], capabilities: Capabilities
 ) -> Region:
     """The anchor with the elementwise ops after it that can be computed with it."""
-    family = FAMILIES[fused.kernel]
-    region = Region.of(anchor, fused, states, machine)
-    _add_before(region, ops_before(fused, anchor))
-    rest = _users(anchor) if family.has_epilogue else []
+    region = Region.of(anchor, fused, states, capabilities)
+    _add_before(region)
+    rest = _users(anchor) if region.family.epilogue else []
     while rest:
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
@@ -176,66 +163,67 @@ def region_at(
         region.values[op.results[0]] = None
         region.reads.update(dict.fromkeys(reads))
         rest = in_order([*rest, *_users(op)])
-    if family.prologue_axes is not None:
-        rank = Tensor.of(anchor.operands[0]).rank
-        columns = range(rank - family.prologue_axes(anchor), rank)
-        _add_prologue(region, anchor.operands[0], columns)
-    if family.makes_second:
-        _add_second(region)
-    if isinstance(anchor, Concatenate):
-        _add_parts(region, anchor)
-        region.views = _views(region, anchor.axis, fused.tile["lanes"])
+    if region.family.is_part is not None:
+        _add_parts(region, anchor, region.family.is_part)
+        region.views = _views(region)
+    elif region.family.prologue:
+        prologue = _prologue_of(region, anchor.operands[0])
+        _add_prologue(region, anchor.operands[0], prologue)
+    _add_second(region)
     return region
 
 
-def _add_before(region: Region, ops: Sequence[GraphOp]) -> None:
+def _prologue_of(region: Region, value: Value) -> Elementwise:
+    """The elementwise ops that may make an operand of the anchor."""
+    machine = region.capabilities.machine
+    return region.family.prologue_of(region.anchor, value, machine)
+
+
+def _add_before(region: Region) -> None:
     """Add the ops that a kernel computes before its anchor, and what they read."""
-    last = Tensor.of(region.anchor.results[0]).rank - 1
-    columns = range(last, last + 1)
-    for op in ops:
+    for op in ops_before(region.fused, region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
         reads = [value for value in op.operands if value not in region.values]
-        if is_elementwise(op, region.dtypes):
-            found = [readable_source(each, columns, region.dtypes) for each in reads]
-            reads = [
-                each for each in found if each is not None and not _is_number(each)
-            ]
+        prologue = _prologue_of(region, op.results[0])
+        if prologue.takes(op):
+            found = [prologue.operand(each) for each in reads]
+            reads = [x.source for x in found if x is not None]
+            reads = [value for value in reads if not _is_number(value)]
         region.reads.update(dict.fromkeys(reads))
 
 
-def _add_parts(region: Region, op: Concatenate) -> None:
-    """Add the other concatenations of a chain, and what makes their parts."""
-    columns = range(op.axis, Tensor.of(op.y).rank)
+def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) -> None:
+    """Add the ops that make parts of the anchor, and what these are made by."""
     for value in op.operands:
         inner = defining_op(value)
-        if isinstance(inner, Concatenate) and is_inner(inner):
+        if isinstance(inner, GraphOp) and is_part(inner):
             region.before.insert(0, inner)
             region.values[value] = None
-            _add_parts(region, inner)
+            _add_parts(region, inner, is_part)
         else:
             region.reads[value] = None
-            _add_prologue(region, value, columns)
+            _add_prologue(region, value, _prologue_of(region, value))
 
 
-def _views(region: Region, first: int, lanes: int) -> dict[Value, Value]:
-    """What is read in the place of the parts of a concatenation, where it is others."""
+def _views(region: Region) -> dict[Value, Value]:
+    """What is read in the place of values that are views, where it is others."""
     found = {}
     for value in (value for op in region.ops for value in op.operands):
-        if value not in region.values and not isinstance(defining_op(value), Broadcast):
-            view = view_of(value, first, lanes)
-            if view is not None and view.source != value:
-                found[value] = view.source
+        if value not in region.values and not is_repeated(value):
+            source = region.source(value)
+            if source is not None and source != value:
+                found[value] = source
     return found
 
 
-def _add_prologue(region: Region, value: Value, columns: range) -> None:
+def _add_prologue(region: Region, value: Value, prologue: Elementwise) -> None:
     """Add the ops that make an operand of the shape of the rows, as far as they can be.
 
     Nothing else reads what they give.
     """
     op = defining_op(value)
-    if not isinstance(op, GraphOp) or not is_elementwise(op, region.dtypes):
+    if not isinstance(op, GraphOp) or not prologue.takes(op):
         return
     if value in region.values or not all(
         region.computes(use.owner) for use in value.uses
@@ -243,52 +231,43 @@ def _add_prologue(region: Region, value: Value, columns: range) -> None:
         return
     found = []
     for operand in op.operands:
-        source = readable_source(operand, columns, region.dtypes)
-        if source is None or isinstance(defining_op(source), Broadcast):
+        read = prologue.operand(operand)
+        if read is None or is_repeated(read.source):
             return
-        found.append(source)
+        found.append(read.source)
     reads = [each for each in found if not _is_number(each)]
-    if region.tensors({*region.reads, *reads}) > _MOST_TENSORS:
+    if not region.holds(reads):
         return
     region.before.insert(0, op)
     region.values[value] = None
     region.reads.update(dict.fromkeys(reads))
     for operand in op.operands:
-        _add_prologue(region, operand, columns)
+        _add_prologue(region, operand, prologue)
 
 
 def _add_second(region: Region) -> None:
     """Add the ops that make the second operand of fewer bytes, if vectors of it can be.
 
-    One tensor of its shape is read, with columns along the last axes.
+    One tensor of its shape is read.
     """
-    anchor = region.anchor
-    if not isinstance(anchor, DotGeneral) or anchor.lhs == anchor.rhs:
+    anchor, machine = region.anchor, region.capabilities.machine
+    prologue = region.family.second_of(anchor, machine)
+    if prologue is None or anchor.operands[0] == anchor.operands[1]:
         return
-    value, kind = anchor.rhs, Tensor.of(anchor.rhs)
-    free = free_axes(kind.rank, anchor.rhs_batch, anchor.rhs_contract)
-    columns = range(kind.rank - len(free), kind.rank)
-    if [*free] != [*columns] or anchor.rhs_batch:
-        return
-    alone = Region(anchor, values={anchor.y: None}, dtypes=(*region.dtypes, *_NARROW))
-    _add_prologue(alone, value, columns)
+    kind = Tensor.of(anchor.operands[1])
+    alone = Region(anchor, region.fused, region.capabilities)
+    alone.values[anchor.results[0]] = None
+    _add_prologue(alone, anchor.operands[1], prologue)
     reads = [read for read in alone.reads if read not in alone.values]
     whole = [read for read in reads if Tensor.of(read).shape == kind.shape]
     if len(whole) != 1 or bits(Tensor.of(whole[0]).dtype) >= bits(kind.dtype):
         return
     if any(x in region.values for x in reads) or whole[0] in region.reads:
         return
-    if any(not isinstance(op, Cast) and _is_narrow(op) for op in alone.before):
-        return
     region.before += alone.before
     region.values.update(dict.fromkeys(x for op in alone.before for x in op.results))
     region.reads.update(dict.fromkeys(reads))
     region.second = whole[0]
-    region.packed = region.packed and region.second
-
-
-def _is_narrow(op: GraphOp) -> bool:
-    return any(Tensor.of(value).dtype in _NARROW for value in op.operands)
 
 
 def _users(op: Operation) -> list[Operation]:
@@ -299,21 +278,21 @@ def _users(op: Operation) -> list[Operation]:
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     """What an op would take from outside of a region; None if it cannot be in it."""
     shape = Tensor.of(region.anchor.results[0]).shape
-    if not is_elementwise(op, region.dtypes):
+    if not region.epilogue.takes(op):
         return None
     if [Tensor.of(y).shape for y in op.results] != [shape]:
         return None
     if op.results[0] in region.states:
         return None
     outside = [value for value in op.operands if value not in region.values]
-    sources = [region.source_of(value) for value in outside]
-    found = [each for each in sources if each is not None]
-    if len(found) < len(sources) or any(map(region.depends, found)):
+    read = [region.epilogue.operand(value) for value in outside]
+    found = [each.source for each in read if each is not None]
+    if len(found) < len(read) or any(map(region.depends, found)):
         return None
     if any(map(region.is_for_anchor, found)):
         return None
     found = [value for value in found if not _is_number(value)]
-    if region.tensors({*region.reads, *found}) > _MOST_TENSORS:
+    if not region.holds(found):
         return None
     return found
 

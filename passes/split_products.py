@@ -31,12 +31,10 @@ from aotc.dialects.patterns import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, in_order
-from aotc.kernels.families import choose
-from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
-from aotc.passes.joining.groups import MOST
 
 
 class SplitProducts(Pass):
@@ -48,26 +46,28 @@ class SplitProducts(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        machine = None if unit.target is None else machine_of(unit.target)
-        if machine is None:
+        capabilities = capabilities_of(unit.target)
+        if isinstance(capabilities, NoKernels):
             return False
         functions = functions_of(unit.module)
         changed = False
         for entry in entries_of(unit.module):
             for name, weights in scopes_of(functions, entry.name).items():
                 with known_contracts(contracts_of(functions[name])):
-                    changed |= _split_in(functions[name], weights, machine)
+                    changed |= _split_in(functions[name], weights, capabilities)
         return changed
 
 
-def _split_in(function: Function, weights: Container[Value], machine: Machine) -> bool:
+def _split_in(
+    function: Function, weights: Container[Value], capabilities: Capabilities
+) -> bool:
     operations = function.entry_block.operations
     changed = False
     for product in reversed([op for op in operations if isinstance(op, DotGeneral)]):
         # looked for one by one: splitting a product erases what two may have in common
         columns = _columns_of(product, weights)
         if columns is not None:
-            changed |= columns.split(machine)
+            changed |= columns.split(capabilities)
     return changed
 
 
@@ -87,9 +87,9 @@ class _Columns:
     after: Sequence[GraphOp]
     slices: Sequence[Slice]
 
-    def split(self, machine: Machine) -> bool:
+    def split(self, capabilities: Capabilities) -> bool:
         """Write the products in the place of the slices, if there is a kernel."""
-        if not self._has_kernel(machine):
+        if not self._has_kernel(capabilities):
             return False
         for each in self.slices:
             with before(self.slices[0]):
@@ -99,15 +99,17 @@ class _Columns:
             op.operation.erase()
         return True
 
-    def _has_kernel(self, machine: Machine) -> bool:
-        """Whether there is one for a product of as many columns as are in a slice."""
+    def _has_kernel(self, capabilities: Capabilities) -> bool:
+        """Whether there is one for products of as many columns as slices have."""
         with before(self.product):
             product = self._write_product(Builder(), self.slices[0])
-        found = choose(product, machine, by_weight=True)
+        found = capabilities.choose(product, by_weight=True)
         right = product.rhs.owner
         product.operation.erase()
         right.erase()
-        return found is not None
+        if found is None:
+            return False
+        return len(self.slices) <= capabilities.families[found.kernel].most_joined
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
         right = _cut(b, self.product.rhs, self.axis, columns)
@@ -159,7 +161,7 @@ def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
     after = [*_ops_after(op)]
     readers = _readers(after[-1] if after else op)
     slices = [each for each in readers if isinstance(each, Slice)]
-    if len(slices) < len(readers) or not 1 < len(slices) <= MOST:
+    if not 1 < len(slices) == len(readers):
         return None
     if not _are_apart(slices) or not _meet(slices):
         return None

@@ -221,6 +221,25 @@ def test_no_layer_is_there_for_tests_alone():
     assert {_layer(module) for module in MODULES} - used <= for_users
 
 
+def test_passes_import_nothing_that_writes_kernels():
+    """What may fuse they ask families and capabilities; a lowering calls `dispatch`."""
+    writes = "aotc.kernels.vectors"
+    writers = {
+        module
+        for module, names in _imports().items()
+        if module.startswith("aotc.kernels.") and writes in names
+    }
+    assert {"aotc.kernels.epilogue", "aotc.kernels.contraction"} <= writers
+    asked = {writes, "aotc.kernels.emitters", *writers} - {"aotc.kernels.dispatch"}
+    wrong = [
+        f"{module} imports {name}"
+        for module, names in _imports().items()
+        for name in names
+        if _layer(module) == "passes" and name in asked
+    ]
+    assert wrong == []
+
+
 def test_no_import_is_relative():
     """The tests here read which modules are imported from the statements alone."""
     relative = [

@@ -2,8 +2,9 @@
 
 A region of the graph (`aotc.dialects.fusion`) and a model of the target's processor
 (`machine`) make a function over memrefs and the numbers of a workgroup (`dispatch`).
-Each family (`families`) is a Python function that writes such code with what `vectors`
-gives it; how its work is cut up is data (`tile`), chosen by an analytic model. What a
-region computes beside its anchor, it computes by the ops' own `lower` rules, on vectors
-(`epilogue`).
+What a region can be, passes ask the target's `capabilities`: a table of families
+(`families`), each of which says what its kernels take, and how their work is cut up,
+which is data (`tile`) chosen by an analytic model. A Python function for each family
+(`emitters`) writes the code, with what `vectors` gives it. What a region computes
+beside its anchor, it computes by the ops' own `lower` rules, on vectors (`epilogue`).
 """

@@ -29,7 +29,7 @@ from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
-from aotc.kernels import families, sharing, vectors
+from aotc.kernels import emitters, families, sharing, vectors
 from aotc.kernels.arguments import Arguments, Scratch
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.machine import Machine, machine_of
@@ -197,7 +197,7 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
                     own = Scratch(memories[-1], vectors.scale(share, scratch))
                 given = memories[: len(taken) + len(made)]
                 arguments = Arguments(given, numbers, (x, y), machine, own)
-                families.write(fused, function, arguments)
+                emitters.write(fused, function, arguments)
 
             workgroups = size(columns), size(rows)
             if families.FAMILIES[fused.kernel].has_runs:

@@ -1,8 +1,7 @@
 """What a region computes beside its anchor, while that is in registers.
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
-is read in place: a tensor of the shape of the result, some columns of a wider one, a
-vector along its last axis, an element for each row, or a number.
+is read in place (`aotc.kernels.operands`).
 
 Values of bf16 and f16 are vectors of f32 as well, which are rounded after each op: the
 product, the quotient and the square root of two such numbers, rounded to f32 and then
@@ -12,32 +11,37 @@ innocuous?", SIGNUM Newsletter 30 (1995) 21), and so are sum and difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
 from aotc.dialects.lowering.scalars import constant_of
 from aotc.dialects.ops.activation import Relu
-from aotc.dialects.ops.binary import Add, Maximum, Minimum, Multiply, Subtract
+from aotc.dialects.ops.binary import Maximum, Minimum
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast, Clamp
-from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.unary import Abs, Negate
-from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.views import Stride, View
-from aotc.dtypes import UNSIGNED, is_float
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.dtypes import UNSIGNED
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
 from aotc.kernels.machine import Machine
+from aotc.kernels.operands import (
+    Number,
+    PerColumn,
+    PerGroup,
+    PerRow,
+    SomeColumns,
+    operand_of,
+)
 from aotc.kernels.rounding import round_to
 from aotc.kernels.tile import split_evenly
-from aotc.mlir import Operation, Value, arith, func, ir
+from aotc.mlir import Value, arith, ir
 
 # whose results are numbers of their operands' dtype, whatever it is
 _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
-_OF_INTEGERS = (Add, Clamp, Maximum, Minimum, Multiply, Subtract)
 
 # bodies that are faster on vectors, which have no f64
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
@@ -184,23 +188,20 @@ class Epilogue:
         if value in self._memories:
             memory, lanes = self._memories[value], self._lanes
             return [vectors.load(memory, p.at, lanes, p.count) for p in places]
+        match operand_of(value):
+            case Number() | PerColumn() as read:
+                for place in places:
+                    key = value, place.key
+                    if key not in shared:
+                        shared[key] = self._read_shared(read, place)
+                return [shared[value, place.key] for place in places]
+            case PerRow() as read:
+                return [self._read_of_row(read, place) for place in places]
+            case PerGroup() as read:
+                return [self._read_of_group(read, place) for place in places]
+            case SomeColumns() as read:
+                return [self._read_columns(read, place) for place in places]
         op = _computing_op(value)
-        if isinstance(op, Slice):
-            return [self._read_columns(op, place) for place in places]
-        if isinstance(op, Constant):  # a tensor without axes, like the result
-            return [self._splat(op)] * len(places)
-        if isinstance(op, Broadcast):
-            length = _length_of_rows(op)
-            if length is not None:
-                return [self._read_of_row(op.x, place, length) for place in places]
-            group = _group_of_rows(op)
-            if group is not None:
-                return [self._read_of_group(op.x, place, group) for place in places]
-            for place in places:
-                key = value, place.key
-                if key not in shared:
-                    shared[key] = self._read_repeated(op.operands[0], place)
-            return [shared[value, place.key] for place in places]
         given = [self._value(each, known, places, shared) for each in op.operands]
         return self._round(op, self._lower(op, given))
 
@@ -229,28 +230,30 @@ class Epilogue:
             found += as_tuple(type(op).lower(self._lowering, op, *each))
         return found
 
-    def _read_columns(self, op: Slice, place: Place) -> Value:
+    def _read_columns(self, read: SomeColumns, place: Place) -> Value:
         """What lies at a place in some columns of a tensor that has more of them."""
-        first, count, wide = op.start[-1], op.sizes[-1], Tensor.of(op.x).shape[-1]
-        assert isinstance(first, int)  # as `sliced_source` has it, like the others
-        assert isinstance(count, int)
-        assert isinstance(wide, int)
-        row = arith.divui(arith.subi(place.at, place.column), vectors.index(count))
-        at = vectors.add(vectors.scale(row, wide), vectors.add(place.column, first))
-        return vectors.load(self._memories[op.x], at, self._lanes, place.count)
+        row = self._row_of(place, read.width)
+        begin = vectors.scale(row, read.stride)
+        at = vectors.add(begin, vectors.add(place.column, read.first))
+        return vectors.load(self._memories[read.source], at, self._lanes, place.count)
 
-    def _read_of_row(self, source: Value, place: Place, length: int) -> Value:
-        """What is the same in all of a row of so many elements."""
-        row = arith.divui(arith.subi(place.at, place.column), vectors.index(length))
-        element = vectors.load_element(self._memories[source], row)
+    def _read_of_row(self, read: PerRow, place: Place) -> Value:
+        """What is the same in all of a row."""
+        row = self._row_of(place, read.width)
+        element = vectors.load_element(self._memories[read.source], row)
         return vectors.repeat(element, self._lanes)
 
-    def _read_of_group(self, source: Value, place: Place, group: _Group) -> Value:
+    def _read_of_group(self, read: PerGroup, place: Place) -> Value:
         """What is the same at a place in all rows of a group."""
-        length = vectors.index(group.rows * group.width)
+        length = vectors.index(read.rows * read.width)
         index = arith.divui(arith.subi(place.at, place.column), length)
-        at = vectors.add(vectors.scale(index, group.width), place.column)
-        return vectors.load(self._memories[source], at, self._lanes, place.count)
+        at = vectors.add(vectors.scale(index, read.width), place.column)
+        return vectors.load(self._memories[read.source], at, self._lanes, place.count)
+
+    def _row_of(self, place: Place, width: int) -> Value:
+        """The number of the row of a place, of rows of so many elements."""
+        begin = arith.subi(place.at, place.column)
+        return arith.divui(begin, vectors.index(width))
 
     def _splat(self, op: Constant) -> Value:
         """A constant without axes in all lanes."""
@@ -261,15 +264,16 @@ class Epilogue:
         kind = vectors.vector_type(self._lanes, element)
         return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
 
-    def _read_repeated(self, source: Value, place: Place) -> Value:
+    def _read_shared(self, read: Number | PerColumn, place: Place) -> Value:
         """What is the same in all rows."""
-        if source in self._memories:
-            memory = self._memories[source]
-            if all(size == 1 for size in Tensor.of(source).shape):
-                element = vectors.load_element(memory, vectors.index(0))
-                return vectors.repeat(element, self._lanes)
+        memory = self._memories.get(read.source)
+        if isinstance(read, PerColumn):
+            assert memory is not None  # as all that are no constants
             return vectors.load(memory, place.column, self._lanes, place.count)
-        op = _computing_op(source)
+        if memory is not None:
+            element = vectors.load_element(memory, vectors.index(0))
+            return vectors.repeat(element, self._lanes)
+        op = _computing_op(read.source)
         assert isinstance(op, Constant)
         return self._splat(op)
 
@@ -280,122 +284,6 @@ def _as_float(x: Value, dtype: str) -> Value:
     if x.type == kind:
         return x
     return (arith.uitofp if dtype in UNSIGNED else arith.sitofp)(kind, x)
-
-
-def readable_source(
-    value: Value,
-    columns: Sequence[int],
-    dtypes: Container[str] = ("f32",),
-    *,
-    by_rows: bool = False,
-) -> Value | None:
-    """What a kernel reads for an operand of the shape of its rows; None if it cannot.
-
-    That is the operand, or what is repeated in it: a number, a vector along the
-    columns, in all rows or in those of a group, or an element for each row, in all
-    columns.
-
-    Args:
-        value: the operand.
-        columns: the axes of the shape along which rows share vectors.
-        dtypes: of elements that the kernel reads.
-        by_rows: whether the kernel can read what differs from row to row, an element
-            for each, or a vector for so many of them.
-    """
-    if Tensor.of(value).dtype not in dtypes:
-        return None
-    op = defining_op(value)
-    if not isinstance(op, Broadcast):
-        return value
-    if all(size == 1 for size in Tensor.of(op.x).shape):
-        return op.x
-    view = _repeated_view(op)
-    own_rows, own_columns = (
-        {stride.repeats for stride in view.group(axes)}
-        for axes in (sorted({*range(len(op.shape))} - {*columns}), columns)
-    )
-    if own_columns <= {False} and own_rows <= {True}:
-        return op.x
-    if by_rows and own_rows == {False} and _length_of_rows(op) is not None:
-        return op.x if own_columns == {True} else value
-    if by_rows and own_columns == {False}:
-        group = _group_of_rows(op)
-        width = element_count(tuple(op.shape[axis] for axis in columns))
-        return op.x if group is not None and group.width == width else value
-    return value
-
-
-def sliced_source(value: Value) -> Value | None:
-    """What lies in memory and has a value as columns side by side; None if none does.
-
-    What is computed of such a value alone would have to be computed whole.
-    """
-    op = defining_op(value)
-    if not isinstance(op, Slice):
-        return None
-    source = defining_op(op.x)
-    if source is not None and not isinstance(source, func.CallOp):
-        return None
-    *rows, columns = Tensor.of(op.x).shape
-    are_static = all(isinstance(n, int) for n in (columns, op.start[-1], op.sizes[-1]))
-    is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
-    return op.x if are_static and is_whole and op.strides[-1] == 1 else None
-
-
-def _repeated_view(op: Broadcast) -> View:
-    """What a broadcast gives, as a view of the memory of what it repeats."""
-    return View.of_memory(Tensor.of(op.x).shape).broadcast(op.shape, op.axes)
-
-
-def _length_of_rows(op: Broadcast) -> int | None:
-    """How often in a row a broadcast repeats each element; None if it does not."""
-    view = _repeated_view(op)
-    match view.group(range(len(view.axes))):
-        case (Stride(axis=0, step=1), Stride(size=int(length), axis=None)):
-            return length
-    return None
-
-
-@dataclass(frozen=True)
-class _Group:
-    """So many rows of so many elements each, which are the same."""
-
-    rows: int
-    width: int
-
-
-def _group_of_rows(op: Broadcast) -> _Group | None:
-    """The rows that are one vector of the source of a broadcast; None if none are.
-
-    There is a vector for each index of the first axes, and axes between those and the
-    columns repeat it.
-    """
-    view = _repeated_view(op)
-    match view.group(range(len(view.axes))):
-        case (
-            Stride(axis=0),
-            Stride(size=int(rows), axis=None),
-            Stride(size=int(width), axis=0, step=1),
-        ):
-            return _Group(rows, width)
-    return None
-
-
-def is_elementwise(op: GraphOp, dtypes: Container[str]) -> bool:
-    """Whether an op can be applied to the vectors of a kernel of such elements."""
-    kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
-    if not all(kind in dtypes for kind in kinds):
-        return False
-    if isinstance(op, Cast):
-        return is_float(Tensor.of(op.y).dtype)
-    if kinds == {"i32"}:
-        return isinstance(op, _OF_INTEGERS)
-    return type(op).on_vectors
-
-
-def defining_op(value: Value) -> Operation | None:
-    """The op that computes a value; None if it is an argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner.opview
 
 
 def _computing_op(value: Value) -> GraphOp:

@@ -1,4 +1,4 @@
-"""The families of kernels, as one table: what each computes, and who writes it."""
+"""The families of kernels, as one table: what each takes, and how it is planned."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import backward_slice
 from aotc.kernels import (
     attention,
-    chain,
     columns,
-    contraction,
     depthwise,
     movement,
     packing,
     rows,
     sharing,
     sorting,
-    winograd,
 )
-from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.chain import schedule as chain_schedule
 from aotc.kernels.contraction import plan as contraction_plan
+from aotc.kernels.elementwise import (
+    ALIKE,
+    BY_ROWS,
+    NARROW,
+    NONE,
+    OF_COLUMNS,
+    Elementwise,
+    Operands,
+)
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
 from aotc.kernels.tile import Tile
@@ -42,7 +47,7 @@ from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
 from aotc.kernels.winograd.matrices import WINDOW
 from aotc.mlir import Function, Value
-from aotc.numerics import RELAXED, STRICT, allows
+from aotc.numerics import RELAXED, STRICT
 
 Schedule = Mapping[str, int]
 
@@ -56,30 +61,31 @@ class Family:
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
         workgroups: how many there are of an op and a schedule, along two axes.
-        write: writes the kernel of a region at the insertion point, given the region,
-            its anchor and the schedule.
         plan_unpacked: the same as `plan` for an anchor whose second operand is no
             weight, where that makes a difference.
-        has_epilogue: whether it computes the elementwise ops that follow, too
-            (`aotc.kernels.epilogue`).
+        epilogue: what the operands of the elementwise ops that follow may be; it
+            computes none if that is nothing.
+        prologue: the same of the elementwise ops that make its operand.
+        floats: dtypes that it computes and writes, of those that a machine has.
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
         views: the operands that are views which the kernel reads through, and what of.
+        is_part: for anchors whose operands are parts of their rows: whether an op that
+            makes one of them is another such, which the kernel computes as well.
+        source: what the kernel of an anchor reads in the place of a value that is a
+            view, if it reads those through views, too.
+        most_joined: ops of one left operand, by packed weights, that one kernel
+            computes at most (`join-products`).
         candidates: the schedules that may be tried in the place of a planned one, which
             is the first, in the order in which the model of the machine expects them.
-        reads_columns: whether the elementwise ops may take some columns of wider
-            tensors, which the kernel reads there.
         packing: of its second operand, if it gets that in an order of its own; asked
             for a schedule, None where it reads the operand as it lies.
         scratch: how many f32 elements of memory each share of the workgroups has for
             itself (`aotc.kernels.sharing`).
         numerics: the level of `--numerics` from which on it is taken.
-        has_narrow: whether it computes and writes bf16 and f16, too, where the machine
-            does.
-        prologue_axes: if it computes the elementwise ops that make its operand, too:
-            how many of the last axes of that a row has.
-        makes_second: whether it computes the elementwise ops that make its second
-            operand, too (`aotc.kernels.prologue`).
+        prologue_axes: how many of the last axes of its operand a row has.
+        second_columns: the axes of its second operand that are columns, if it computes
+            the elementwise ops that make that, too (`aotc.kernels.prologue`).
         is_last: whether its anchors are looked for where the others have their
             regions, which may read through them.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
@@ -95,19 +101,21 @@ class Family:
     anchors: tuple[type[GraphOp], ...]
     plan: Callable[[GraphOp, Machine], Schedule | None]
     workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
-    write: Callable[[Function, GraphOp, Schedule, Arguments], None]
     plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
-    has_epilogue: bool = False
+    epilogue: Operands = NONE
+    prologue: Operands = NONE
+    floats: Container[str] = ("f32",)
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
         lambda op, machine, planned: [planned]
     )
-    reads_columns: bool = False
-    has_narrow: bool = False
-    prologue_axes: Callable[[GraphOp], int] | None = None
+    prologue_axes: Callable[[GraphOp], int] = lambda op: 1
+    is_part: Callable[[GraphOp], bool] | None = None
+    source: Callable[[GraphOp, Schedule, Value], Value | None] | None = None
+    most_joined: int = 1
     leaves_states: bool = True
-    makes_second: bool = False
+    second_columns: Callable[[GraphOp], range | None] = lambda op: None
     is_last: bool = False
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
@@ -116,10 +124,27 @@ class Family:
     numerics: str = STRICT
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
-        """Of the elements that follow an op in its kernel on a machine."""
-        found = machine.dtypes if self.has_narrow else ("f32",)
+        """Return those of the elements that follow an op in its kernel on a machine."""
+        found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
         is_of_integers = Tensor.of(op.results[0]).dtype == "i32"
         return (*found, "i32") if is_of_integers else found
+
+    def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
+        """Return what elementwise ops follow an op in its kernel on a machine."""
+        columns = _last_axes(op.results[0], self.column_axes(op))
+        return Elementwise(self.epilogue, columns, self.dtypes(op, machine))
+
+    def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
+        """Return what elementwise ops make the second operand of an op."""
+        columns = self.second_columns(op)
+        if columns is None:
+            return None
+        return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)
+
+    def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
+        """Return what elementwise ops make an operand of an op in its kernel."""
+        columns = _last_axes(value, self.prologue_axes(op))
+        return Elementwise(self.prologue, columns, self.dtypes(op, machine))
 
 
 @dataclass(frozen=True)
@@ -165,15 +190,19 @@ def _winograd_packing(schedule: Schedule) -> Packing:
     )
 
 
+def _last_axes(value: Value, count: int) -> range:
+    rank = Tensor.of(value).rank
+    return range(rank - count, rank)
+
+
 # of those that compute one op, the first with a plan for it is taken
 FAMILIES = {
     "winograd": Family(
         anchors=(ConvGeneral,),
         plan=winograd_tile.plan,
         workgroups=winograd_tile.workgroups,
-        write=winograd.write,
         plan_unpacked=winograd_tile.plan_unpacked,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         packing=_winograd_packing,
         scratch=winograd_tile.scratch_elements,
         numerics=RELAXED,
@@ -182,12 +211,12 @@ FAMILIES = {
         anchors=(ConvGeneral,),
         plan=chain_schedule.plan,
         workgroups=chain_schedule.workgroups,
-        write=chain.write,
         plan_unpacked=lambda op, machine: None,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=chain_schedule.candidates,
         packing=_chain_packing,
         scratch=chain_schedule.scratch_elements,
+        prologue=ALIKE,
         before=chain_schedule.ops_before,
         has_runs=True,
     ),
@@ -195,115 +224,82 @@ FAMILIES = {
         anchors=(DotGeneral, ConvGeneral),
         plan=contraction_plan.plan,
         workgroups=contraction_plan.workgroups,
-        write=contraction.write,
         plan_unpacked=contraction_plan.plan_unpacked,
-        has_epilogue=True,
-        reads_columns=True,
-        has_narrow=True,
-        makes_second=True,
+        epilogue=OF_COLUMNS,
+        floats=("f32", "bf16", "f16"),
+        second_columns=contraction_plan.second_columns,
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,
+        most_joined=4,  # of more, results would wait long for their readers
         packing=_contraction_packing,
     ),
     "decoder": Family(
         anchors=(Attention,),
         plan=decoder.plan,
         workgroups=decoder.workgroups,
-        write=decoder.write,
         views=caches_by_heads,
     ),
     "attention": Family(
         anchors=(Attention,),
         plan=attention.plan,
         workgroups=attention.workgroups,
-        write=attention.write,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
-        write=depthwise.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=depthwise.candidates,
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
-        write=depthwise.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         candidates=depthwise.candidates,
     ),
     "rows": Family(
         anchors=rows.ANCHORS,
         plan=rows.plan,
         workgroups=rows.workgroups,
-        write=rows.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         column_axes=rows.column_axes,
+        prologue=ALIKE,
         prologue_axes=rows.row_axes,
     ),
     "columns": Family(
         anchors=rows.REDUCTIONS,
         plan=columns.plan,
         workgroups=columns.workgroups,
-        write=columns.write,
-        has_epilogue=True,
+        epilogue=BY_ROWS,
         column_axes=columns.column_axes,
+        prologue=ALIKE,
         prologue_axes=columns.column_axes,
     ),
     "sort": Family(
         anchors=(Argsort,),
         plan=sorting.plan,
         workgroups=sorting.workgroups,
-        write=sorting.write,
     ),
     "movement": Family(
         anchors=(Concatenate,),
         plan=movement.plan,
         workgroups=movement.workgroups,
-        write=movement.write,
+        prologue=ALIKE,
+        prologue_axes=movement.row_axes,
+        is_part=movement.is_inner,
+        source=movement.source,
         leaves_states=False,
     ),
     "transpose": Family(
         anchors=(Transpose,),
         plan=transposing.plan,
         workgroups=transposing.workgroups,
-        write=transposing.write,
         leaves_states=False,
         is_last=True,
     ),
 }
-
-
-def choose(
-    op: GraphOp,
-    machine: Machine,
-    *,
-    by_weight: bool,
-    without: Container[str] = (),
-    numerics: str = STRICT,
-) -> Fused | None:
-    """The kernel for an op on a machine, if there is one.
-
-    Args:
-        op: that is to be computed.
-        machine: that computes it.
-        by_weight: whether its second operand is a weight, which the build can bring
-            into any order.
-        without: families that are left out.
-        numerics: what results may be, see `aotc.numerics`.
-    """
-    for name, family in FAMILIES.items():
-        if not allows(numerics, family.numerics):
-            continue
-        if isinstance(op, family.anchors) and name not in without:
-            plan = family.plan if by_weight else family.plan_unpacked or family.plan
-            schedule = plan(op, machine)
-            if schedule is not None:
-                return Fused(name, dict(schedule))
-    return None
 
 
 def is_packed(fused: Fused) -> bool:
@@ -332,12 +328,6 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
     if not is_packed(fused):
         return fused
     return Fused(fused.kernel, dict(contraction_plan.plan_fetching(op, fused.tile)))
-
-
-def write(fused: Fused, function: Function, arguments: Arguments) -> None:
-    """Write the kernel of a region at the insertion point; see `Family.write`."""
-    family = FAMILIES[fused.kernel]
-    family.write(function, anchor_of(fused, function), fused.tile, arguments)
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:

@@ -18,8 +18,8 @@ from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.lowering import foreign
 from aotc.dialects.plain import attribute_of, plain_of
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.dispatch import kernels_of
-from aotc.kernels.machine import Machine, machine_of, why_no_machine
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.shared_work import SHARED_WORK
 from aotc.mlir import Function, Module, func
@@ -33,7 +33,7 @@ _DISPATCHED = re.compile(r'flow\.dispatch @"([^"]+)"::')
 
 def note_refusals(
     module: Module,
-    machine: Machine,
+    capabilities: Capabilities,
     left_out: Container[str] = (),
     *,
     folds_weights: bool = False,
@@ -42,12 +42,12 @@ def note_refusals(
 
     Args:
         module: with its regions.
-        machine: that they are for.
+        capabilities: of the target that they are for.
         left_out: families of kernels that no region was formed for.
         folds_weights: whether the build computes what is of weights alone.
     """
     functions = functions_of(module)
-    found = refusals_in(module, machine, left_out, folds_weights=folds_weights)
+    found = refusals_in(module, capabilities, left_out, folds_weights=folds_weights)
     for name, refusals in found.items():
         places: dict[tuple[str, str], list[str]] = {}
         for each in refusals:
@@ -69,9 +69,10 @@ def kernels_listed(
         target: that it is for.
         passes: that it went through.
     """
-    machine = machine_of(target)
-    if machine is None:
-        return {"none": why_no_machine(target), "regions": []}
+    capabilities = capabilities_of(target)
+    if isinstance(capabilities, NoKernels):
+        return {"none": capabilities.why, "regions": []}
+    machine = capabilities.machine
     if not any(each.partition("{")[0] == "fuse-regions" for each in passes):
         why = "the pass fuse-regions, which forms regions, is left out (-O2 has it)"
         return {"none": why, "regions": []}

@@ -196,10 +196,3 @@ def multiplier_of(dtype: str, lanes: int, terms: int) -> Mma:
     machines = [m for m in (_AVX2, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
     known = [mma for machine in machines for mma in machine.multipliers_of(dtype)]
     return next((mma for mma in known if mma.terms == terms), FMA)
-
-
-def why_no_machine(target: Target) -> str:
-    """Why there are no kernels for a target of which there is no model."""
-    if target.backend != "llvm-cpu":
-        return f"kernels are native code of processors, which {target} is not"
-    return f"kernels need multiply-adds of vectors, which {target} does not have"

@@ -15,7 +15,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.kernels.epilogue import defining_op
+from aotc.dialects.walking import defining_op
 from aotc.kernels.terms import Factor, Term
 from aotc.mlir import Value
 

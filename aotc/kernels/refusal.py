@@ -17,7 +17,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.families import FAMILIES, choose
+from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
@@ -48,7 +48,7 @@ class Refusal:
 
 def refusals_in(
     module: Module,
-    machine: Machine,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str] = (),
     *,
     folds_weights: bool = False,
@@ -57,7 +57,7 @@ def refusals_in(
 
     Args:
         module: with its regions.
-        machine: that they are for.
+        capabilities: of the target that they are for.
         left_out: families of kernels that no region was formed for.
         folds_weights: whether the build computes what is of weights alone
             (`fold-parameters`), so that nothing of it is left to anyone.
@@ -70,7 +70,7 @@ def refusals_in(
             refusal
             for name in reachable_functions(functions, entry.name)
             for refusal in _refusals_in(
-                functions[name], scopes.get(name), machine, left_out
+                functions[name], scopes.get(name), capabilities, left_out
             )
             if not (folds_weights and refusal.why == OF_WEIGHTS)
         ]
@@ -80,18 +80,18 @@ def refusals_in(
 def _refusals_in(
     function: Function,
     weights: Container[Value] | None,
-    machine: Machine,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str],
 ) -> list[Refusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
     with function.context, known_contracts(contracts_of(function)):
-        return [*_refusals(function, weights, machine, left_out)]
+        return [*_refusals(function, weights, capabilities, left_out)]
 
 
 def _refusals(
     function: Function,
     weights: Container[Value] | None,
-    machine: Machine,
+    capabilities: Capabilities | NoKernels,
     left_out: Container[str],
 ) -> Iterator[Refusal]:
     if function.is_external or fused_of(function) is not None:
@@ -103,14 +103,18 @@ def _refusals(
             elif op.results[0] in weights:
                 why = OF_WEIGHTS
             else:
-                why = why_refused(op, machine, left_out)
+                why = why_refused(op, capabilities, left_out)
             name = op.operation.name.removeprefix("graph.")
             yield Refusal(name, why, where_of(op) or "")
 
 
-def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) -> str:
+def why_refused(
+    op: GraphOp, capabilities: Capabilities | NoKernels, left_out: Container[str] = ()
+) -> str:
     """Why an op of an entry, which no region took, has none."""
-    fused = choose(op, machine, by_weight=True)
+    if isinstance(capabilities, NoKernels):
+        return capabilities.why
+    fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"
     if fused is not None:
@@ -122,7 +126,7 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
     if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
         many = _MANY.get(type(op), "rows")
         return f"only a call decides a size, beside the number of {many}"
-    *first, last = known = _dtypes_of(op, machine)
+    *first, last = known = _dtypes_of(op, capabilities)
     others = sorted({kind.dtype for kind in types} - {*known})
     if others:
         needed = f"{', '.join(first)} or {last}" if first else last
@@ -130,7 +134,7 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
     if any(0 in kind.shape for kind in types):
         return "it has no elements"
     if isinstance(op, DotGeneral):
-        return _why_product(op, machine)
+        return _why_product(op, capabilities.machine)
     if isinstance(op, ConvGeneral):
         return _why_convolution(op)
     if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
@@ -141,10 +145,11 @@ def why_refused(op: GraphOp, machine: Machine, left_out: Container[str] = ()) ->
 _MANY = {ConvGeneral: "images", Attention: "positions"}  # of others, rows
 
 
-def _dtypes_of(op: GraphOp, machine: Machine) -> Sequence[str]:
+def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
     """Of the elements that kernels for an op read and write."""
-    families = [each for each in FAMILIES.values() if isinstance(op, each.anchors)]
-    found = max((each.dtypes(op, machine) for each in families), key=len)
+    machine, families = capabilities.machine, capabilities.families.values()
+    apt = [each for each in families if isinstance(op, each.anchors)]
+    found = max((each.dtypes(op, machine) for each in apt), key=len)
     dtype = Tensor.of(op.operands[0]).dtype
     has_integers = any(mma.sums == "i32" for mma in machine.multipliers_of(dtype))
     if isinstance(op, DotGeneral) and has_integers:

@@ -18,7 +18,7 @@ from aotc.dialects.graph import GraphOp, has_view, view_of_result
 from aotc.dialects.nests import Access, Nest
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
-from aotc.kernels.epilogue import defining_op
+from aotc.dialects.walking import defining_op
 from aotc.mlir import Function, Value
 
 

@@ -17,7 +17,7 @@ from aotc.checks.compiled import Code
 from aotc.checks.process import CompiledProcess, code_of, export_at
 from aotc.dialects import context
 from aotc.errors import InputError, SetupError
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.schedules import TuningUse
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -62,7 +62,7 @@ class Progress:
 
 def is_tunable(target: Target) -> bool:
     """Whether aotc has kernels for a target, whose schedules could be measured."""
-    return machine_of(target) is not None
+    return not isinstance(capabilities_of(target), NoKernels)
 
 
 def require_tunable(targets: Sequence[Target]) -> None:
@@ -114,16 +114,16 @@ def tune(
     start = time.perf_counter()
     target = unit.target
     assert target is not None
-    machine = machine_of(target)
-    if machine is None:
+    capabilities = capabilities_of(target)
+    if isinstance(capabilities, NoKernels):
         return
-    model = machine.to_plain()
+    model = capabilities.machine.to_plain()
     known = file.targets.setdefault(str(target), TargetTuning(model))
     if known.machine != model:
         known = file.targets[str(target)] = TargetTuning(model)
     trial = Unit(unit.program.copy(), target)
     with trial.module.context, ir.Location.unknown():
-        proposals = propose(trial, fusing, machine, known.schedules.keys())
+        proposals = propose(trial, fusing, capabilities, known.schedules.keys())
     progress = Progress(0, len(proposals), 0)
     for part in _parts(proposals):
         if time.perf_counter() - start >= seconds:

@@ -21,8 +21,8 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.fusion import Fused
 from aotc.dialects.types import Tensor, element_count
+from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import facts_of
-from aotc.kernels.machine import Machine
 from aotc.kernels.schedules import candidates_of
 from aotc.mlir import Module, ir
 from aotc.passes.base import Unit
@@ -50,7 +50,10 @@ class Proposal:
 
 
 def propose(
-    unit: Unit, fusing: FuseRegions, machine: Machine, known: Collection[str]
+    unit: Unit,
+    fusing: FuseRegions,
+    capabilities: Capabilities,
+    known: Collection[str],
 ) -> list[Proposal]:
     """The kernels of a program for a target, the largest first.
 
@@ -60,21 +63,22 @@ def propose(
     Args:
         unit: of the stage `optimized`; of no more use afterwards but for its functions.
         fusing: what forms the regions of the build.
-        machine: the model of the target.
+        capabilities: of the target.
         known: keys of kernels that need no measurement.
     """
     found: dict[str, list[Proposal]] = {}
     outlined: dict[str, str] = {}
     with index_functions(unit.module):
-        for region, fused in fusing.regions(unit, machine):
-            key = region.key(fused)
+        for region in fusing.regions(unit, capabilities):
+            key = region.key()
             if key in found:
                 found[key].append(found[key][0])
             elif key not in known and _is_static(region):
-                schedules = candidates_of(fused, region.anchor, machine)
+                machine = capabilities.machine
+                schedules = candidates_of(region.fused, region.anchor, machine)
                 if len(schedules) > 1:
-                    found[key] = [_proposal(key, region, fused, schedules, machine)]
-            outline(region, fused, outlined)
+                    found[key] = [_proposal(key, region, schedules)]
+            outline(region, region.fused, outlined)
     return sorted(
         (_with_calls(each) for each in found.values()), key=lambda x: -x.flops
     )
@@ -92,12 +96,9 @@ def _is_static(region: Region) -> bool:
 
 
 def _proposal(
-    key: str,
-    region: Region,
-    fused: Fused,
-    schedules: Sequence[dict[str, int]],
-    machine: Machine,
+    key: str, region: Region, schedules: Sequence[dict[str, int]]
 ) -> Proposal:
+    fused, machine = region.fused, region.capabilities.machine
     with ir.InsertionPoint(region.last), region.anchor.location:
         names = [
             define_region(region, Fused(fused.kernel, schedule))[0]

@@ -79,6 +79,7 @@ class Add(Binary, name="add"):
     """y = lhs + rhs."""
 
     on_vectors = True
+    on_integers = True
     why = "arithmetic"
 
     ref = staticmethod(np.add)
@@ -100,6 +101,7 @@ class Subtract(Binary, name="subtract"):
     """y = lhs - rhs."""
 
     on_vectors = True
+    on_integers = True
     why = "arithmetic"
 
     ref = staticmethod(np.subtract)
@@ -123,6 +125,7 @@ class Multiply(Binary, name="multiply"):
     """y = lhs * rhs."""
 
     on_vectors = True
+    on_integers = True
     why = "arithmetic"
 
     ref = staticmethod(np.multiply)
@@ -272,6 +275,7 @@ class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
     on_vectors = True
+    on_integers = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.maximum)
@@ -293,6 +297,7 @@ class Minimum(Binary, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
 
     on_vectors = True
+    on_integers = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.minimum)

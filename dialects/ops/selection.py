@@ -191,6 +191,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
 
     on_vectors = True
+    on_integers = True
     why = "one body, and one rule for the derivative at both bounds"
 
     x: Operand[Any]

@@ -14,8 +14,6 @@ from aotc.kernels.tile import Tile
 from aotc.mlir import Value
 from aotc.passes.joining.products import Product, is_computed_from
 
-MOST = 4  # products of one kernel
-
 
 @dataclass(frozen=True)
 class Group:
@@ -60,7 +58,11 @@ def _read_together(product: Product, products: Sequence[Product]) -> list[Produc
     found = [product]
     for reader in found:  # which grows
         for each in products:
-            if len(found) < MOST and each not in found and reads(reader, each):
+            if (
+                len(found) < product.most_joined
+                and each not in found
+                and reads(reader, each)
+            ):
                 found.append(each)
     calls = in_order([each.call for each in found])
     return sorted(found, key=lambda each: calls.index(each.call))
@@ -119,7 +121,7 @@ def _independent(products: Sequence[Product]) -> list[Product]:
     first, *rest = products
     chosen, made = [first], set[Value](first.call.results)
     for each in rest:
-        if len(chosen) == MOST:
+        if len(chosen) == first.most_joined:
             break
         if not is_computed_from(each.call.operands, made, first.call):
             chosen.append(each)

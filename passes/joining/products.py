@@ -10,8 +10,8 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, clone, in_order
-from aotc.kernels.contraction.joined import ANCHORS, known_geometry
-from aotc.kernels.families import is_packed
+from aotc.kernels.contraction.joined import known_geometry
+from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
@@ -38,6 +38,11 @@ class Product:
     def tile(self) -> Tile:
         """How it is cut up."""
         return Tile.of_plain(self.fused.tile)
+
+    @property
+    def most_joined(self) -> int:
+        """How many products one kernel computes at most."""
+        return FAMILIES[self.fused.kernel].most_joined
 
     @property
     def geometry(self) -> Geometry:
@@ -97,10 +102,13 @@ def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | No
         return None
     function = functions[callee_of(op)]
     fused = fused_of(function)
-    if fused is None or not is_packed(fused):
+    if fused is None or packing_of(fused) is None:
+        return None
+    family = FAMILIES[fused.kernel]
+    if family.most_joined == 1:
         return None
     ops = function.entry_block.operations
-    anchors = [each for each in ops if isinstance(each, ANCHORS)]
+    anchors = [each for each in ops if isinstance(each, family.anchors)]
     is_read_whole = anchors[0].operands[0] == function.entry_block.arguments[0]
     if len(anchors) > 1 or not is_read_whole:
         return None

@@ -17,7 +17,6 @@ from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.walking import clone, in_order
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Value, func
-from aotc.passes.joining.groups import MOST
 from aotc.passes.joining.products import Product, ops_behind, product_of
 
 
@@ -55,7 +54,7 @@ def column_slices(product: Product) -> list[Slice]:
     result = product.call.results[0]
     readers = in_order([use.owner.opview for use in result.uses])
     found = [each for each in readers if isinstance(each, Slice)]
-    if not 1 < len(found) == len(readers) <= MOST:
+    if not 1 < len(found) == len(readers) <= product.most_joined:
         return []
     found.sort(key=lambda each: int(each.start[-1]))
     columns = [each for each in map(_columns_of, found) if each is not None]

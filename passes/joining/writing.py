@@ -42,7 +42,8 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
     with ir.InsertionPoint(last), first.location:
         operands[1:1] = [join(Builder(), _packed(products, tile), tile)]
         name = _define(products, tile, operands, results)
-        mark_fused(find(name), Fused("contraction", dict(group.schedule)))
+        kernel = products[0].fused.kernel
+        mark_fused(find(name), Fused(kernel, dict(group.schedule)))
         found = call(share_function(name, known), operands)
     replace_by_call(in_order(calls), results, found, late)
     return True

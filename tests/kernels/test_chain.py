@@ -12,7 +12,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.errors import InputError
 from aotc.importers import load
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -144,7 +144,7 @@ def test_chains_whose_windows_differ_are_measured_apart():
     unit = Unit(load(MODEL)).fork(target)
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     with unit.module.context, ir.Location.unknown():
-        proposals = propose(unit, FuseRegions(), machine_of(target), ())
+        proposals = propose(unit, FuseRegions(), capabilities_of(target), ())
     keys = [each.key for each in proposals]
     last = "conv_general(f32[1, 24, 24, 144], f32[1, 1, 144, 32])"
     alike = [key for key in keys if key.startswith(f"chain: {last}")]

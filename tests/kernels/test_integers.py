@@ -10,7 +10,7 @@ import aotc
 from aotc import processor, reference
 from aotc.dtypes import to_numpy
 from aotc.importers import load
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -77,7 +77,7 @@ def refusals(level):
     unit = Unit(load(MODEL)).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
-    return refusals_in(unit.module, machine_of(unit.target))
+    return refusals_in(unit.module, capabilities_of(unit.target))
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])

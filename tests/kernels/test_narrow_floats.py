@@ -10,7 +10,7 @@ import aotc
 from aotc import processor, reference
 from aotc.dtypes import canonical, to_numpy
 from aotc.importers import load
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -106,7 +106,7 @@ def test_every_product_is_a_region(level):
     unit = Unit(load(MODEL)).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
-    found = refusals_in(unit.module, machine_of(unit.target))
+    found = refusals_in(unit.module, capabilities_of(unit.target))
     assert not sum(found.values(), [])
 
 
@@ -114,7 +114,7 @@ def test_a_processor_without_halves_has_kernels_of_bf16_alone():
     unit = Unit(load(MODEL)).fork(Target.parse("riscv64-v"))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
-    found = refusals_in(unit.module, machine_of(unit.target))
+    found = refusals_in(unit.module, capabilities_of(unit.target))
     assert not found["square"] + found["scores"] + found["same"]
     assert {each.why for each in found["halves"] + found["pixels"]} == {
         "its elements are f16, not f32 or bf16"

@@ -7,10 +7,11 @@ import pytest
 
 import aotc
 from aotc import processor, reference
+from aotc.dialects import walking
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels import epilogue
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.columns import ColumnSizes, ColumnTile
 from aotc.kernels.columns import choose_tile as choose_columns
 from aotc.kernels.machine import machine_of
@@ -152,7 +153,7 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
     unit = Unit(load(model)).fork(target)
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
-    found = refusals_in(unit.module, machine_of(target))
+    found = refusals_in(unit.module, capabilities_of(target))
     assert {(each.op, each.why) for each in found["others"]} == {
         ("softmax", "it does not go along the last axes"),
         (
@@ -195,7 +196,7 @@ def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
 
     def defining_op(value):
         seen.append(value)
-        return epilogue.defining_op(value)
+        return walking.defining_op(value)
 
     monkeypatch.setattr(operands, "defining_op", defining_op)
     unit = Unit(load(model)).fork(Target.parse("x86_64-v3"))

@@ -16,7 +16,7 @@ from aotc.dialects import context
 from aotc.errors import InputError, SetupError
 from aotc.importers import load
 from aotc.kernels import tile
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -81,7 +81,7 @@ def unit_of(path):
 
 def proposals_of(unit):
     with unit.module.context, ir.Location.unknown():
-        return propose(unit, FuseRegions(), machine_of(TARGET), ())
+        return propose(unit, FuseRegions(), capabilities_of(TARGET), ())
 
 
 def file_of(source, chosen=-1):

@@ -17,8 +17,9 @@ from typing import TypeGuard
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
-from aotc.kernels.epilogue import defining_op, is_elementwise, readable_source
+from aotc.dialects.walking import defining_op, in_order
+from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
 _MOST_BETWEEN = 12  # elementwise ops from one stage to the next
@@ -118,7 +119,7 @@ def _maker(
                 return None
             made = found
             continue
-        if not isinstance(found, GraphOp) or not is_elementwise(found, ("f32",)):
+        if not isinstance(found, GraphOp) or not _elementwise_on(op.x).takes(found):
             return None
         between.append(found)
         if len(between) > _MOST_BETWEEN:
@@ -140,6 +141,11 @@ def _is_of_image(value: Value) -> bool:
 
     Others are vectors along the channels and numbers, which all pixels read alike.
     """
-    last = Tensor.of(value).rank - 1
-    source = readable_source(value, range(last, last + 1))
-    return source is None or source == value
+    read = _elementwise_on(value).operand(value)
+    return read is None or isinstance(read, Whole)
+
+
+def _elementwise_on(image: Value) -> Elementwise:
+    """The elementwise ops that lie between stages: rows share vectors of channels."""
+    rank = Tensor.of(image).rank
+    return Elementwise(ALIKE, range(rank - 1, rank))

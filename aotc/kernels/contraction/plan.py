@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
+from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels.contraction.joined import Joined, known_geometry, whole_geometry
 from aotc.kernels.geometry import Geometry, geometry_of
@@ -258,6 +258,19 @@ def column_axes(op: GraphOp) -> int:
     if not isinstance(op, DotGeneral):
         return 1
     return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
+
+
+def second_columns(op: GraphOp) -> range | None:
+    """The axes of the right operand of a product that are columns, if they come last.
+
+    Vectors of them are then computed of what lies in memory.
+    """
+    if not isinstance(op, DotGeneral) or op.rhs_batch:
+        return None
+    rank = Tensor.of(op.rhs).rank
+    columns = range(len(op.rhs_contract), rank)
+    free = free_axes(rank, op.rhs_batch, op.rhs_contract)
+    return columns if [*free] == [*columns] else None
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:

@@ -26,18 +26,15 @@ from aotc.dialects.types import (
     element_count,
     optimum,
 )
+from aotc.dialects.walking import defining_op
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.epilogue import (
-    Epilogue,
-    Place,
-    defining_op,
-    is_elementwise,
-    readable_source,
-)
+from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.views import MemoryView, view_of
+from aotc.kernels.operands import is_repeated
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
@@ -87,6 +84,19 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if 2 * min(static) < machine.lanes or is_small or is_long:
         return None
     return asdict(Tile(machine.lanes, max(1, _WORK // width)))
+
+
+def row_axes(op: GraphOp) -> int:
+    """How many of the last axes of the result, and of each part, a row has."""
+    assert isinstance(op, Concatenate)
+    return Tensor.of(op.y).rank - op.axis
+
+
+def source(op: GraphOp, schedule: Mapping[str, int], value: Value) -> Value | None:
+    """What is read in the place of a part, or of what makes it; None if nothing is."""
+    assert isinstance(op, Concatenate)
+    view = view_of(value, op.axis, schedule["lanes"])
+    return None if view is None else view.source
 
 
 def is_inner(op: GraphOp) -> bool:
@@ -154,25 +164,19 @@ def is_computed(
     assert isinstance(anchor, Concatenate)
     first, rank = anchor.axis, Tensor.of(anchor.y).rank
     *ops, end = function.entry_block.operations
-    if list(end.operands) != [anchor.y] or not all(map(_is_member, ops)):
+    prologue = Elementwise(ALIKE, range(first, rank), _DTYPES)
+    others = (Concatenate, Broadcast, Constant, Reshape, Slice, Transpose)
+    if list(end.operands) != [anchor.y] or not all(
+        isinstance(op, GraphOp) and (isinstance(op, others) or prologue.takes(op))
+        for op in ops
+    ):
         return False
     for value in (value for part in parts_of(anchor) for value in read_by(part)):
         view = view_of(value, first, schedule["lanes"])
         if view is None or defining_op(view.source) is not None:
             return False
-    repeated = [op.y for op in ops if isinstance(op, Broadcast)]
-    sources = (readable_source(y, range(first, rank), _DTYPES) for y in repeated)
-    return all(
-        source is not None and not isinstance(defining_op(source), Broadcast)
-        for source in sources
-    )
-
-
-def _is_member(op: object) -> bool:
-    others = (Concatenate, Broadcast, Constant, Reshape, Slice, Transpose)
-    return isinstance(op, GraphOp) and (
-        isinstance(op, others) or is_elementwise(op, _DTYPES)
-    )
+    read = (prologue.operand(op.y) for op in ops if isinstance(op, Broadcast))
+    return all(each is not None and not is_repeated(each.source) for each in read)
 
 
 def write(

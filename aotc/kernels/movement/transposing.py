@@ -27,9 +27,9 @@ from aotc.dialects.types import (
     static_size,
 )
 from aotc.dialects.views import Loop, View, common_loops
+from aotc.dialects.walking import defining_op
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.epilogue import defining_op
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.views import view_through

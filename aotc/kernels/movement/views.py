@@ -17,8 +17,8 @@ from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.dialects.views import Strides, View
+from aotc.dialects.walking import defining_op
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.epilogue import defining_op
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Value, arith
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.walking import backward_slice
-from aotc.kernels.epilogue import defining_op, readable_source
+from aotc.dialects.walking import backward_slice, defining_op
+from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
 # families of ops whose results IREE computes by themselves
@@ -43,5 +44,5 @@ def _is_written(value: Value, columns: Sequence[int]) -> bool:
         return True
     if not isinstance(op, (Broadcast, Constant)):
         return False
-    source = readable_source(value, columns)
-    return source is not None and source != value
+    read = Elementwise(ALIKE, columns).operand(value)
+    return read is not None and not isinstance(read, Whole)

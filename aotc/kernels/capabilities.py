@@ -1,0 +1,111 @@
+"""What kernels there are for a target: the table that passes ask what may fuse.
+
+A target has kernels if there is a row for its backend here and a model of its
+processor, which they are planned for. The row has the families that the emitter of the
+backend writes (`aotc.kernels.emitters`). What a kernel takes is said by its family: its
+anchors, the elementwise ops before and after them, what operands of these may be
+(`aotc.kernels.operands`), and in which dtypes; sizes, by the plan of the family. So
+does a second emitter become a row, of the families that it has and what they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+
+from aotc.dialects.fusion import Fused
+from aotc.dialects.graph import GraphOp
+from aotc.kernels.families import FAMILIES, Family
+from aotc.kernels.machine import Machine, machine_of
+from aotc.numerics import STRICT, allows
+from aotc.target import Target
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """What the emitter of a backend writes.
+
+    Args:
+        families: that it has kernels of; of those that compute one op, the first with a
+            plan for it is taken.
+        machine_of: the model of the processor of a target; None if there is none.
+        most_tensors: that a kernel reads and writes.
+    """
+
+    families: Mapping[str, Family]
+    machine_of: Callable[[Target], Machine | None]
+    most_tensors: int
+
+
+BACKENDS = {"llvm-cpu": Emitted(FAMILIES, machine_of, most_tensors=12)}
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The kernels that there are for a target.
+
+    Args:
+        machine: the model of its processor.
+        emitted: what its emitter writes.
+    """
+
+    machine: Machine
+    emitted: Emitted
+
+    @property
+    def families(self) -> Mapping[str, Family]:
+        """What its emitter has kernels of."""
+        return self.emitted.families
+
+    def choose(
+        self,
+        op: GraphOp,
+        *,
+        by_weight: bool,
+        without: Container[str] = (),
+        numerics: str = STRICT,
+    ) -> Fused | None:
+        """Return the kernel for an op, if there is one.
+
+        Args:
+            op: that is to be computed.
+            by_weight: whether its second operand is a weight, which the build can bring
+                into any order.
+            without: families that are left out.
+            numerics: what results may be, see `aotc.numerics`.
+        """
+        for name, family in self.families.items():
+            if name in without or not isinstance(op, family.anchors):
+                continue
+            if allows(numerics, family.numerics):
+                plan = family.plan if by_weight else family.plan_unpacked or family.plan
+                schedule = plan(op, self.machine)
+                if schedule is not None:
+                    return Fused(name, dict(schedule))
+        return None
+
+
+@dataclass(frozen=True)
+class NoKernels:
+    """That there are no kernels for a target.
+
+    Args:
+        why: in words, for whoever asks what a target lacks.
+    """
+
+    why: str
+
+
+def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
+    """Return what kernels there are for a target; for none, before there is one."""
+    if target is None:
+        return NoKernels("it is not known yet what they would be for")
+    emitted = BACKENDS.get(target.backend)
+    if emitted is None:
+        why = f"kernels are native code of processors, which {target} is not"
+        return NoKernels(why)
+    machine = emitted.machine_of(target)
+    if machine is None:
+        why = f"kernels need multiply-adds of vectors, which {target} does not have"
+        return NoKernels(why)
+    return Capabilities(machine, emitted)

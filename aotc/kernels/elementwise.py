@@ -1,0 +1,73 @@
+"""Which elementwise ops a kernel computes beside its anchor, as data.
+
+Families of kernels say it (`aotc.kernels.families`): the dtypes of elements, and what
+operands may be. Which ops can be applied to vectors, the ops say (`on_vectors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import Tensor
+from aotc.dtypes import is_float
+from aotc.kernels.operands import (
+    Number,
+    Operand,
+    PerColumn,
+    PerGroup,
+    PerRow,
+    SomeColumns,
+    Whole,
+    operand_of,
+)
+from aotc.mlir import Value
+
+Operands = frozenset[type[Operand]]  # the kinds of them that a kernel takes
+
+NONE: Operands = frozenset()
+ALIKE = frozenset({Whole, Number, PerColumn})  # in all rows, or of the result's shape
+BY_ROWS = ALIKE | {PerRow, PerGroup}
+OF_COLUMNS = BY_ROWS | {SomeColumns}
+
+NARROW = ("i8", "u8")  # integers that vectors of f32 are made of
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """The elementwise ops that a kernel computes beside its anchor.
+
+    Args:
+        operands: what their operands may be.
+        columns: the axes of their results along which rows share vectors.
+        dtypes: of all elements.
+        sources: other dtypes, of elements of which casts make these.
+    """
+
+    operands: Operands
+    columns: Sequence[int]
+    dtypes: Container[str] = ("f32",)
+    sources: Container[str] = ()
+
+    def takes(self, op: GraphOp) -> bool:
+        """Return whether an op can be applied to the vectors of the kernel."""
+        kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
+        if isinstance(op, Cast):
+            source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+            is_known = source in self.dtypes or source in self.sources
+            return is_known and kind in self.dtypes and is_float(kind)
+        if not all(kind in self.dtypes for kind in kinds):
+            return False
+        return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
+
+    def operand(self, value: Value) -> Operand | None:
+        """Return what the kernel reads for an operand; None if it cannot read it."""
+        kind = Tensor.of(value)
+        if kind.dtype not in self.dtypes and kind.dtype not in self.sources:
+            return None
+        found = operand_of(value)
+        sizes = tuple(kind.shape[axis] for axis in self.columns)
+        fits = type(found) in self.operands and found.fits(sizes)
+        return found if fits else Whole(value)

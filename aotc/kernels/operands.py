@@ -1,0 +1,169 @@
+"""What an operand of an elementwise op is in memory, for the kernel that reads it.
+
+    operand_of(graph.broadcast(%bias))  →  PerColumn(%bias, width=64)
+
+The pass that forms regions asks whether a kernel takes such an operand
+(`aotc.kernels.capabilities`), and the code that writes the kernel how it is read. Both
+ask `operand_of`, which says it from how elements lie (`aotc.dialects.views`), so one
+cannot take what the other does not read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.types import Shape, Size, Tensor, element_count
+from aotc.dialects.views import Stride, View
+from aotc.dialects.walking import defining_op
+from aotc.mlir import Value, func
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a kernel reads for an operand whose shape is that of its rows.
+
+    Args:
+        source: what lies in memory; a constant without axes does not.
+    """
+
+    source: Value
+
+    def fits(self, columns: Shape) -> bool:
+        """Return whether it is what its name says, in rows of columns of these axes."""
+        return True
+
+
+@dataclass(frozen=True)
+class Whole(Operand):
+    """An element of its own for each of the result."""
+
+
+@dataclass(frozen=True)
+class Number(Operand):
+    """One number, which all elements read."""
+
+
+@dataclass(frozen=True)
+class PerColumn(Operand):
+    """A vector along the columns, which all rows read.
+
+    Args:
+        width: its elements.
+    """
+
+    width: Size
+
+    def fits(self, columns: Shape) -> bool:
+        """Return whether rows have as many columns."""
+        return self.width == element_count(columns)
+
+
+@dataclass(frozen=True)
+class PerRow(Operand):
+    """An element for each row, which all columns read.
+
+    Args:
+        width: columns that read one.
+    """
+
+    width: int
+
+    def fits(self, columns: Shape) -> bool:
+        """Return whether rows have as many columns."""
+        return self.width == element_count(columns)
+
+
+@dataclass(frozen=True)
+class PerGroup(Operand):
+    """A vector along the columns for so many rows, one after the other.
+
+    Args:
+        rows: that read one.
+        width: its elements.
+    """
+
+    rows: int
+    width: int
+
+    def fits(self, columns: Shape) -> bool:
+        """Return whether rows have as many columns."""
+        return self.width == element_count(columns)
+
+
+@dataclass(frozen=True)
+class SomeColumns(Operand):
+    """Columns side by side of a tensor that has more of them.
+
+    Args:
+        first: of them.
+        width: how many of them there are.
+        stride: columns of the tensor.
+    """
+
+    first: int
+    width: int
+    stride: int
+
+    def fits(self, columns: Shape) -> bool:
+        """Return whether rows are of one axis, which has as many columns."""
+        return columns == (self.width,)
+
+
+def operand_of(value: Value) -> Operand:
+    """Return what an operand is, as plain as can be."""
+    op = defining_op(value)
+    found: Operand | None = None
+    if isinstance(op, Constant) and Tensor.of(value).rank == 0:
+        found = Number(value)
+    elif isinstance(op, Broadcast):
+        found = _repeated(op)
+    elif isinstance(op, Slice):
+        found = _some_columns(op)
+    return found or Whole(value)
+
+
+def is_repeated(value: Value) -> bool:
+    """Return whether an operand repeats something that is smaller in memory."""
+    return isinstance(defining_op(value), Broadcast)
+
+
+def _repeated(op: Broadcast) -> Operand | None:
+    """Return what a broadcast repeats; None if that has no name here."""
+    shape = Tensor.of(op.x).shape
+    if all(size == 1 for size in shape):
+        return Number(op.x)
+    view = View.of_memory(shape).broadcast(op.shape, op.axes)
+    match view.group(range(len(view.axes))):
+        case (Stride(size=width, axis=0, step=1),) | (
+            Stride(axis=None),
+            Stride(size=width, axis=0, step=1),
+        ):
+            return PerColumn(op.x, width)
+        case (Stride(axis=0, step=1), Stride(size=int(width), axis=None)):
+            return PerRow(op.x, width)
+        case (
+            Stride(axis=0),
+            Stride(size=int(rows), axis=None),
+            Stride(size=int(width), axis=0, step=1),
+        ):
+            return PerGroup(op.x, rows, width)
+    return None
+
+
+def _some_columns(op: Slice) -> SomeColumns | None:
+    """Return what a slice is of what lies in memory; None if it is no such columns.
+
+    What is computed of a slice alone would have to be computed whole.
+    """
+    source = defining_op(op.x)
+    if source is not None and not isinstance(source, func.CallOp):
+        return None
+    *rows, stride = Tensor.of(op.x).shape
+    is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
+    match op.start[-1], op.sizes[-1], stride:
+        case int(first), int(width), int(stride) if is_whole and op.strides[-1] == 1:
+            return SomeColumns(op.x, first, width, stride)
+    return None
