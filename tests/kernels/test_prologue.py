@@ -15,8 +15,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.types import Tensor
 from aotc.importers import load
-from aotc.kernels.families import choose
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.pipeline import build
 from aotc.program_files import read_program
 from aotc.target import Target
@@ -60,8 +59,9 @@ def test_kernels_read_the_bits_and_not_what_is_made_of_them(tmp_path):
 
 def test_an_instruction_is_a_row_of_a_machine():
     """Without the row integers are left to IREE; with it kernels multiply them."""
-    known = machine_of(Target.parse("x86_64-v3"))
-    (row,) = known.multipliers
+    known = capabilities_of(Target.parse("x86_64-v3"))
+    (row,) = known.machine.multipliers
+    without = replace(known, machine=replace(known.machine, multipliers=()))
     module = load(MODEL.parent / "integers.py").module
     products = [
         op.opview
@@ -72,8 +72,6 @@ def test_an_instruction_is_a_row_of_a_machine():
     with module.context:
         for op in products:
             if Tensor.of(op.lhs).dtype in row.dtypes:
-                assert (
-                    choose(op, replace(known, multipliers=()), by_weight=True) is None
-                )
-        found = [choose(op, known, by_weight=True) for op in products]
+                assert without.choose(op, by_weight=True) is None
+        found = [known.choose(op, by_weight=True) for op in products]
     assert {each.tile.get("terms") for each in found if each} == {row.terms}
