@@ -120,23 +120,21 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     # region computes the first operand itself
     packed = int(anchor.operands[0] not in region.values)
     second = region.second
-    if packing is not None:
-        second = anchor.operands[1] if second is None else second
+    if packing is not None and second is not None:
         given[packed] = packing.pack(Builder(), anchor, second)
 
     def body(arguments: list[Value]) -> list[Value]:
         # what is there twice is the anchor's: the first is as it is, the second packed
         pairs = zip(reversed(operands), reversed(arguments), strict=True)
-        values = dict(pairs)
-        unpacked = None
+        values, unpacked = dict(pairs), None
         if packing is not None and second is not None:
             kind = Tensor.of(second)
             unpacked = packing.unpack(Builder(), anchor, arguments[packed], kind)
-        if unpacked is not None and region.second is not None:
-            values[region.second] = unpacked
+        if unpacked and second and anchor.operands[1] in region.values:
+            values[second] = unpacked
         for op in region.ops:
             taken = [_copied(value, values) for value in op.operands]
-            if op is anchor and unpacked is not None and region.second is None:
+            if unpacked is not None and op is anchor and op.operands[1] == second:
                 taken = [taken[0], unpacked]
             copied = clone(op, taken)
             values.update(zip(op.results, copied, strict=True))

@@ -35,8 +35,8 @@ class Region:
         reads: what they take from elsewhere, beside the operands of the anchor.
         views: operands of the anchor that its kernel reads through, and what they are
             of.
-        second: what the kernel reads in the place of the anchor's second operand, where
-            it makes that of it.
+        second: the anchor's second operand, if it has one, or what the kernel reads in
+            the place of that, and makes it of.
     """
 
     anchor: GraphOp
@@ -61,6 +61,7 @@ class Region:
         """The anchor alone."""
         found = cls(anchor, fused, capabilities, states)
         found.values[anchor.results[0]] = None
+        found.second = anchor.operands[1] if len(anchor.operands) > 1 else None
         found.views = found.family.views(anchor)
         return found
 
@@ -72,8 +73,7 @@ class Region:
     @property
     def packed(self) -> Value | None:
         """What the kernel gets packed; None if there is nothing."""
-        second = self.anchor.operands[1] if self.second is None else self.second
-        return second if packing_of(self.fused) else None
+        return self.second if packing_of(self.fused) else None
 
     @cached_property
     def epilogue(self) -> Elementwise:
@@ -92,7 +92,7 @@ class Region:
         """
         first = [self.views.get(value, value) for value in self.anchor.operands]
         if self.second is not None:
-            first[1] = self.second
+            first[1] = self.views.get(self.second, self.second)
         reads = dict.fromkeys(self.views.get(value, value) for value in self.reads)
         others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
