@@ -132,6 +132,7 @@ class Compiled:
         peak_bytes: largest resident set of the worker.
         kernels: of aotc's own, see `aotc.kernels.listing`.
         reuse: whether the cache had it: `off`, `hit`, or `miss` and why.
+        kept: where the cache has the module; None if it has not.
     """
 
     target: Target
@@ -146,6 +147,7 @@ class Compiled:
     peak_bytes: int
     kernels: dict[str, Any]
     reuse: str = "off"
+    kept: KeptModule | None = None
 
 
 def compile_targets(program: Program, targets: Sequence[Target]) -> list[Compiled]:
@@ -409,6 +411,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         peak_bytes=report["peak_bytes"],
         kernels=job.kernels,
         reuse=reuse,
+        kept=job.kept,
     )
 
 

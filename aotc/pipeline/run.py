@@ -14,9 +14,11 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
+from aotc.backend import Compiled, compile_units
 from aotc.cache import Cache
 from aotc.checks.comparable import comparable_targets
 from aotc.checks.required import require_run, require_runnable
+from aotc.checks.reuse import source_parts
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
 from aotc.importers.common.io_layout import with_io_layout
@@ -33,6 +35,7 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
+from aotc.pipeline.reuse import KeptBuild, Made, is_reusable
 from aotc.pipeline.specializations import (
     ask_for_buckets,
     ask_for_optimum,
@@ -97,7 +100,11 @@ class Build:
         parse_without(request.without or "")
         self.tuning = _tuning_file(request, self.targets)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
-        self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
+        # once they are compiled: the parameters of all of them, and their files
+        self.parameters: packager.Arrays = {}
+        self.weights: list[packager.WeightFile] = []
+        self.kept: KeptBuild | None = None  # where the cache has, or may have, an equal
+        self.made: Made | None = None  # by an equal build: no pass is run
         self._reporter = reporter
         self._signer: Signer | None = None
 
@@ -158,11 +165,6 @@ class Build:
         """That of `unit`."""
         return self.unit.program
 
-    @property
-    def programs(self) -> dict[str, Program]:
-        """The program of each variant, by the id of its target."""
-        return {unit.target.id: unit.program for unit in self.units if unit.target}
-
     def load(self) -> None:
         """Import the source, and see that it can be built as was asked."""
         if self.request.packs:
@@ -172,6 +174,9 @@ class Build:
         self.request.require_open(self.program.stage)
         if self.dump is not None and self.source.parameters:
             write_parameters(self.source.parameters, self.dump / ARCHIVE)
+        if self.cache is not None and is_reusable(self.request, self.source.stage):
+            self.kept = KeptBuild.of(self.cache, self.program, self.targets)
+            self.made = self.kept.find()
 
     def _fork_as_it_is(self, target: Target) -> None:
         if self.request.targets and tuple(self.targets) != (target,):
@@ -201,6 +206,55 @@ class Build:
         if original is not None:
             run_passes(original.module, ("autodiff",), silently=True)
         return original
+
+    @cached_property
+    def reference_parts(self) -> dict[str, str]:
+        """What the imported program says to a self-check, see `aotc.checks.reuse`."""
+        if self.made is not None and self.made.source is not None:
+            return self.made.source
+        assert self.reference is not None
+        return source_parts(self.reference, self.reference.module)
+
+    # ---- what is made of the program
+
+    def take_made(self, made: Made) -> None:
+        """Go on from what an equal build has made of the program."""
+        self.unit.program = Program(made.module, networks=self.program.networks)
+        report = self.report
+        report.graph_ops.update(made.graph_ops)
+        report.passes, report.variant_passes = made.passes, made.variant_passes
+        report.variants = made.variants
+        self.parameters, self.weights = made.parameters, made.weights
+
+    def compile(self, finished: Callable[[Compiled], None]) -> None:
+        """Compile the programs of all targets.
+
+        Args:
+            finished: is told of each variant as soon as it is compiled.
+        """
+        programs = {each.target.id: each.program for each in self.units if each.target}
+        self.parameters = packager.merge_parameters(programs)
+        self.report.variants = compile_units(
+            self.units, dump=self.dump, finished=finished, cache=self.cache
+        )
+        self.weights = packager.weight_files(programs)
+
+    def keep_made(self) -> None:
+        """Let the cache keep what was made of the program, if that may be reused."""
+        if self.kept is None or self.made is not None:
+            return
+        report = self.report
+        made = Made(
+            self.program.module,
+            report.graph_ops,
+            report.passes,
+            report.variant_passes,
+            report.variants,
+            self.parameters,
+            self.weights,
+            self.reference_parts if self.self_check != "off" else None,
+        )
+        self.kept.keep(made)
 
     # ---- progress and IR
 
@@ -309,7 +363,7 @@ class Build:
         return packager.pack(
             self.program,
             self.report.variants,
-            packager.weight_files(self.programs),
+            self.weights,
             self.source.title,
             output,
             findings=self.report.findings(),

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aotc import packager
-from aotc.backend import Compiled, compile_units
+from aotc.backend import Compiled
 from aotc.checks.budget import Fit, FitMemory
 from aotc.checks.certificate import certify
 from aotc.checks.parity import measure, require
@@ -84,6 +83,10 @@ class Lower(Stage):
     """Passes on the program, or on that of each target."""
 
     stage: PassStage
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether no equal build has run them."""
+        return build.made is None
 
     def run(self, build: Build) -> None:
         """Run them."""
@@ -205,6 +208,11 @@ class Compile(Stage):
 
     def run(self, build: Build) -> None:
         """Compile it, or find it in the cache."""
+        if build.made is not None:
+            build.take_made(build.made)
+            for each in build.report.variants:
+                build.tell(str(each.target), each.reuse, each.seconds)
+            return
         waiting = [str(unit.target) for unit in build.units]
         count = len(waiting)
 
@@ -219,10 +227,7 @@ class Compile(Stage):
                 tell_waiting()
 
         tell_waiting()
-        build.parameters = packager.merge_parameters(build.programs)
-        build.report.variants = compile_units(
-            build.units, dump=build.dump, finished=tell_variant, cache=build.cache
-        )
+        build.compile(tell_variant)
 
 
 class CompareWithSource(Stage):
@@ -263,7 +268,7 @@ class CheckItself(Stage):
     def _compare(self, build: Build) -> None:
         """Compare them, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
-        original = build.reference
+        original = build.source.original
         if original is None:
             why = f"it is built from IR of the stage '{build.source.stage}'"
             report.self_checks = skipped_checks(build.program, build.targets, why)
@@ -271,7 +276,9 @@ class CheckItself(Stage):
         with build.trial_bundle() as bundle:
 
             def check() -> list[SelfCheck]:
-                given = original, original.module, bundle(), report.variants
+                graph = build.reference
+                assert graph is not None
+                given = graph, graph.module, bundle(), report.variants
                 return check_entries(*given, full=full, begin=build.step)
 
             if build.cache is None:
@@ -279,7 +286,7 @@ class CheckItself(Stage):
                 return
             start = time.perf_counter()
             compiled = report.variants, build.parameters
-            recipe = recipe_of(original, original.module, *compiled, full=full)
+            recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check
             )
@@ -297,6 +304,7 @@ class Pack(Stage):
     def run(self, build: Build) -> None:
         """Write it."""
         build.pack()
+        build.keep_made()
 
 
 STAGES: tuple[Stage, ...] = (
