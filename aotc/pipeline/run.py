@@ -9,22 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
-from aotc.backend import Compiled, compile_units
 from aotc.cache import Cache
-from aotc.checks.comparable import comparable_targets
 from aotc.checks.required import require_run, require_runnable
 from aotc.checks.reuse import source_parts
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
-from aotc.importers.common.io_layout import with_io_layout
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
@@ -48,8 +45,10 @@ from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
 from aotc.traffic import Traffic
-from aotc.tuning import TuningFile, require_target, require_tunable
 from aotc.writing import make_folder
+
+if TYPE_CHECKING:
+    from aotc.tuning import TuningFile
 
 _VARIANTS = 8  # that are made for recorded traffic
 
@@ -90,8 +89,7 @@ class Build:
         self.request = request
         self.report = BuildReport()
         self.targets = tuple(request.targets) or Target.default()
-        # said before any work
-        self.comparable = comparable_targets(self.targets) if request.parity else ()
+        self.comparable = self._comparable()  # said before any work
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
         _require_known(request.require_check, self.targets, self.self_check)
@@ -178,6 +176,22 @@ class Build:
             self.kept = KeptBuild.of(self.cache, self.program, self.targets)
             self.made = self.kept.find()
 
+    def _comparable(self) -> tuple[Target, ...]:
+        """Return the targets whose code runs here, if entries are to be compared."""
+        if not self.request.parity:
+            return ()
+        from aotc.checks.comparable import comparable_targets
+
+        return comparable_targets(self.targets)
+
+    def _comparable(self) -> tuple[Target, ...]:
+        """Return the targets whose code runs here, if entries are to be compared."""
+        if not self.request.parity:
+            return ()
+        from aotc.checks.comparable import comparable_targets
+
+        return comparable_targets(self.targets)
+
     def _fork_as_it_is(self, target: Target) -> None:
         if self.request.targets and tuple(self.targets) != (target,):
             raise InputError(
@@ -188,9 +202,13 @@ class Build:
                 hint="leave out --target, or go on from the stage 'optimized'",
             )
         self.targets = (target,)
-        if self.request.parity:
-            self.comparable = comparable_targets(self.targets)
+        self.comparable = self._comparable()
         self.units = [Unit(self.program, target)]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The program of each variant, by the id of its target."""
+        return {unit.target.id: unit.program for unit in self.units if unit.target}
 
     # ---- what compiled code is compared with
 
@@ -225,19 +243,6 @@ class Build:
         report.passes, report.variant_passes = made.passes, made.variant_passes
         report.variants = made.variants
         self.parameters, self.weights = made.parameters, made.weights
-
-    def compile(self, finished: Callable[[Compiled], None]) -> None:
-        """Compile the programs of all targets.
-
-        Args:
-            finished: is told of each variant as soon as it is compiled.
-        """
-        programs = {each.target.id: each.program for each in self.units if each.target}
-        self.parameters = packager.merge_parameters(programs)
-        self.report.variants = compile_units(
-            self.units, dump=self.dump, finished=finished, cache=self.cache
-        )
-        self.weights = packager.weight_files(programs)
 
     def keep_made(self) -> None:
         """Let the cache keep what was made of the program, if that may be reused."""
@@ -374,6 +379,9 @@ class Build:
 
 def _set_io_layout(unit: Unit, layout: str) -> None:
     """Give the images of the entries, and of their frameworks, a layout."""
+    from aotc.importers.common.io_layout import with_io_layout
+    from aotc.passes.set_io_layout import SetIoLayout
+
     run_passes(unit, (SetIoLayout(layout),), silently=True)
     program = unit.program
     program.networks = {
@@ -415,6 +423,8 @@ def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | No
     path = request.tuning
     if path is None:
         return None
+    from aotc.tuning import TuningFile, require_target, require_tunable
+
     if request.tune is None:
         file = TuningFile.read(path)
         require_target(file, targets)
