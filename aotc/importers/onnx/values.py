@@ -20,6 +20,7 @@ from aotc.dialects.types import Dim, Shape, Size
 from aotc.importers.common.padded import Padded, has_data_dependent
 from aotc.importers.common.padded import sizes as padded_sizes
 from aotc.importers.common.padded.values import refuse
+from aotc.importers.common.scaling import SymbolicFloat
 from aotc.importers.onnx.elements import Element, code_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -73,6 +74,8 @@ Value = Array | Sizes | Padded
 
 
 def _as_scalar(size: Any, dtype: str) -> Array:
+    if isinstance(size, SymbolicFloat):
+        return size.array(dtype)
     if isinstance(size, Dim):
         return anp.astype(padded_sizes.count_of(size), dtype)
     return lift(np.array(size, dtypes.to_numpy(dtype)))
@@ -81,7 +84,7 @@ def _as_scalar(size: Any, dtype: str) -> Array:
 def size_tensor(data: Any, dtype: str = "i64") -> Value:
     """A tensor of sizes: an array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
-    if any(isinstance(size, Dim) for size in sizes.reshape(-1)):
+    if any(isinstance(size, Dim | SymbolicFloat) for size in sizes.reshape(-1)):
         return Sizes(sizes, dtype)
     return Array(data=sizes.astype(dtypes.to_numpy(dtype)))
 
