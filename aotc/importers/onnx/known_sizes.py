@@ -46,7 +46,7 @@ def computed_sizes(
     """The results of a node on sizes; None if the model must compute them."""
     if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
         return None
-    known = [None if value is None else known_of(value) for value in values]
+    known = [None if value is None else _elements(value) for value in values]
     if any(k is None for k, v in zip(known, values, strict=True) if v is not None):
         return None
     if any(k is not None and k.size > _LARGEST for k in known):
@@ -62,6 +62,11 @@ def computed_sizes(
         return None
     results = found if isinstance(found, list) else [found]
     return [size_tensor(result, dtype) for result in results]
+
+
+def _elements(value: Value) -> Known | None:
+    """Sizes, also with floats that are not rounded yet; other elements if known."""
+    return value.data if isinstance(value, Sizes) else known_of(value)
 
 
 def _dtype(
@@ -80,7 +85,13 @@ def _dtype(
 
 def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Known]:
     """A function of sizes as one of tensors, whose dtype may be a float one."""
-    return elementwise(lambda *sizes: function(*map(whole, sizes)), arity)
+    return elementwise(lambda *sizes: function(*map(_size, sizes)), arity)
+
+
+def _size(x: Any) -> Size:
+    if isinstance(x, SymbolicFloat):
+        raise _LeftToModel
+    return whole(x)
 
 
 def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[..., Any]:
@@ -205,7 +216,7 @@ def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
         if x.ndim != 1:
             raise _LeftToModel
         found = np.empty((1,) if keepdims else (), object)
-        found[...] = function(list(x))
+        found[...] = function([_size(each) for each in x])
         return found
 
     return reduce_sizes

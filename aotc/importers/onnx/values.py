@@ -54,7 +54,7 @@ class Operand(Array):
 
 @dataclass(frozen=True)
 class Sizes:
-    """A small tensor of sizes, at least one of them symbolic."""
+    """A small tensor of sizes, at least one of them symbolic, or a float of one."""
 
     data: Known
     dtype: str
@@ -63,6 +63,11 @@ class Sizes:
     def shape(self) -> Shape:
         """How many there are."""
         return tuple(self.data.shape)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether floats are in it that are not rounded to sizes yet."""
+        return any(isinstance(x, SymbolicFloat) for x in self.data.reshape(-1))
 
     def array(self) -> Array:
         """The sizes as they are when the model runs."""
@@ -113,7 +118,7 @@ def as_array(value: Any) -> Array:
 def known_of(value: Any) -> Known | None:
     """The elements of a value; None where only the running model knows them."""
     if isinstance(value, Sizes):
-        return value.data
+        return None if value.has_floats else value.data
     if isinstance(value, Padded):
         return None
     if value._data is not None:
