@@ -115,7 +115,7 @@ def square_root(x: Any) -> Any:
     """The root of a number or of a size."""
     if isinstance(x, (int, float)):
         return math.sqrt(x)
-    return np.sqrt(as_array(number(x)))
+    return np.sqrt(x if isinstance(x, Array) else as_array(number(x)))
 
 
 def nothing(*_: Any, **__: Any) -> None:
