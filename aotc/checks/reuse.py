@@ -33,18 +33,19 @@ from aotc.pytree import flatten
 _PACKAGES = (aotc, artifacts, dialects, passes)
 
 
-def source_parts(program: Program, graph: Any) -> dict[str, str]:
+def source_parts(program: Program, graph: Any, weights: str) -> dict[str, str]:
     """Return the parts of a recipe that a program says before it is compiled.
 
     Args:
         program: what is compiled.
         graph: a copy of its module in which all derivatives are written.
+        weights: the digest of its weights and states, see `arrays_digest`.
     """
     return {
         "graph": digest(_text(graph)),
         "entries": digest(repr(program.entries), repr(program.states)),
-        "weights and states": arrays_digest(program.parameters),
-        "examples": digest(*_examples(program)),
+        "weights and states": weights,
+        "examples": examples_digest(program),
         "numerics": program.numerics,  # by which the allowed error is reckoned
     }
 
@@ -159,8 +160,12 @@ def _text(graph: Any) -> str:
         )
 
 
-def _examples(program: Program) -> Iterator[str | bytes]:
-    """The inputs that the sources of entries bring along."""
+def examples_digest(program: Program) -> str:
+    """Return the SHA-256 of the inputs that the sources of entries bring along."""
+    return digest(*_examples(program))
+
+
+def _examples(program: Program) -> Iterator[str]:
     for name, network in program.networks.items():
         example = network.original.example if network.original else None
         leaves, structure = flatten(example or {})

@@ -25,8 +25,8 @@ import numpy as np
 from aotc import dtypes, options, processor
 from aotc.backend import Compiled, Memory
 from aotc.backend.reuse import KeptModule, stated_version
-from aotc.cache import Cache, Recipe, arrays_digest, digest
-from aotc.checks.reuse import code_digest
+from aotc.cache import Cache, Recipe, digest
+from aotc.checks.reuse import code_digest, examples_digest
 from aotc.counting import counters
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
@@ -97,13 +97,23 @@ class KeptBuild:
     own: Arrays
 
     @classmethod
-    def of(cls, cache: Cache, program: Program, targets: Sequence[Target]) -> KeptBuild:
-        """Return where it is kept what is made of a program for some targets."""
+    def of(
+        cls, cache: Cache, program: Program, targets: Sequence[Target], weights: str
+    ) -> KeptBuild:
+        """Return where it is kept what is made of a program for some targets.
+
+        Args:
+            cache: what keeps it.
+            program: no pass has been run on it.
+            targets: in their order, by which weights of one name get others.
+            weights: the digest of its weights and states, see `arrays_digest`.
+        """
         names = ", ".join(each.name for each in program.entry_points)
         parts = {
             "program": digest(bytecode(program.module)),
             "has weights": str(program.has_arrays),
-            "weights and states": arrays_digest(program.parameters),
+            "weights and states": weights,
+            "examples": examples_digest(program),  # by which self-checks are known
             "targets": digest(*map(repr, targets)),
             "aotc": code_digest(),
             "packages": digest(

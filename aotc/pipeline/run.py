@@ -15,7 +15,7 @@ from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
-from aotc.cache import Cache
+from aotc.cache import Cache, arrays_digest
 from aotc.checks.required import require_run, require_runnable
 from aotc.checks.reuse import source_parts
 from aotc.dialects.functions import lowered_op
@@ -173,16 +173,10 @@ class Build:
         if self.dump is not None and self.source.parameters:
             write_parameters(self.source.parameters, self.dump / ARCHIVE)
         if self.cache is not None and is_reusable(self.request, self.source.stage):
-            self.kept = KeptBuild.of(self.cache, self.program, self.targets)
+            self.kept = KeptBuild.of(
+                self.cache, self.program, self.targets, self._weights_digest
+            )
             self.made = self.kept.find()
-
-    def _comparable(self) -> tuple[Target, ...]:
-        """Return the targets whose code runs here, if entries are to be compared."""
-        if not self.request.parity:
-            return ()
-        from aotc.checks.comparable import comparable_targets
-
-        return comparable_targets(self.targets)
 
     def _comparable(self) -> tuple[Target, ...]:
         """Return the targets whose code runs here, if entries are to be compared."""
@@ -231,7 +225,12 @@ class Build:
         if self.made is not None and self.made.source is not None:
             return self.made.source
         assert self.reference is not None
-        return source_parts(self.reference, self.reference.module)
+        return source_parts(self.reference, self.reference.module, self._weights_digest)
+
+    @cached_property
+    def _weights_digest(self) -> str:
+        """The digest of the weights and states as they were imported."""
+        return arrays_digest(self.source.parameters)
 
     # ---- what is made of the program
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aotc import importers, options, processor
-from aotc.cache import Cache
+from aotc.cache import Cache, arrays_digest
 from aotc.checks import reuse as check_reuse
 from aotc.pipeline import build, reuse, stages
 from aotc.pipeline.request import Request
@@ -70,6 +71,11 @@ def told(report):
     )
 
 
+def with_example(array):
+    """A network of another framework that brings an input along."""
+    return SimpleNamespace(original=SimpleNamespace(example={"x": array}))
+
+
 def refuse(*_, **__):
     raise AssertionError("passes are run")
 
@@ -98,7 +104,8 @@ def test_what_passes_read_is_in_the_key(folder, monkeypatch):
         file.write_text(text)
         program = importers.load(file)
         change(program)
-        return reuse.KeptBuild.of(cache, program, targets).recipe.key
+        weights = arrays_digest(program.parameters)
+        return reuse.KeptBuild.of(cache, program, targets, weights).recipe.key
 
     def set_attribute(name, value):
         return lambda program: setattr(program, name, value)
@@ -122,6 +129,7 @@ def test_what_passes_read_is_in_the_key(folder, monkeypatch):
         key(change=set_attribute("level", 1)),
         key(change=set_attribute("without", ("cse",))),
         key(change=set_attribute("numerics", "relaxed")),
+        key(change=set_attribute("networks", {"predict": with_example(array)})),
     ]
     for module, function, value in (
         (reuse, "code_digest", "other code"),

@@ -51,7 +51,7 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
         return size * int(rounded)
     if isinstance(size, int):
         return int(kind(size) * rounded)
-    return (SymbolicFloat(size, kind) * float(rounded)).round(math.floor)
+    return SymbolicFloat(size, kind, (("*", float(rounded)),)).round(math.floor)
 
 
 def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
@@ -92,21 +92,21 @@ class SymbolicFloat:
     kind: Float
     steps: tuple[tuple[str, float], ...] = ()
 
-    def __add__(self, number: float) -> SymbolicFloat:
+    def __add__(self, number: float) -> Any:
         return self._then("+", number)
 
-    def __sub__(self, number: float) -> SymbolicFloat:
+    def __sub__(self, number: float) -> Any:
         return self._then("-", number)
 
-    def __mul__(self, number: float) -> SymbolicFloat:
+    def __mul__(self, number: float) -> Any:
         return self._then("*", number)
 
-    def __truediv__(self, number: float) -> SymbolicFloat:
+    def __truediv__(self, number: float) -> Any:
         return self._then("/", number)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def _then(self, sign: str, number: Any) -> SymbolicFloat:
+    def _then(self, sign: str, number: Any) -> Any:
         is_number = isinstance(number, int | float) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):
             return NotImplemented
