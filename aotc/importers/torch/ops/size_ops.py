@@ -67,9 +67,9 @@ def as_array(x: Any) -> Any:
 
 def as_arrays(part: Any) -> Any:
     """`as_array` of whatever is in lists and dicts."""
-    if isinstance(part, list | tuple):
+    if type(part) in (list, tuple):
         return type(part)(map(as_arrays, part))
-    if isinstance(part, dict):
+    if type(part) is dict:
         return {name: as_arrays(each) for name, each in part.items()}
     return as_array(part)
 
