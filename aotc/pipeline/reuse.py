@@ -36,8 +36,8 @@ from aotc.program import Program
 from aotc.provenance import BINDINGS
 from aotc.target import Target
 
-# Of weights that passes have changed. Small models are built in the time that passes
-# take; with large ones the cache would soon be full.
+# Of arrays that passes have made, such as packed weights. Those of large models would
+# soon fill the cache, and passes are a small part of their builds.
 MOST_BYTES = 64 << 20
 
 

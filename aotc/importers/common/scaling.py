@@ -107,7 +107,8 @@ class SymbolicFloat:
     __radd__, __rmul__ = __add__, __mul__
 
     def _then(self, sign: str, number: Any) -> Any:
-        is_number = isinstance(number, int | float) and math.isfinite(number)
+        kinds = (int, float, numpy.floating)
+        is_number = isinstance(number, kinds) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):
             return NotImplemented
         return replace(self, steps=(*self.steps, (sign, float(number))))
@@ -138,17 +139,16 @@ class SymbolicFloat:
                 `shape-guard`, if floats give another number for all sizes.
         """
         p, r, divisor = self._exact
-        dividend = self.size * p + r
-        if rounding is math.trunc and bounds(dividend)[0] < 0:
+        if rounding is math.trunc and bounds(self.size * p + r)[0] < 0:
             raise InputError(
                 "symbolic-size",
                 f"a number that is computed of the size '{self.size!r}' is rounded to "
                 "zero, and only a call decides whether it is negative",
                 hint=_WAY_OUT,
             )
-        above = divisor - 1 if rounding is math.ceil else 0
-        self._require_exact(rounding, lambda n: (n * p + r + above) // divisor)
-        return (dividend + above) // divisor
+        r += divisor - 1 if rounding is math.ceil else 0
+        self._require_exact(rounding, (p, r, divisor))
+        return (self.size * p + r) // divisor
 
     @cached_property
     def _exact(self) -> tuple[int, int, int]:
@@ -173,21 +173,31 @@ class SymbolicFloat:
         return found
 
     def _require_exact(
-        self, rounding: Callable[[Any], int], exact: Callable[[Numbers], Numbers]
+        self, rounding: Callable[[Any], int], numbers: tuple[int, int, int]
     ) -> None:
-        """Refuse calls with sizes for which the floats give another number."""
+        """Refuse calls for which floats give another number than `(p * size + r) // q`.
+
+        Args:
+            rounding: of the floats.
+            numbers: p, r and q.
+        """
+        p, r, divisor = numbers
         low, high = bounds(self.size)
         n = numpy.arange(max(int(low), 0), int(min(high, _COMPARED)) + 1)
         floats = n.astype(self.kind)
         for sign, number in self.steps:
             floats = _FRACTIONS[sign](floats, self.kind(number))
         round_all = getattr(numpy, rounding.__name__)
-        wrong = n[round_all(floats).astype(int) != exact(n)]
+        wrong = n[round_all(floats).astype(int) != (n * p + r) // divisor]
         limit = _COMPARED if high > _COMPARED else None
         if len(wrong) or limit:
             text = _other_sizes(wrong, *self._whole_at, limit)
             sizes = " ".join(f"{sign} {self.kind(x)}" for sign, x in self.steps)
-            why = f"size {sizes} is rounded as floats are, for others differently"
+            product = f"size * {p}" if not r else f"(size * {p} + {r})"
+            why = (
+                f"of others, size {sizes} in floats is rounded to another number than "
+                f"{product} // {divisor}, which a model can have instead"
+            )
             require_sizes(Condition.parse(text), {"size": self.size}, why)
 
     @property
