@@ -25,6 +25,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc import options
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
@@ -34,6 +36,7 @@ from aotc.writing import atomic_write, make_folder
 _SUFFIX = ".cached"
 _DIGEST = 32
 _DAY = 24 * 3600
+_SOURCES = ("*.py", "*.json")
 
 
 @dataclass(frozen=True)
@@ -223,12 +226,23 @@ def digest(*parts: bytes | str) -> str:
 
 
 def sources_digest(folder: Path) -> str:
-    """The SHA-256 of all Python files in a folder, names included."""
-    files = sorted(folder.rglob("*.py"))
-    if not files:
+    """The SHA-256 of all Python files and JSON tables in a folder, names included."""
+    files = sorted(each for kind in _SOURCES for each in folder.rglob(kind))
+    if not any(each.suffix == ".py" for each in files):
         raise FileNotFoundError(f"there are no sources of Python in {folder}")
     names_and_texts = ((str(f.relative_to(folder)), f.read_bytes()) for f in files)
     return digest(*(part for pair in names_and_texts for part in pair))
+
+
+def arrays_digest(named: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    """The SHA-256 of named arrays in their order: types, shapes and elements."""
+    found = hashlib.sha256()
+    for name, array in named.items():
+        whole = np.ascontiguousarray(array)
+        kind = f"{name}: {whole.dtype} {array.shape}".encode()
+        found.update(len(kind).to_bytes(8, "little") + kind)
+        found.update(whole.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
 def _user_caches() -> Path:

@@ -20,7 +20,7 @@ from aotc import __version__
 from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
-from aotc.backend.crossing import reader_name, writer_name
+from aotc.backend.state_exports import reader_name, writer_name
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts

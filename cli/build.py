@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -25,6 +25,9 @@ from aotc.numerics import LEVELS
 from aotc.options import SELF_CHECK_MODES
 from aotc.target import TARGETS, Target
 from aotc.writing import write_text
+
+if TYPE_CHECKING:
+    from aotc.checks.parity import Plan
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
@@ -280,7 +283,6 @@ def build(
     if verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
-    from aotc.checks.parity import Plan
     from aotc.cli.sizes import read_pairs, read_sizes
 
     path, named = source_and_entries(source)
@@ -291,7 +293,7 @@ def build(
         targets=targets,
         signing_key=key,
         sign=not no_sign,
-        parity=Plan() if parity else None,
+        parity=_parity_plan() if parity else None,
         require_check=required,
         specialize=[read_sizes(each, "--specialize") for each in specialize],
         policies=read_pairs(policies, "--policy length=bucket"),
@@ -303,6 +305,12 @@ def build(
     if report:
         write_text(report, json.dumps(document, indent=2) + "\n")
     output.emit(document, result.to_text(), form)
+
+
+def _parity_plan() -> Plan:
+    from aotc.checks.parity import Plan
+
+    return Plan()
 
 
 def source_and_entries(source: str) -> tuple[str, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """The stages of a build that are passes, in order: the one list of what runs when.
 
-Whoever lowers a program, wholly or in part, takes the passes from here.
+Whoever lowers a program, wholly or in part, takes the passes from here. They, and the
+kernels, are imported on use: a build that the cache knows runs none.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from aotc.errors import InputError
-from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES, class_of, load, split_names
 from aotc.passes.base import Pass
-from aotc.passes.fuse_regions import FuseRegions
 from aotc.program import LEVELS
 
 
@@ -108,6 +107,8 @@ _TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_tar
 
 def optional_parts() -> list[str]:
     """What a build can leave out: passes that optimise, and families of kernels."""
+    from aotc.kernels.families import FAMILIES
+
     passes = (each for each in all_passes() if each.level > 0)
     return [*dict.fromkeys(each.name for each in passes), *FAMILIES]
 
@@ -121,7 +122,8 @@ def parse_without(text: str) -> tuple[str, ...]:
     Raises:
         InputError: `bad-option`: one of them is none that a build can do without.
     """
-    names, known = tuple(dict.fromkeys(split_names(text))), optional_parts()
+    names = tuple(dict.fromkeys(split_names(text)))
+    known = optional_parts() if names else []
     for name in names:
         if name not in known:
             raise InputError(
@@ -244,6 +246,9 @@ def passes_between(
 def _choose(
     passes: Iterable[Pass], level: int, without: Collection[str]
 ) -> tuple[Pass, ...]:
+    from aotc.kernels.families import FAMILIES
+    from aotc.passes.fuse_regions import FuseRegions
+
     families = "+".join(name for name in FAMILIES if name in without)
     return tuple(
         replace(each, without=families) if isinstance(each, FuseRegions) else each

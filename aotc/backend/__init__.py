@@ -28,7 +28,6 @@ from typing import Any
 from aotc import options
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend.crossing import crossing
 from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
 from aotc.counting import counters
@@ -40,7 +39,6 @@ from aotc.dialects.types import bounds, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.installation import install_command
-from aotc.kernels.listing import kernels_listed
 from aotc.passes.base import Unit
 from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
@@ -132,6 +130,7 @@ class Compiled:
         peak_bytes: largest resident set of the worker.
         kernels: of aotc's own, see `aotc.kernels.listing`.
         reuse: whether the cache had it: `off`, `hit`, or `miss` and why.
+        kept: where the cache has the module; None if it has not.
     """
 
     target: Target
@@ -146,6 +145,7 @@ class Compiled:
     peak_bytes: int
     kernels: dict[str, Any]
     reuse: str = "off"
+    kept: KeptModule | None = None
 
 
 def compile_targets(program: Program, targets: Sequence[Target]) -> list[Compiled]:
@@ -262,6 +262,9 @@ class _Job:
         cls, unit: Unit, cache: Cache | None = None, *, only_plans: bool = False
     ) -> _Job:
         """The job for a program that is lowered."""
+        from aotc.backend.crossing import crossing  # with all kernels
+        from aotc.kernels.listing import kernels_listed
+
         assert unit.target is not None
         target, entries = unit.target, unit.program.entries
         crossed = crossing(unit.program)
@@ -409,6 +412,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         peak_bytes=report["peak_bytes"],
         kernels=job.kernels,
         reuse=reuse,
+        kept=job.kept,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aotc.backend.state_exports import reader_name, writer_name
 from aotc.dialects.entries import Entry, strip_program
 from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering import foreign
@@ -224,16 +225,6 @@ def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str
         f"      %n{number} = affine.apply affine_map<{elements}>()[{given}]",
         f"      {view} : !stream.binding -> {kind}{{%n{number}}}",
     ]
-
-
-def reader_name(state: str) -> str:
-    """The exported function that returns the leaves of a state."""
-    return f"{state}__read"
-
-
-def writer_name(state: str) -> str:
-    """The exported function that replaces the leaves of a state."""
-    return f"{state}__write"
 
 
 def _reader(state: StateSpec) -> list[str]:

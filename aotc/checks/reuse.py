@@ -8,6 +8,7 @@ not kept, for another run may get further.
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from aotc import artifacts, dialects, gpus, options, passes, processor
 from aotc.artifacts.backends import BACKENDS
 from aotc.backend import Compiled
 from aotc.backend.reuse import stated_version
-from aotc.cache import Cache, Recipe, digest, sources_digest
+from aotc.cache import Cache, Recipe, arrays_digest, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
 from aotc.checks.report import SelfCheck
@@ -32,19 +33,36 @@ from aotc.pytree import flatten
 _PACKAGES = (aotc, artifacts, dialects, passes)
 
 
+def source_parts(program: Program, graph: Any, weights: str) -> dict[str, str]:
+    """Return the parts of a recipe that a program says before it is compiled.
+
+    Args:
+        program: what is compiled.
+        graph: a copy of its module in which all derivatives are written.
+        weights: the digest of its weights and states, see `arrays_digest`.
+    """
+    return {
+        "graph": digest(_text(graph)),
+        "entries": digest(repr(program.entries), repr(program.states)),
+        "weights and states": weights,
+        "examples": examples_digest(program),
+        "numerics": program.numerics,  # by which the allowed error is reckoned
+    }
+
+
 def recipe_of(
     program: Program,
-    graph: Any,
+    source: Mapping[str, str],
     variants: Sequence[Compiled],
     parameters: Mapping[str, Any],
     *,
     full: bool,
 ) -> Recipe:
-    """All that a self-check depends on.
+    """Return all that a self-check depends on.
 
     Args:
         program: what was compiled.
-        graph: a copy of its module in which all derivatives are written.
+        source: what it says, see `source_parts`.
         variants: the compiled code.
         parameters: of the code, where passes may have changed those of the program.
         full: whether the check has no limit of work.
@@ -57,15 +75,11 @@ def recipe_of(
         "self-check",
         f"{targets}: {entries}",
         {
+            **source,
             "code": digest(*_code(variants)),
-            "graph": digest(_text(graph)),
-            "entries": digest(repr(program.entries), repr(program.states)),
-            "weights and states": digest(*_arrays(program.parameters)),
-            "what passes made of them": digest(*_arrays(changed)),
-            "examples": digest(*_examples(program)),
+            "what passes made of them": arrays_digest(changed),
             "mode": "full" if full else "auto",
-            "numerics": program.numerics,  # by which the allowed error is reckoned
-            "aotc": digest(*(sources_digest(_folder(each)) for each in _PACKAGES)),
+            "aotc": code_digest(),
             "packages": digest(
                 platform.python_version(),
                 np.__version__,
@@ -74,6 +88,12 @@ def recipe_of(
             "machine": digest(_machine(variants)),
         },
     )
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return the SHA-256 of aotc: its sources and tables."""
+    return digest(*(sources_digest(_folder(each)) for each in _PACKAGES))
 
 
 def found_or_made(
@@ -140,20 +160,17 @@ def _text(graph: Any) -> str:
         )
 
 
-def _arrays(named: Mapping[str, Any]) -> Iterator[str | bytes]:
-    for name, array in named.items():
-        whole = np.asarray(array)
-        yield f"{name}: {whole.dtype} {whole.shape}"
-        yield whole.tobytes()
+def examples_digest(program: Program) -> str:
+    """Return the SHA-256 of the inputs that the sources of entries bring along."""
+    return digest(*_examples(program))
 
 
-def _examples(program: Program) -> Iterator[str | bytes]:
-    """The inputs that the sources of entries bring along."""
+def _examples(program: Program) -> Iterator[str]:
     for name, network in program.networks.items():
         example = network.original.example if network.original else None
         leaves, structure = flatten(example or {})
         yield f"{name}: {structure}"
-        yield from _arrays({str(i): leaf for i, leaf in enumerate(leaves)})
+        yield arrays_digest({str(i): np.asarray(x) for i, x in enumerate(leaves)})
 
 
 def _folder(package: Any) -> Path:

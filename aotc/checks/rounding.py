@@ -28,9 +28,6 @@ from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
-from aotc.kernels.winograd.matrices import OUTPUTS
-from aotc.kernels.winograd.reference import Transforms, convolve
-from aotc.kernels.winograd.tile import is_window_of_three
 from aotc.numerics import RELAXED
 from aotc.program import numerics_of
 
@@ -138,6 +135,9 @@ class Noise:
         Errors go into the operands of each of its steps, which cancel in other places
         than those of a sum. The larger tiles, which have larger errors, stand for all.
         """
+        from aotc.kernels.winograd.matrices import OUTPUTS
+        from aotc.kernels.winograd.reference import Transforms, convolve
+
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
@@ -246,6 +246,8 @@ def _may_be_winograd(op: Any) -> bool:
     """Whether a kernel may compute an op by Winograd's algorithm, on some target."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
+    from aotc.kernels.winograd.tile import is_window_of_three  # with all kernels
+
     return is_window_of_three(op)
 
 

@@ -6,17 +6,19 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aotc.backend import Compiled
-from aotc.checks.budget import Fit
-from aotc.checks.certificate import Certificate
-from aotc.checks.parity import Parity
-from aotc.checks.report import SelfCheck
 from aotc.dialects.entries import Entry, Port
 from aotc.passes.base import PassRecord
 from aotc.pipeline.buckets import Buckets
-from aotc.tuning import TuningUse
+
+if TYPE_CHECKING:
+    from aotc.checks.budget import Fit
+    from aotc.checks.certificate import Certificate
+    from aotc.checks.parity import Parity
+    from aotc.checks.report import SelfCheck
+    from aotc.tuning import TuningUse
 
 
 class Reporter(Protocol):

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc import numerics, options
 from aotc.artifacts import Signer
-from aotc.checks.parity import Plan
 from aotc.dialects.image_layouts import IMAGE_LAYOUTS
 from aotc.dialects.specialization import MOST as MOST_SPECIALIZATIONS
 from aotc.errors import InputError
@@ -17,6 +17,9 @@ from aotc.passes.stages import IR_STAGES
 from aotc.program import GRAPH_STAGES, LEVELS
 from aotc.system_errors import require_path
 from aotc.target import Target
+
+if TYPE_CHECKING:
+    from aotc.checks.parity import Plan
 
 # where a build may end
 STOPS = (*IR_STAGES, "vmfb", "bundle")

@@ -9,20 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc import importers, options, packager
 from aotc.artifacts import Signer
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.signers import signer_of
-from aotc.cache import Cache
-from aotc.checks.comparable import comparable_targets
+from aotc.cache import Cache, arrays_digest
 from aotc.checks.required import require_run, require_runnable
+from aotc.checks.reuse import source_parts
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
-from aotc.importers.common.io_layout import with_io_layout
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.set_io_layout import SetIoLayout
 from aotc.passes.stages import parse_graph_passes, parse_without
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.output import (
@@ -33,6 +32,7 @@ from aotc.pipeline.output import (
 )
 from aotc.pipeline.report import BuildReport, Reporter
 from aotc.pipeline.request import Request
+from aotc.pipeline.reuse import KeptBuild, Made, is_reusable
 from aotc.pipeline.specializations import (
     ask_for_buckets,
     ask_for_optimum,
@@ -45,8 +45,10 @@ from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
 from aotc.target import Target
 from aotc.traffic import Traffic
-from aotc.tuning import TuningFile, require_target, require_tunable
 from aotc.writing import make_folder
+
+if TYPE_CHECKING:
+    from aotc.tuning import TuningFile
 
 _VARIANTS = 8  # that are made for recorded traffic
 
@@ -87,8 +89,7 @@ class Build:
         self.request = request
         self.report = BuildReport()
         self.targets = tuple(request.targets) or Target.default()
-        # said before any work
-        self.comparable = comparable_targets(self.targets) if request.parity else ()
+        self.comparable = self._comparable()  # said before any work
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)
         _require_known(request.require_check, self.targets, self.self_check)
@@ -97,7 +98,11 @@ class Build:
         parse_without(request.without or "")
         self.tuning = _tuning_file(request, self.targets)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
-        self.parameters: packager.Arrays = {}  # of all of them, once they are compiled
+        # once they are compiled: the parameters of all of them, and their files
+        self.parameters: packager.Arrays = {}
+        self.weights: list[packager.WeightFile] = []
+        self.kept: KeptBuild | None = None  # where the cache has, or may have, an equal
+        self.made: Made | None = None  # by an equal build: no pass is run
         self._reporter = reporter
         self._signer: Signer | None = None
 
@@ -158,11 +163,6 @@ class Build:
         """That of `unit`."""
         return self.unit.program
 
-    @property
-    def programs(self) -> dict[str, Program]:
-        """The program of each variant, by the id of its target."""
-        return {unit.target.id: unit.program for unit in self.units if unit.target}
-
     def load(self) -> None:
         """Import the source, and see that it can be built as was asked."""
         if self.request.packs:
@@ -172,6 +172,19 @@ class Build:
         self.request.require_open(self.program.stage)
         if self.dump is not None and self.source.parameters:
             write_parameters(self.source.parameters, self.dump / ARCHIVE)
+        if self.cache is not None and is_reusable(self.request, self.source.stage):
+            self.kept = KeptBuild.of(
+                self.cache, self.program, self.targets, self._weights_digest
+            )
+            self.made = self.kept.find()
+
+    def _comparable(self) -> tuple[Target, ...]:
+        """Return the targets whose code runs here, if entries are to be compared."""
+        if not self.request.parity:
+            return ()
+        from aotc.checks.comparable import comparable_targets
+
+        return comparable_targets(self.targets)
 
     def _fork_as_it_is(self, target: Target) -> None:
         if self.request.targets and tuple(self.targets) != (target,):
@@ -183,9 +196,13 @@ class Build:
                 hint="leave out --target, or go on from the stage 'optimized'",
             )
         self.targets = (target,)
-        if self.request.parity:
-            self.comparable = comparable_targets(self.targets)
+        self.comparable = self._comparable()
         self.units = [Unit(self.program, target)]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The program of each variant, by the id of its target."""
+        return {unit.target.id: unit.program for unit in self.units if unit.target}
 
     # ---- what compiled code is compared with
 
@@ -201,6 +218,47 @@ class Build:
         if original is not None:
             run_passes(original.module, ("autodiff",), silently=True)
         return original
+
+    @cached_property
+    def reference_parts(self) -> dict[str, str]:
+        """What the imported program says to a self-check, see `aotc.checks.reuse`."""
+        if self.made is not None and self.made.source is not None:
+            return self.made.source
+        assert self.reference is not None
+        return source_parts(self.reference, self.reference.module, self._weights_digest)
+
+    @cached_property
+    def _weights_digest(self) -> str:
+        """The digest of the weights and states as they were imported."""
+        return arrays_digest(self.source.parameters)
+
+    # ---- what is made of the program
+
+    def take_made(self, made: Made) -> None:
+        """Go on from what an equal build has made of the program."""
+        self.unit.program = Program(made.module, networks=self.program.networks)
+        report = self.report
+        report.graph_ops.update(made.graph_ops)
+        report.passes, report.variant_passes = made.passes, made.variant_passes
+        report.variants = made.variants
+        self.parameters, self.weights = made.parameters, made.weights
+
+    def keep_made(self) -> None:
+        """Let the cache keep what was made of the program, if that may be reused."""
+        if self.kept is None or self.made is not None:
+            return
+        report = self.report
+        made = Made(
+            self.program.module,
+            report.graph_ops,
+            report.passes,
+            report.variant_passes,
+            report.variants,
+            self.parameters,
+            self.weights,
+            self.reference_parts if self.self_check != "off" else None,
+        )
+        self.kept.keep(made)
 
     # ---- progress and IR
 
@@ -309,7 +367,7 @@ class Build:
         return packager.pack(
             self.program,
             self.report.variants,
-            packager.weight_files(self.programs),
+            self.weights,
             self.source.title,
             output,
             findings=self.report.findings(),
@@ -320,6 +378,9 @@ class Build:
 
 def _set_io_layout(unit: Unit, layout: str) -> None:
     """Give the images of the entries, and of their frameworks, a layout."""
+    from aotc.importers.common.io_layout import with_io_layout
+    from aotc.passes.set_io_layout import SetIoLayout
+
     run_passes(unit, (SetIoLayout(layout),), silently=True)
     program = unit.program
     program.networks = {
@@ -361,6 +422,8 @@ def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | No
     path = request.tuning
     if path is None:
         return None
+    from aotc.tuning import TuningFile, require_target, require_tunable
+
     if request.tune is None:
         file = TuningFile.read(path)
         require_target(file, targets)

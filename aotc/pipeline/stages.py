@@ -1,18 +1,19 @@
-"""The stages of a build, in order, each with what it does."""
+"""The stages of a build, in order, each with what it does.
+
+What a stage needs alone is imported when it is run: a build that the cache knows runs
+no pass and no check, and imports none.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from aotc import packager
 from aotc.backend import Compiled, compile_units
-from aotc.checks.budget import Fit, FitMemory
-from aotc.checks.certificate import certify
-from aotc.checks.parity import measure, require
 from aotc.checks.reuse import found_or_made, recipe_of
-from aotc.checks.self_check import SelfCheck, check_entries, skipped_checks
 from aotc.dialects.entries import write_intermediates
 from aotc.dialects.functions import functions_of
 from aotc.dialects.limits import graph_ops, require_supported
@@ -20,8 +21,6 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
-from aotc.passes.fuse_regions import FuseRegions
-from aotc.passes.join_products import JoinProducts
 from aotc.passes.stages import (
     IR_STAGES,
     PASS_STAGES,
@@ -31,7 +30,10 @@ from aotc.passes.stages import (
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
 from aotc.program import Program
-from aotc.tuning import TuningUse, is_tunable, tune
+
+if TYPE_CHECKING:
+    from aotc.checks.report import SelfCheck
+    from aotc.passes.fuse_regions import FuseRegions
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Certify(Stage):
 
     def run(self, build: Build) -> None:
         """Certify them."""
+        from aotc.checks.certificate import certify
+
         build.report.certificates = certify(build.program)
         if not build.report.certificates:
             raise InputError(
@@ -84,6 +88,10 @@ class Lower(Stage):
     """Passes on the program, or on that of each target."""
 
     stage: PassStage
+
+    def is_wanted(self, build: Build) -> bool:
+        """Whether no equal build has run them."""
+        return build.made is None
 
     def run(self, build: Build) -> None:
         """Run them."""
@@ -100,12 +108,19 @@ class Lower(Stage):
             build.step(f"{unit.target}, target {number} of {len(build.units)}")
             build.run_passes(unit, self.name, self._passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
+        from aotc.checks.budget import Fit
+        from aotc.tuning import TuningUse
+
         notes = [note for unit in build.units for note in unit.notes]
         build.report.fits = [note for note in notes if isinstance(note, Fit)]
         build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
         _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
+        from aotc.checks.budget import FitMemory
+        from aotc.passes.fuse_regions import FuseRegions
+        from aotc.passes.join_products import JoinProducts
+
         choice = build.program.level, build.program.without
         if self.name == "optimized" and build.request.passes is not None:
             return parse_graph_passes(build.request.passes, *choice)
@@ -158,6 +173,8 @@ class Tune(Stage):
 
     def run(self, build: Build) -> None:
         """Read it, or measure what it lacks."""
+        from aotc.tuning import is_tunable, tune
+
         assert build.tuning is not None
         if build.request.tune is not None:
             fusing = _fusing(build)
@@ -173,6 +190,8 @@ class Tune(Stage):
 
 def _fusing(build: Build) -> FuseRegions:
     """The pass that forms the regions of a build."""
+    from aotc.passes.fuse_regions import FuseRegions
+
     passes = Lower("regions", PASS_STAGES[1])._passes(build)
     found = [each for each in passes if isinstance(each, FuseRegions)]
     if not found:
@@ -205,6 +224,11 @@ class Compile(Stage):
 
     def run(self, build: Build) -> None:
         """Compile it, or find it in the cache."""
+        if build.made is not None:
+            build.take_made(build.made)
+            for each in build.report.variants:
+                build.tell(str(each.target), each.reuse, each.seconds)
+            return
         waiting = [str(unit.target) for unit in build.units]
         count = len(waiting)
 
@@ -223,6 +247,7 @@ class Compile(Stage):
         build.report.variants = compile_units(
             build.units, dump=build.dump, finished=tell_variant, cache=build.cache
         )
+        build.weights = packager.weight_files(build.programs)
 
 
 class CompareWithSource(Stage):
@@ -234,6 +259,8 @@ class CompareWithSource(Stage):
 
     def run(self, build: Build) -> None:
         """Compare them, and refuse what differs."""
+        from aotc.checks.parity import measure, require
+
         assert build.request.parity is not None
         original = build.reference
         assert original is not None
@@ -263,15 +290,21 @@ class CheckItself(Stage):
     def _compare(self, build: Build) -> None:
         """Compare them, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
-        original = build.reference
+        original = build.source.original
         if original is None:
+            from aotc.checks.self_check import skipped_checks
+
             why = f"it is built from IR of the stage '{build.source.stage}'"
             report.self_checks = skipped_checks(build.program, build.targets, why)
             return
         with build.trial_bundle() as bundle:
 
             def check() -> list[SelfCheck]:
-                given = original, original.module, bundle(), report.variants
+                from aotc.checks.self_check import check_entries
+
+                graph = build.reference
+                assert graph is not None
+                given = graph, graph.module, bundle(), report.variants
                 return check_entries(*given, full=full, begin=build.step)
 
             if build.cache is None:
@@ -279,7 +312,7 @@ class CheckItself(Stage):
                 return
             start = time.perf_counter()
             compiled = report.variants, build.parameters
-            recipe = recipe_of(original, original.module, *compiled, full=full)
+            recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check
             )
@@ -297,6 +330,7 @@ class Pack(Stage):
     def run(self, build: Build) -> None:
         """Write it."""
         build.pack()
+        build.keep_made()
 
 
 STAGES: tuple[Stage, ...] = (

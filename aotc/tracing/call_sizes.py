@@ -40,6 +40,7 @@ from aotc.tracing.source_locations import user_line
 
 _MOST_FACTORS = 63  # of a power that is written out
 _LARGEST = 2**62  # sizes are smaller
+_IN_WHOLE_NUMBERS = "write it in whole numbers, n * 7 // 10 for n * 0.7; "
 _OPPOSITES = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _Operation = Callable[..., Any]
 _of_compiler: ContextVar[bool] = ContextVar("aotc_compiler_sizes", default=False)
@@ -91,26 +92,35 @@ def compiler_sizes(part: Any) -> Any:
 # (`aotc.tracing.user_errors`).
 
 
-def _by_value(operation: _Operation) -> Any:
-    """An operator of numbers, for those of the call that is traced."""
+def _by_value(operation: _Operation, hint: str = "") -> Any:
+    """An operator of numbers, for those of the call that is traced.
+
+    Args:
+        operation: on numbers.
+        hint: what to write instead, where there is no call.
+    """
 
     def __operator__(self: Any, *others: Any) -> Any:
         if not all(isinstance(other, _NUMBERS) for other in others):
             return NotImplemented  # an array computes with sizes and conditions itself
-        return operation(_value(self), *map(_value, others))
+        return operation(*(_value(each, hint) for each in (self, *others)))
 
     return __operator__
 
 
-def _both_by_value(operation: _Operation) -> tuple[Any, Any]:
+def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
     """An operator of two numbers, and its reflection."""
-    return _by_value(operation), _by_value(lambda self, other: operation(other, self))
+
+    def reflected(self: Any, other: Any) -> Any:
+        return operation(other, self)
+
+    return _by_value(operation, hint), _by_value(reflected, hint)
 
 
-def _value(x: Any) -> Any:
+def _value(x: Any, hint: str = "") -> Any:
     """Evaluate a size or a condition in the call that is traced."""
     if isinstance(x, CallSize):
-        return x.pin()
+        return x.pin(hint=hint)
     return int(bool(x)) if isinstance(x, SizeCondition) else x
 
 
@@ -221,7 +231,7 @@ def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
         other = _integer(other)
         if isinstance(other, int | Dim):
             return call_size(of_sizes(self, other))
-        return _by_value(of_numbers)(self, other)
+        return _by_value(of_numbers, _IN_WHOLE_NUMBERS)(self, other)
 
     return __operator__
 
@@ -305,7 +315,7 @@ class CallSize(Dim):
 
     __slots__ = ()
 
-    def pin(self, wish: str = "use it as a number") -> int:
+    def pin(self, wish: str = "use it as a number", hint: str = "") -> int:
         """Return the value in the call that is traced, and make code for it alone.
 
         Raises:
@@ -313,7 +323,7 @@ class CallSize(Dim):
         """
         current = current_specializer()
         if current is None:
-            raise _refusal(f"'{self!r}'", wish)
+            raise _refusal(f"'{self!r}'", wish, hint)
         return current.pin(self)
 
     __eq__, __ne__ = _comparison("=="), _comparison("!=")
@@ -340,7 +350,7 @@ class CallSize(Dim):
     __repr__ = Dim.__repr__
     __int__ = __index__ = _by_value(operator.index)
     __float__, __complex__ = _by_value(float), _by_value(complex)
-    __truediv__, __rtruediv__ = _both_by_value(operator.truediv)
+    __truediv__, __rtruediv__ = _both_by_value(operator.truediv, _IN_WHOLE_NUMBERS)
     __or__, __ror__ = _both_by_value(operator.or_)
     __xor__, __rxor__ = _both_by_value(operator.xor)
     bit_length, bit_count = _by_value(int.bit_length), _by_value(int.bit_count)
@@ -402,7 +412,7 @@ class CallSize(Dim):
 _NUMBERS = (int, float, complex, Fraction, np.number, np.bool_, CallSize, SizeCondition)
 
 
-def _refusal(what: str, wish: str) -> InputError:
-    error = undecided_error(what, wish)
+def _refusal(what: str, wish: str, hint: str = "") -> InputError:
+    error = undecided_error(what, wish, hint)
     error.where = user_line()
     return error

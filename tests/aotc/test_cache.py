@@ -145,6 +145,7 @@ def test_the_code_is_found_by_what_crosses_to_the_compiler(
     monkeypatch.setattr(
         sys.modules["aotc.backend.crossing"], "require_upstream_only", renamed
     )
+    file.write_text(f"{MODEL}# a build that is equal to the letter runs no pass\n")
     (variant,) = build(file, output=tmp_path, **choices).variants
     assert variant.reuse == "miss (changed: model)"
 

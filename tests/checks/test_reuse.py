@@ -6,6 +6,7 @@ import pytest
 
 from aotc import importers, options, pipeline, processor
 from aotc.artifacts.manifest import FILE
+from aotc.cache import arrays_digest
 from aotc.checks import process, reuse
 from aotc.errors import SetupError
 from aotc.target import Target
@@ -77,8 +78,12 @@ def test_other_code_and_other_machines_are_checked_for_themselves(build, monkeyp
     parameters = dict(program.parameters)
 
     def parts(full=False):
-        given = program, program.module, variants, parameters
-        return dict(reuse.recipe_of(*given, full=full).parts)
+        source = reuse.source_parts(
+            program, program.module, arrays_digest(program.parameters)
+        )
+        return dict(
+            reuse.recipe_of(program, source, variants, parameters, full=full).parts
+        )
 
     before = parts()
     assert parts() == before
@@ -99,7 +104,10 @@ def test_parameters_that_a_pass_made_are_checked_for_themselves(build):
     program = importers.load(report.bundle.parent / "model.py")
 
     def parts(parameters):
-        given = program, program.module, report.variants, parameters
+        source = reuse.source_parts(
+            program, program.module, arrays_digest(program.parameters)
+        )
+        given = program, source, report.variants, parameters
         return dict(reuse.recipe_of(*given, full=False).parts)
 
     own = parts(program.parameters)

@@ -16,6 +16,7 @@ from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Dim, evaluate_size
 from aotc.errors import InputError
 from aotc.importers.common import known_sizes
+from aotc.importers.common.scaling import rounding
 
 CONTRACTS = [Contract("n"), Contract("m", 2, 9), Contract("k", 4, 16, multiple_of=4)]
 CALLS = [(n, m, k) for n in (1, 2, 3, 7, 40) for m in range(2, 10) for k in range(1, 5)]
@@ -102,7 +103,7 @@ def test_numbers_that_are_not_whole_are_no_sizes():
     assert known_sizes.whole(4.0) == 4
     with pytest.raises(InputError, match="symbolic-size"):
         known_sizes.whole(2.5)
-    up = known_sizes.rounding(math.ceil)
+    up = rounding(math.ceil)
     assert (up(2.5), up(-2.5), up(3), up(math.inf)) == (3, -2, 3, math.inf)
     assert up(Dim.symbol(0)) == Dim.symbol(0)
 

@@ -231,6 +231,19 @@ def test_refusals_of_entries_say_the_line_and_the_ways_out():
     assert "test_call_sizes.py:" in caught.value.where
 
 
+@pytest.mark.parametrize(
+    "size", [lambda n: int(n * 0.7), lambda n: int(0.7 * n), lambda n: int(n / 2)]
+)
+def test_a_size_in_floats_is_refused_with_the_form_in_whole_numbers(size):
+    @aotc.entry(x=aotc.Spec(("n",)))
+    def part(x):
+        return x[: size(x.shape[0])]
+
+    with pytest.raises(InputError, match="use it as a number") as caught:
+        trace([part], {})
+    assert "n * 7 // 10 for n * 0.7" in caught.value.hint
+
+
 def test_messages_of_a_model_show_the_names_of_sizes():
     @aotc.entry(x=aotc.Spec(("batch", 4)))
     def refused(x):

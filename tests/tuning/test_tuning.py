@@ -22,7 +22,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
-from aotc.pipeline import build, run, stages
+from aotc.pipeline import build
 from aotc.reference import evaluate
 from aotc.target import Target
 from aotc.tuning.files import Measured, TuningFile
@@ -206,9 +206,9 @@ def test_targets_share_the_time(source, tmp_path, monkeypatch):
     def spend(unit, fusing, file, seconds, tell):
         given.append(seconds)
 
-    monkeypatch.setattr(stages, "tune", spend)
+    monkeypatch.setattr(tuning, "tune", spend)
     levels = [Target.parse(name) for name in ("x86_64-v3", "vmvx", "x86_64-v4")]
-    monkeypatch.setattr(run, "require_tunable", lambda targets: None)
+    monkeypatch.setattr(tuning, "require_tunable", lambda targets: None)
     choices = {"targets": levels, "tuning": tmp_path / "t.json"}
     build(source, tune=60.0, stop_after="regions", **choices)
     first, second = given

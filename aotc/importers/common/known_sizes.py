@@ -8,7 +8,6 @@ symbolic. What the contracts of the sizes do not decide is an InputError,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,19 +48,6 @@ def whole(number: Any) -> Size:
     if not number.is_integer():
         raise undecided_error(str(number))
     return int(number)
-
-
-def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
-    """A rounding of numbers, such as `math.floor`, as one of sizes and numbers.
-
-    It leaves whole numbers as they are, and those that are not finite.
-    """
-
-    def round_size(x: Any) -> Any:
-        is_whole = isinstance(x, int | Dim) or not math.isfinite(x)
-        return x if is_whole else function(x)
-
-    return round_size
 
 
 def wrap(size: Size, bits: int) -> Size:

@@ -1,27 +1,41 @@
-"""Sizes times factors that are not whole, for sizes that only a call decides.
+"""Floats that sources compute of sizes, and round to sizes again.
 
 A runtime multiplies floats and rounds the product down: 10 times 0.7 is 7, though the
 float 0.7 is less than 7/10. A size of the graph is whole numbers' arithmetic, here
-`n * 7 // 10`; the few sizes for which the product of floats is another number (90 times
-0.7 is 62 in f64) are refused by a guard.
+`n * 7 // 10`; the few sizes for which the floats give another number (90 times 0.7 is
+62 in f64) are refused by a guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy
 
+from aotc import numpy as np
 from aotc.artifacts.conditions import Condition
-from aotc.dialects.types import Size, bounds
+from aotc.dialects.types import Dim, Size, bounds
+from aotc.errors import InputError
 from aotc.importers.common.guards import require_sizes
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.source_locations import fail
 
 Float = type[numpy.floating[Any]]
 Numbers = numpy.ndarray[Any, Any]
 
 _COMPARED = 1 << 20  # larger sizes are refused
+_LARGEST = 1 << 40  # a number that such sizes are multiplied by in 64 bits
+_MOST_GAPS = 16  # between sizes that a guard refuses one by one
+_WAY_OUT = (
+    "compute sizes in whole numbers, such as size * 7 // 10 in the place of size * 0.7"
+)
 
 
 def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
@@ -37,17 +51,181 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
         return size * int(rounded)
     if isinstance(size, int):
         return int(kind(size) * rounded)
-    fraction = _simplest_fraction(rounded)
-    p, q = fraction.numerator, fraction.denominator
-    low, high = bounds(size)
-    n = numpy.arange(max(int(low), 0), int(min(high, _COMPARED)) + 1)
-    wrong = n[(n.astype(kind) * rounded).astype(int) != n * p // q]
-    limit = _COMPARED if high > _COMPARED else None
-    if len(wrong) or limit:
-        text = _other_sizes(wrong, q, limit)
-        why = f"{rounded} times a size is rounded as floats are, for others differently"
-        require_sizes(Condition.parse(text), {"size": size}, why)
-    return size * p // q
+    return SymbolicFloat(size, kind, (("*", float(rounded)),)).round(math.floor)
+
+
+def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+    """A rounding of numbers, such as `math.floor`, as one of what sizes are made of.
+
+    It leaves whole numbers as they are, and those that are not finite.
+    """
+
+    def round_size(x: Any) -> Any:
+        if isinstance(x, SymbolicFloat):
+            return x.round(function)
+        if isinstance(x, Array):
+            fail(
+                "symbolic-size",
+                "a number that is computed of several sizes, and rounded to one, is "
+                "only known when the model runs",
+                _WAY_OUT,
+            )
+        is_whole = isinstance(x, int | Dim) or not math.isfinite(x)
+        return x if is_whole else function(x)
+
+    return round_size
+
+
+@dataclass(frozen=True)
+class SymbolicFloat:
+    """A float that a source computes of a size that only a call decides.
+
+    It is computed with numbers until the source rounds it, which gives a size again.
+
+    Args:
+        size: that it is computed of.
+        kind: of the floats.
+        steps: of the computation, in order: an operator and the number to its right.
+    """
+
+    size: Dim
+    kind: Float
+    steps: tuple[tuple[str, float], ...] = ()
+
+    def __add__(self, number: float) -> Any:
+        return self._then("+", number)
+
+    def __sub__(self, number: float) -> Any:
+        return self._then("-", number)
+
+    def __mul__(self, number: float) -> Any:
+        return self._then("*", number)
+
+    def __truediv__(self, number: float) -> Any:
+        return self._then("/", number)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def _then(self, sign: str, number: Any) -> Any:
+        kinds = (int, float, numpy.floating)
+        is_number = isinstance(number, kinds) and math.isfinite(number)
+        if not is_number or (sign == "/" and number == 0):
+            return NotImplemented
+        return replace(self, steps=(*self.steps, (sign, float(number))))
+
+    def __float__(self) -> float:
+        raise InputError(
+            "symbolic-size",
+            f"a number that is computed of the size '{self.size!r}' is only known when "
+            "the model runs",
+            hint=_WAY_OUT,
+        )
+
+    def array(self, dtype: str) -> Array:
+        """Return it as an array without axes that the model computes."""
+        found = np.astype(lift(self.size), dtype)
+        for sign, number in self.steps:
+            found = _ARRAYS[sign](found, number)
+        return found
+
+    def round(self, rounding: Callable[[Any], int]) -> Size:
+        """Return the size that it is rounded to.
+
+        Args:
+            rounding: `math.floor`, `math.ceil` or `math.trunc`.
+
+        Raises:
+            InputError: `symbolic-size`, if it may be negative and is rounded to zero;
+                `shape-guard`, if floats give another number for all sizes.
+        """
+        p, r, divisor = self._exact
+        if rounding is math.trunc and bounds(self.size * p + r)[0] < 0:
+            raise InputError(
+                "symbolic-size",
+                f"a number that is computed of the size '{self.size!r}' is rounded to "
+                "zero, and only a call decides whether it is negative",
+                hint=_WAY_OUT,
+            )
+        r += divisor - 1 if rounding is math.ceil else 0
+        self._require_exact(rounding, (p, r, divisor))
+        return (self.size * p + r) // divisor
+
+    @cached_property
+    def _exact(self) -> tuple[int, int, int]:
+        """Return the p, r and q of `(p * size + r) / q`, which it is but for rounding.
+
+        Its numbers are taken for the simplest fractions that are rounded to them.
+        """
+        slope, start = Fraction(1), Fraction(0)
+        for sign, number in self.steps:
+            by = _simplest_fraction(self.kind(number))
+            start = _FRACTIONS[sign](start, by)
+            slope = _FRACTIONS[sign](slope, by) if sign in "*/" else slope
+        divisor = math.lcm(slope.denominator, start.denominator)
+        found = int(slope * divisor), int(start * divisor), divisor
+        if max(map(abs, found)) > _LARGEST:
+            raise InputError(
+                "symbolic-size",
+                f"no fraction of small numbers is what the size '{self.size!r}' is "
+                "multiplied by",
+                hint=_WAY_OUT,
+            )
+        return found
+
+    def _require_exact(
+        self, rounding: Callable[[Any], int], numbers: tuple[int, int, int]
+    ) -> None:
+        """Refuse calls for which floats give another number than `(p * size + r) // q`.
+
+        Args:
+            rounding: of the floats.
+            numbers: p, r and q.
+        """
+        p, r, divisor = numbers
+        low, high = bounds(self.size)
+        n = numpy.arange(max(int(low), 0), int(min(high, _COMPARED)) + 1)
+        floats = n.astype(self.kind)
+        for sign, number in self.steps:
+            floats = _FRACTIONS[sign](floats, self.kind(number))
+        round_all = getattr(numpy, rounding.__name__)
+        wrong = n[round_all(floats).astype(int) != (n * p + r) // divisor]
+        limit = _COMPARED if high > _COMPARED else None
+        if len(wrong) or limit:
+            text = _other_sizes(wrong, *self._whole_at, limit)
+            sizes = " ".join(f"{sign} {self.kind(x)}" for sign, x in self.steps)
+            product = f"size * {p}" if not r else f"(size * {p} + {r})"
+            why = (
+                f"of others, size {sizes} in floats is rounded to another number than "
+                f"{product} // {divisor}, which a model can have instead"
+            )
+            require_sizes(Condition.parse(text), {"size": self.size}, why)
+
+    @property
+    def _whole_at(self) -> tuple[int, int]:
+        """Return where it is a whole number: every how many sizes, and the first one.
+
+        The distance is 0 if it never is.
+        """
+        p, r, divisor = self._exact
+        common = math.gcd(p, divisor)
+        if r % common:
+            return 0, 0
+        step = divisor // common
+        return step, -r // common * pow(p // common, -1, step) % step
+
+
+_FRACTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+_ARRAYS: dict[str, Callable[[Any, Any], Array]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+}
 
 
 def _simplest_fraction(factor: numpy.floating[Any]) -> Fraction:
@@ -60,31 +238,43 @@ def _simplest_fraction(factor: numpy.floating[Any]) -> Fraction:
     return exact
 
 
-def _other_sizes(wrong: Numbers, step: int, limit: int | None) -> str:
+def _other_sizes(wrong: Numbers, step: int, first: int, limit: int | None) -> str:
     """The condition that a size is none of the wrong ones.
 
     Args:
-        wrong: sizes in order. Those are multiples of `step`, where the product is
-            whole, and come in runs; from the first other one on all are refused.
-        step: the denominator of the factor.
+        wrong: sizes in order. Those are at `first` and multiples of `step` from there,
+            where the number is whole, and come in runs; from the first other one on
+            all are refused.
+        step: how many sizes are between them; 0 if the number is never whole.
+        first: the first of them.
         limit: the greatest size of all.
     """
-    others = wrong[wrong % step != 0]
+    others = wrong[wrong % step != first] if step else wrong
     if len(others):
         limit = int(others[0]) - 1
         wrong = wrong[wrong <= limit]
     parts = [f"size <= {limit}"] if limit is not None else []
     if len(wrong):
-        between = [f"{a} < size < {b}" for a, b in _gaps(wrong // step, step)]
+        gaps = list(_gaps(wrong // step))
+        if len(gaps) > _MOST_GAPS:
+            limit = gaps[_MOST_GAPS][1] * step + first - 1
+            return _other_sizes(wrong[wrong <= limit], step, first, limit)
+        between = [
+            f"size < {b * step + first}"
+            if a < 0
+            else f"{a * step + first} < size < {b * step + first}"
+            for a, b in gaps
+        ]
         last = f"size > {wrong[-1]}"
-        parts.append(f"({' or '.join([f'size % {step} != 0', *between, last])})")
+        elsewhere = f"size % {step} != {first}"
+        parts.append(f"({' or '.join([elsewhere, *between, last])})")
     return " and ".join(parts)
 
 
-def _gaps(places: Numbers, step: int) -> Iterator[tuple[int, int]]:
-    """The multiples of `step` between runs of neighbours, by their ends."""
+def _gaps(places: Numbers) -> Iterator[tuple[int, int]]:
+    """The gaps between runs of neighbours among numbers, by their ends."""
     before = -1
     for place in places.tolist():
         if place > before + 1:
-            yield max(before * step, -1), place * step
+            yield before, place
         before = place

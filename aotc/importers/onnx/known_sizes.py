@@ -24,10 +24,11 @@ from aotc.importers.common.known_sizes import (
     elementwise,
     is_equal,
     modulo,
-    rounding,
     select,
     whole,
 )
+from aotc.importers.common.padded import is_data_dependent
+from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Node
 from aotc.importers.onnx.values import Known, Sizes, Value, known_of, size_tensor
@@ -45,21 +46,27 @@ def computed_sizes(
     """The results of a node on sizes; None if the model must compute them."""
     if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
         return None
-    known = [None if value is None else known_of(value) for value in values]
+    known = [None if value is None else _elements(value) for value in values]
     if any(k is None for k, v in zip(known, values, strict=True) if v is not None):
         return None
     if any(k is not None and k.size > _LARGEST for k in known):
         return None
     dtype = _dtype(node, values, attributes)
-    if node.key == "Div" and dtypes.is_float(dtype):
-        return None  # sizes are whole
+    function = ON_SIZES[node.key]
+    if node.key in _IN_FLOATS and dtypes.is_float(dtype):
+        function = _of_floats(_IN_FLOATS[node.key], dtype)
     given = [k if k is None else k.astype(object) for k in known]
     try:
-        found = ON_SIZES[node.key](*given, **attributes)
+        found = function(*given, **attributes)
     except (_LeftToModel, InputError, TypeError):
         return None
     results = found if isinstance(found, list) else [found]
     return [size_tensor(result, dtype) for result in results]
+
+
+def _elements(value: Value) -> Known | None:
+    """Sizes, also with floats that are not rounded yet; other elements if known."""
+    return value.data if isinstance(value, Sizes) else known_of(value)
 
 
 def _dtype(
@@ -78,7 +85,42 @@ def _dtype(
 
 def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Known]:
     """A function of sizes as one of tensors, whose dtype may be a float one."""
-    return elementwise(lambda *sizes: function(*map(whole, sizes)), arity)
+    return elementwise(lambda *sizes: function(*map(_size, sizes)), arity)
+
+
+def _size(x: Any) -> Size:
+    if isinstance(x, SymbolicFloat):
+        raise _LeftToModel
+    return whole(x)
+
+
+def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[..., Any]:
+    """A function of floats that are computed of sizes as one of tensors."""
+
+    def call(a: Any, b: Any) -> Any:
+        if function is not operator.truediv and _is_whole(a) and _is_whole(b):
+            return function(whole(a), whole(b))
+        return function(_float(a, dtype), _float(b, dtype))
+
+    return elementwise(call)
+
+
+def _is_whole(x: Any) -> bool:
+    return not isinstance(x, SymbolicFloat) and (
+        isinstance(x, Dim) or float(x).is_integer()
+    )
+
+
+def _float(x: Any, dtype: str) -> Any:
+    """A size or a number as a float of a dtype."""
+    if dtype not in ("f32", "f64"):
+        raise _LeftToModel
+    kind = dtypes.to_numpy(dtype).type
+    if isinstance(x, Dim):
+        if is_data_dependent(x):
+            raise _LeftToModel
+        return SymbolicFloat(x, kind)
+    return x if isinstance(x, SymbolicFloat) else kind(x)
 
 
 def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
@@ -86,9 +128,16 @@ def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
     return lambda *xs: reduce(_of_sizes(function), xs)
 
 
+def _rounded(function: Callable[[Any], int]) -> Callable[..., Known]:
+    return elementwise(rounding(function), 1)
+
+
 def _cast(x: Known, *, to: int, **_: Any) -> Known:
     dtype = element(to).dtype
-    if dtype in ("i32", "i64") or dtypes.is_float(dtype):
+    if dtype in ("i32", "i64"):
+        return _rounded(math.trunc)(x)
+    kinds = {each.kind for each in x.reshape(-1) if isinstance(each, SymbolicFloat)}
+    if dtypes.is_float(dtype) and kinds <= {dtypes.to_numpy(dtype).type}:
         return x
     raise _LeftToModel
 
@@ -167,7 +216,7 @@ def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
         if x.ndim != 1:
             raise _LeftToModel
         found = np.empty((1,) if keepdims else (), object)
-        found[...] = function(list(x))
+        found[...] = function([_size(each) for each in x])
         return found
 
     return reduce_sizes
@@ -181,6 +230,14 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
     "GreaterOrEqual": _of_sizes(operator.ge),
 }
 
+# of floats
+_IN_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": operator.truediv,
+}
+
 ON_SIZES: dict[str, Callable[..., Any]] = {
     **_COMPARISONS,
     "Add": _of_sizes(operator.add),
@@ -192,8 +249,8 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "Min": _variadic(minimum),
     "Max": _variadic(maximum),
     "Identity": lambda x: x,
-    "Floor": elementwise(rounding(math.floor), 1),
-    "Ceil": elementwise(rounding(math.ceil), 1),
+    "Floor": _rounded(math.floor),
+    "Ceil": _rounded(math.ceil),
     "Cast": _cast,
     "Gather": _gather,
     "Concat": _concat,

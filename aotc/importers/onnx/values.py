@@ -20,6 +20,7 @@ from aotc.dialects.types import Dim, Shape, Size
 from aotc.importers.common.padded import Padded, has_data_dependent
 from aotc.importers.common.padded import sizes as padded_sizes
 from aotc.importers.common.padded.values import refuse
+from aotc.importers.common.scaling import SymbolicFloat
 from aotc.importers.onnx.elements import Element, code_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -53,7 +54,7 @@ class Operand(Array):
 
 @dataclass(frozen=True)
 class Sizes:
-    """A small tensor of sizes, at least one of them symbolic."""
+    """A small tensor of sizes, at least one of them symbolic, or a float of one."""
 
     data: Known
     dtype: str
@@ -62,6 +63,11 @@ class Sizes:
     def shape(self) -> Shape:
         """How many there are."""
         return tuple(self.data.shape)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether floats are in it that are not rounded to sizes yet."""
+        return any(isinstance(x, SymbolicFloat) for x in self.data.reshape(-1))
 
     def array(self) -> Array:
         """The sizes as they are when the model runs."""
@@ -73,6 +79,8 @@ Value = Array | Sizes | Padded
 
 
 def _as_scalar(size: Any, dtype: str) -> Array:
+    if isinstance(size, SymbolicFloat):
+        return size.array(dtype)
     if isinstance(size, Dim):
         return anp.astype(padded_sizes.count_of(size), dtype)
     return lift(np.array(size, dtypes.to_numpy(dtype)))
@@ -81,7 +89,7 @@ def _as_scalar(size: Any, dtype: str) -> Array:
 def size_tensor(data: Any, dtype: str = "i64") -> Value:
     """A tensor of sizes: an array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
-    if any(isinstance(size, Dim) for size in sizes.reshape(-1)):
+    if any(isinstance(size, Dim | SymbolicFloat) for size in sizes.reshape(-1)):
         return Sizes(sizes, dtype)
     return Array(data=sizes.astype(dtypes.to_numpy(dtype)))
 
@@ -110,7 +118,7 @@ def as_array(value: Any) -> Array:
 def known_of(value: Any) -> Known | None:
     """The elements of a value; None where only the running model knows them."""
     if isinstance(value, Sizes):
-        return value.data
+        return None if value.has_floats else value.data
     if isinstance(value, Padded):
         return None
     if value._data is not None:

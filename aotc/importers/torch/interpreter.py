@@ -24,7 +24,9 @@ from aotc.importers.torch.nodes import layer_of, line_of, title_of
 from aotc.importers.torch.ops import (
     function_for,
     padded_function_for,
+    takes_floats_of_sizes,
 )
+from aotc.importers.torch.ops.size_ops import as_arrays
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
@@ -77,7 +79,7 @@ def evaluate(
         elif node.op == "get_attr":
             values[node] = _attribute(module, node.target)
         elif node.op == "output":
-            return _value(node.args[0], values)
+            return as_arrays(_value(node.args[0], values))
         elif node in settled:
             values[node] = None
         else:
@@ -102,6 +104,8 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
         for name, value in named.items()
         if name not in _ABOUT_MEMORY
     }
+    if not takes_floats_of_sizes(node.target):
+        given, options = as_arrays(given), as_arrays(options)
     padded = is_involved([given, options])
     function = (
         padded_function_for(node.target)

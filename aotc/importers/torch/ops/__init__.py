@@ -109,6 +109,11 @@ def padded_function_for(target: Any) -> Callable[..., Any] | None:
     return found
 
 
+def takes_floats_of_sizes(target: Any) -> bool:
+    """Whether a target computes with `SymbolicFloat`s, and not with arrays."""
+    return _entry(size_ops.IN_FLOATS, name_of(target)) is not None
+
+
 def _without_writing(name: str) -> str | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`."""
     parts = name.split(".")

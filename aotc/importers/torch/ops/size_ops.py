@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from aotc import debug
 from aotc import numpy as np
 from aotc.dialects.types import Dim, Size, element_count, maximum, minimum
 from aotc.errors import InputError
-from aotc.importers.common.known_sizes import is_different, is_equal, rounding
+from aotc.importers.common.known_sizes import is_different, is_equal
+from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -30,10 +33,45 @@ def stride(x: Array, axis: int) -> Size:
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """`a / b` as a number, or as an f32 scalar for sizes that vary."""
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return a / b
-    return np.divide(as_dtype(a, "f32"), as_dtype(b, "f32"))
+    """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
+    if isinstance(a, Array) or isinstance(b, Array):
+        return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
+    return _in_floats(operator.truediv, number(a), number(b))
+
+
+def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """An operator of sizes, numbers, and floats that are computed of them."""
+
+    def call(a: Any, b: Any) -> Any:
+        if isinstance(a, Array) or isinstance(b, Array):
+            return operation(as_array(a), as_array(b))
+        if any(isinstance(each, float | SymbolicFloat) for each in (a, b)):
+            return _in_floats(operation, number(a), number(b))
+        return operation(a, b)
+
+    return call
+
+
+def _in_floats(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """The result as a float of the same kind, else as an array."""
+    try:
+        return operation(a, b)
+    except TypeError:  # of two sizes, or of a size on the right
+        return operation(as_array(a), as_array(b))
+
+
+def as_array(x: Any) -> Any:
+    """A float of a size as an f32 array that the model computes; all else as it is."""
+    return x.array("f32") if isinstance(x, SymbolicFloat) else x
+
+
+def as_arrays(part: Any) -> Any:
+    """`as_array` of whatever is in lists and dicts."""
+    if type(part) in (list, tuple):
+        return type(part)(map(as_arrays, part))
+    if type(part) is dict:
+        return {name: as_arrays(each) for name, each in part.items()}
+    return as_array(part)
 
 
 def power(a: Any, b: Any) -> Any:
@@ -42,8 +80,10 @@ def power(a: Any, b: Any) -> Any:
 
 
 def number(x: Any) -> Any:
-    """A size as a float."""
-    return as_dtype(x, "f32") if isinstance(x, Dim) else float(x)
+    """A size as a float, of as many bits as Python's."""
+    if isinstance(x, Dim):
+        return SymbolicFloat(x, numpy.float64)
+    return x if isinstance(x, SymbolicFloat) else float(x)
 
 
 def _comparison(
@@ -73,7 +113,9 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
 
 def square_root(x: Any) -> Any:
     """The root of a number or of a size."""
-    return math.sqrt(x) if isinstance(x, (int, float)) else np.sqrt(number(x))
+    if isinstance(x, (int, float)):
+        return math.sqrt(x)
+    return np.sqrt(x if isinstance(x, Array) else as_array(number(x)))
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -152,8 +194,22 @@ def assert_in_order(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
     return [token, None]
 
 
+# What takes floats of sizes as they are; all else gets arrays in their place.
+IN_FLOATS: dict[str, Callable[..., Any]] = {
+    "_operator.add": _arithmetic(operator.add),
+    "_operator.sub": _arithmetic(operator.sub),
+    "_operator.mul": _arithmetic(operator.mul),
+    "_operator.truediv": quotient,
+    "math.ceil": rounding(math.ceil),
+    "math.floor": rounding(math.floor),
+    "math.trunc": rounding(math.trunc),
+    "torch.sym_float": number,
+    "torch.sym_int": rounding(math.trunc),
+}
+
 OPS: dict[str, Callable[..., Any]] = {
     **ASSERTIONS,
+    **IN_FLOATS,
     "higher_order.with_effects": assert_in_order,
     "aten.sym_size": size,
     "aten.sym_numel": lambda x: element_count(x.shape),
@@ -161,13 +217,9 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.sym_storage_offset": lambda x: 0,
     "aten._local_scalar_dense": item,
     "aten.item": item,
-    "_operator.add": operator.add,
-    "_operator.sub": operator.sub,
-    "_operator.mul": operator.mul,
     "_operator.floordiv": operator.floordiv,
     "_operator.mod": operator.mod,
     "_operator.neg": operator.neg,
-    "_operator.truediv": quotient,
     "_operator.pow": power,
     "_operator.getitem": operator.getitem,
     "_operator.eq": _comparison(is_equal, np.equal),
@@ -180,14 +232,9 @@ OPS: dict[str, Callable[..., Any]] = {
     "_operator.rshift": lambda a, b: a // 2**b,
     "_operator.and_": np.logical_and,
     "_operator.or_": np.logical_or,
-    "math.ceil": rounding(math.ceil),
-    "math.floor": rounding(math.floor),
-    "math.trunc": rounding(math.trunc),
     "torch.sym_max": maximum,
     "torch.sym_min": minimum,
     "torch.sym_ite": choose,
-    "torch.sym_float": number,
-    "torch.sym_int": rounding(math.trunc),
     "torch.sym_not": np.logical_not,
     "torch._sym_sqrt": square_root,
 }

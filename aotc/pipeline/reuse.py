@@ -1,0 +1,283 @@
+"""Builds in the cache: what passes and the compiler made of a program.
+
+A build that is equal to one before it runs no pass: it takes the compiled modules, the
+program that the manifest is made of, and the weights that passes have changed. It is
+found by all that passes read, which is a closed list: the program with the places in
+its source, its weights, the targets, the code of aotc and of what it computes with, and
+the processor, on which NumPy folds weights. No pass reads an option (`AOTC_…`). A build
+that tells them something by its request, or shows what they do, runs them.
+
+The modules themselves are kept by `aotc.backend.reuse`; they are named here.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as installed_version
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes, options, processor
+from aotc.backend import Compiled, Memory
+from aotc.backend.reuse import KeptModule, stated_version
+from aotc.cache import Cache, Recipe, digest
+from aotc.checks.reuse import code_digest, examples_digest
+from aotc.counting import counters
+from aotc.mlir import Module, bytecode, ir
+from aotc.packager import Arrays, WeightFile
+from aotc.passes.base import PassRecord
+from aotc.pipeline.request import Request
+from aotc.program import Program
+from aotc.provenance import BINDINGS
+from aotc.target import Target
+
+# Of arrays that passes have made, such as packed weights. Those of large models would
+# soon fill the cache, and passes are a small part of their builds.
+MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Made:
+    """What passes and the compiler made of a program.
+
+    Args:
+        module: of the program, as far as it is the same for all targets.
+        graph_ops: see `BuildReport`.
+        passes: what each pass did, for all targets.
+        variant_passes: and for each target by itself.
+        variants: the code.
+        parameters: of all of them.
+        weights: the files of these.
+        source: what the program says to a self-check, see `aotc.checks.reuse`; None if
+            there was none.
+    """
+
+    module: Module
+    graph_ops: dict[str, int]
+    passes: list[PassRecord]
+    variant_passes: dict[str, list[PassRecord]]
+    variants: list[Compiled]
+    parameters: Arrays
+    weights: list[WeightFile]
+    source: dict[str, str] | None
+
+
+def is_reusable(request: Request, stage: str) -> bool:
+    """Return whether a build does nothing with passes but what every build does.
+
+    Args:
+        request: what it is asked for.
+        stage: that its source is at.
+    """
+    asked = request.passes, request.peak_memory, request.tuning, request.dump
+    shown = options.get("AOTC_DUMP"), options.get("AOTC_PRINT_AFTER")
+    is_plain = all(each is None for each in asked) and not any(shown)
+    return is_plain and request.packs and stage == "graph"
+
+
+@dataclass(frozen=True)
+class KeptBuild:
+    """What was made of a program, where the cache has it or may keep it.
+
+    Args:
+        cache: what keeps it.
+        recipe: all that it depends on.
+        context: of the program's module.
+        own: the arrays of its parameters, before any pass.
+    """
+
+    cache: Cache
+    recipe: Recipe
+    context: ir.Context
+    own: Arrays
+
+    @classmethod
+    def of(
+        cls, cache: Cache, program: Program, targets: Sequence[Target], weights: str
+    ) -> KeptBuild:
+        """Return where it is kept what is made of a program for some targets.
+
+        Args:
+            cache: what keeps it.
+            program: no pass has been run on it.
+            targets: in their order, by which weights of one name get others.
+            weights: the digest of its weights and states, see `arrays_digest`.
+        """
+        names = ", ".join(each.name for each in program.entry_points)
+        parts = {
+            "program": digest(bytecode(program.module)),
+            "has weights": str(program.has_arrays),
+            "weights and states": weights,
+            "examples": examples_digest(program),  # by which self-checks are known
+            "targets": digest(*map(repr, targets)),
+            "aotc": code_digest(),
+            "packages": digest(
+                platform.python_version(),
+                np.__version__,
+                installed_version("ml_dtypes"),
+                installed_version(BINDINGS),
+                stated_version("iree.compiler"),
+            ),
+            "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
+        }
+        label = f"{', '.join(map(str, targets))}: {names}"
+        recipe = Recipe("build", label, parts)
+        return cls(cache, recipe, program.module.context, dict(program.parameters))
+
+    def find(self) -> Made | None:
+        """Return what was made, if the cache has all of it."""
+        start = time.perf_counter()
+        value = self.cache.find(self.recipe)
+        if value is None:
+            return None
+        header, _, rest = value.partition(b"\n")
+        facts = json.loads(header)
+        variants = [_find_variant(self.cache, row, start) for row in facts["variants"]]
+        found = [each for each in variants if each is not None]
+        if len(found) < len(variants):
+            return None
+        module, *arrays = _blobs(facts["sizes"], rest)
+        parameters = _parameters(facts["parameters"], self.own, arrays)
+        return Made(
+            ir.Module.parse(module, self.context),
+            facts["graph_ops"],
+            _records(facts["passes"]),
+            {k: _records(rows) for k, rows in facts["variant_passes"].items()},
+            found,
+            parameters,
+            [_weight_file(row, parameters) for row in facts["weights"]],
+            facts["source"],
+        )
+
+    def keep(self, made: Made) -> None:
+        """Keep what was made; not if the cache has not the modules, or it is large."""
+        rows, arrays = _parameter_rows(made.parameters, self.own)
+        if sum(each.nbytes for each in arrays) > MOST_BYTES:
+            return
+        if any(each.kept is None for each in made.variants):
+            return
+        blobs = [bytecode(made.module), *(each.tobytes() for each in arrays)]
+        facts = {
+            "sizes": [len(each) for each in blobs],
+            "graph_ops": made.graph_ops,
+            "passes": [(each.name, each.changed) for each in made.passes],
+            "variant_passes": {
+                target: [(each.name, each.changed) for each in records]
+                for target, records in made.variant_passes.items()
+            },
+            "variants": [_variant_row(each) for each in made.variants],
+            "parameters": rows,
+            "weights": [
+                [each.path, [*each.parameters], each.required_by]
+                for each in made.weights
+            ],
+            "source": made.source,
+        }
+        header = json.dumps(facts).encode()
+        self.cache.keep(self.recipe, b"\n".join([header, b"".join(blobs)]))
+
+
+def _blobs(sizes: Sequence[int], data: bytes) -> list[bytes]:
+    """Return the parts of `data`, by their sizes."""
+    found, start = [], 0
+    for size in sizes:
+        found.append(data[start : start + size])
+        start += size
+    return found
+
+
+def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
+    """Return what passes did in a build before, which takes no time now."""
+    return [PassRecord(name, 0.0, changed) for name, changed in rows]
+
+
+# ---- the variants -------------------------------------------------------------------
+
+# fields of a variant that are JSON as they are
+_PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
+
+
+def _variant_row(variant: Compiled) -> dict[str, Any]:
+    """Return a variant as JSON, with the recipe of its module in place of that."""
+    assert variant.kept is not None
+    return {
+        **{name: getattr(variant, name) for name in _PLAIN},
+        "recipe": asdict(variant.kept.recipe),
+        "target": str(variant.target),
+        "passes": variant.passes,
+        "flags": variant.flags,
+        "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
+    }
+
+
+def _find_variant(
+    cache: Cache, row: Mapping[str, Any], start: float
+) -> Compiled | None:
+    """Return a variant whose module the cache has, found since `start`; else None."""
+    kept = KeptModule(cache, Recipe(**row["recipe"]))
+    found = kept.find()
+    if found is None:
+        return None
+    seconds = time.perf_counter() - start
+    labels = {"layer": "backend", "kind": "warm"}
+    counters.counter("compiles", labels).add()
+    counters.histogram("compile_duration_seconds", labels).observe(seconds)
+    return Compiled(
+        **{name: row[name] for name in _PLAIN},
+        target=Target.parse(row["target"]),
+        vmfb=found[1],
+        passes=tuple(row["passes"]),
+        flags=tuple(row["flags"]),
+        memory={name: Memory(**plan) for name, plan in row["memory"].items()},
+        seconds=seconds,
+        peak_bytes=0,
+        reuse="hit",
+        kept=kept,
+    )
+
+
+# ---- the weights --------------------------------------------------------------------
+
+
+def _parameter_rows(
+    parameters: Arrays, own: Arrays
+) -> tuple[list[list[Any]], list[np.ndarray[Any, Any]]]:
+    """Return parameters as JSON, and the arrays that the program does not have.
+
+    A row is the name, and that of an array of the program, or dtype and shape.
+    """
+    names = {id(array): name for name, array in own.items()}
+    rows: list[list[Any]] = []
+    changed = []
+    for name, array in parameters.items():
+        if id(array) in names:
+            rows.append([name, names[id(array)]])
+        else:
+            rows.append([name, dtypes.canonical(array.dtype), array.shape])
+            changed.append(array)
+    return rows, changed
+
+
+def _parameters(
+    rows: Sequence[Sequence[Any]], own: Arrays, blobs: list[bytes]
+) -> Arrays:
+    """Return the parameters that `_parameter_rows` has written."""
+    rest = iter(blobs)
+    return {
+        name: own[kind[0]]
+        if len(kind) == 1
+        else np.ndarray(kind[1], dtypes.to_numpy(kind[0]), next(rest))
+        for name, *kind in rows
+    }
+
+
+def _weight_file(
+    row: tuple[str, list[str], list[str]], parameters: Arrays
+) -> WeightFile:
+    path, names, readers = row
+    return WeightFile(path, {each: parameters[each] for each in names}, tuple(readers))
