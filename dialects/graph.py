@@ -144,7 +144,6 @@ class GraphOp(_Declared):
     is_approximated = False  # whether compiled code only comes near to its formula
     rearranges = False  # whether its result has no elements but those of its operand
     keeps_order = False  # whether these are all of them, in the same order
-    cancels = False  # whether it adds terms of the size of its operand, as 1 + erf x
     adds_products = False  # whether it is sums of products of its operands' elements
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
@@ -153,6 +152,15 @@ class GraphOp(_Declared):
     dtypes = dt.FLOATS
     codecs = {}
     pad = CUT
+
+    @staticmethod
+    def cancelling(x: Any) -> Any:
+        """Terms that it adds which may cancel, as in 1 + erf x; None without any.
+
+        Args:
+            x: the first operand, an array.
+        """
+        return None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Take note of attribute fields, so that they read as Python values."""

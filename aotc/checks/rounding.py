@@ -33,7 +33,6 @@ from aotc.program import numerics_of
 
 _ULPS = 4.0  # at most, of each operand and result
 _LANES = 8  # at least, that sums are made in at once
-_SATURATED = 9.0  # from where on erf (x / sqrt 2) is 1 or -1 in every dtype
 # What a sum that overflows is in one evaluation after the other: what is computed from
 # it is NaN in the first one and not in the second.
 _OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
@@ -125,9 +124,10 @@ class Noise:
         axes = op.axes if isinstance(op, ReduceSum) else None
         moved = [self._disturb(operand, terms, axes) for operand in operands]
         found = [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
-        if type(op).cancels:
-            found = [self._disturb_beside(operands[0], y) for y in found]
-        return found
+        beside = type(op).cancelling(operands[0]) if operands else None
+        if beside is None:
+            return found
+        return [self._disturb_beside(beside, y) for y in found]
 
     def _convolve(self, op: ConvGeneral, x: Any, kernel: Any) -> Any:
         """A convolution by the algorithm that `--numerics` allows for it.
@@ -141,10 +141,9 @@ class Noise:
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
-    def _disturb_beside(self, x: Any, y: Any) -> Any:
-        """`y`, which is off by last places of `x` unless its terms cancel exactly."""
-        term = np.where(np.abs(x) < _SATURATED, x, x.dtype.type(0))
-        return y + (self._disturb(term) - term)
+    def _disturb_beside(self, terms: Any, y: Any) -> Any:
+        """`y`, which is off by last places of terms unless they cancel exactly."""
+        return (y + (self._disturb(terms) - terms)).astype(y.dtype)
 
     def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
         """What a comparison may say."""

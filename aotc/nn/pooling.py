@@ -10,6 +10,7 @@ import numpy
 
 from aotc import dtypes
 from aotc import numpy as np
+from aotc.dialects.types import Size
 from aotc.nn.spatial import (
     Padding,
     Sides,
@@ -161,13 +162,25 @@ def _with_last_window(
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
         if s == 1:
             continue
-        size = static_size(x.shape[1 + axis], "image, for ceil_mode with strides,")
         low, high = (static_size(n, "padding") for n in sides[2 * axis : 2 * axis + 2])
-        left_over = (size + low + high - d * (w - 1) - 1) % s
-        last = size + low + high - d * (w - 1) - 1 - left_over + s
-        if left_over and last < size + low:
-            result[2 * axis + 1] = high + s - left_over
+        reach = d * (w - 1) + 1
+        places = x.type.shape[1 + axis] + low + high - reach
+        # From so many places that are left over on, one more window starts inside.
+        enough = max(s + high - reach, 0) + 1
+        result[2 * axis + 1] = high + _missing(places, s, enough)
     return tuple(result)
+
+
+def _missing(places: Size, stride: int, enough: int) -> Size:
+    """How many places there are too few for another stride; 0 if few are left over.
+
+    Sizes have no comparisons: it is counted down from `stride - enough`.
+    """
+    if enough == 1:
+        return -places % stride
+    left_over = places % stride
+    reached = [(left_over + stride - n) // stride for n in range(enough, stride)]
+    return (stride - enough) * reached[0] - sum(reached[1:]) if reached else 0
 
 
 # ---- over all of an image -----------------------------------------------------------

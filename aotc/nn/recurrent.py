@@ -158,6 +158,7 @@ def lstm(
     activations: Sequence[Activation] = (sigmoid, np.tanh, np.tanh),
     peepholes: ArrayLike | None = None,
     coupled: bool = False,
+    projection: ArrayLike | None = None,
 ) -> tuple[Array, tuple[Array, Array]]:
     """`lstm_cell` over sequences: all hidden states, and the last (hidden, cell).
 
@@ -167,11 +168,17 @@ def lstm(
     without g, are factors of what the cell adds to the gates (Gers and Schmidhuber,
     2000). If they are `coupled`, the forget gate is 1 - the input gate (Greff et al.,
     "LSTM: a search space odyssey", 2017), and its part of the kernels does nothing.
+    A `projection` of (units, projected) is a product that makes the hidden states of
+    what the output gate lets through (Sak et al., 2014); these, and so the rows of
+    `recurrent`, are as many as its columns.
     """
     inputs = _inputs(xs, kernel, _sum(bias, recurrent_bias))
     hidden, cell = (None, None) if initial is None else initial
-    first = tuple(_first(part, inputs, recurrent, 4) for part in (hidden, cell))
-    step = _lstm_step(recurrent, gates, activations, peepholes, coupled)
+    first = (
+        _first(hidden, inputs, recurrent, 4, projection),
+        _first_cell(cell, inputs, recurrent, projection),
+    )
+    step = _lstm_step(recurrent, gates, activations, peepholes, coupled, projection)
     hiddens, last = _scan(step, first, inputs, lengths, reverse)
     return hiddens, (last[0], last[1])
 
@@ -244,6 +251,7 @@ def _lstm_step(
     activations: Sequence[Activation] = (sigmoid, np.tanh, np.tanh),
     peepholes: ArrayLike | None = None,
     coupled: bool = False,
+    projection: ArrayLike | None = None,
 ) -> Step:
     _require_options(gates, "ifgo", activations, 3)
     squash, curve, curve_cell = activations
@@ -263,7 +271,8 @@ def _lstm_step(
         f = np.subtract(1.0, i) if coupled else gate("f", cell)
         kept = np.multiply(f, cell)
         cell = np.add(kept, np.multiply(i, curve(parts["g"])))
-        return np.multiply(gate("o", cell), curve_cell(cell)), cell
+        hidden = np.multiply(gate("o", cell), curve_cell(cell))
+        return hidden if projection is None else np.matmul(hidden, projection), cell
 
     return step
 
@@ -351,22 +360,59 @@ def _sum(bias: ArrayLike | None, other: ArrayLike | None) -> ArrayLike | None:
 
 
 def _first(
-    initial: ArrayLike | None, inputs: Array, recurrent: ArrayLike, gates: int
+    initial: ArrayLike | None,
+    inputs: Array,
+    recurrent: ArrayLike,
+    gates: int,
+    projection: ArrayLike | None = None,
 ) -> Array:
     """The state before anything, for inputs length, batch, gates * units."""
     if initial is None:
         initial = np.zeros((inputs.shape[1], *lift(recurrent).shape[:1]), inputs.dtype)
-    return _state(initial, recurrent, gates)
+    return _state(initial, recurrent, gates, projection)
 
 
-def _state(hidden: ArrayLike, recurrent: ArrayLike, gates: int) -> Array:
+def _first_cell(
+    initial: ArrayLike | None,
+    inputs: Array,
+    recurrent: ArrayLike,
+    projection: ArrayLike | None,
+) -> Array:
+    """The cell before anything, of as many units as are projected, if they are."""
+    if projection is None:
+        return _first(initial, inputs, recurrent, 4)
+    units = lift(projection).shape[0]
+    if initial is None:
+        return np.zeros((inputs.shape[1], units), inputs.dtype)
+    cell = lift(initial)
+    if cell.type.shape[-1:] != lift(projection).type.shape[:1]:
+        fail("shape-mismatch", f"expected {units} units of a cell; got {cell.type}")
+    return cell
+
+
+def _state(
+    hidden: ArrayLike,
+    recurrent: ArrayLike,
+    gates: int,
+    projection: ArrayLike | None = None,
+) -> Array:
     """The state, which must have as many units as the kernel says."""
     state, kernel = lift(hidden), lift(recurrent)
-    units = state.type.shape[-1] if state.ndim else 0
-    if kernel.type.shape != (units, gates * units):
+    size = state.type.shape[-1] if state.ndim else 0
+    units = size
+    if projection is not None:
+        shape = lift(projection).type.shape
+        if shape[1:] != (size,):
+            fail(
+                "shape-mismatch",
+                f"expected a projection of (units, {size}) for a state {state.type}; "
+                f"got {format_shape(shape)}",
+            )
+        units = shape[0]
+    if kernel.type.shape != (size, gates * units):
         fail(
             "shape-mismatch",
-            f"expected a recurrent kernel of {format_shape((units, gates * units))} "
+            f"expected a recurrent kernel of {format_shape((size, gates * units))} "
             f"for a state {state.type}; got {kernel.type}",
         )
     return state

@@ -127,6 +127,7 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
             "bad-size",
             f"expected k from 0 to {size} (at least {bounds(size)[0]}) for {x.type}; "
             f"got {k}",
+            f"promise aotc.Dim('{size}', min={k})" if isinstance(size, Dim) else None,
         )
     order = _order(x, number, largest, count)
     return TopK(taken_along(x, order, number), order)

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 
 from aotc import dtypes
-from aotc.mlir import ElementType, Type, Value, arith, ir, math, scf
+from aotc.mlir import (
+    Block,
+    ElementType,
+    Operation,
+    Type,
+    Value,
+    arith,
+    ir,
+    math,
+    scf,
+)
 
 # Elements of the operands → the element of the result, written at the insertion point.
 Body = Callable[..., Value]
@@ -291,12 +301,53 @@ def _compare_floats(direction: str, x: Value, y: Value) -> Value:
     return found
 
 
+def exactly_compared(op: Operation) -> tuple[Value, Value] | None:
+    """The two floats that an op is the last of an exact comparison of, or None."""
+    if op.name not in ("arith.andi", "arith.ori"):
+        return None
+    nearly, exactly = (operand.owner for operand in op.operands)
+    if not (_is_named(nearly, "arith.cmpf") and _is_named(exactly, "arith.cmpi")):
+        return None
+    predicates = tuple(
+        ir.IntegerAttr(each.attributes["predicate"]).value for each in (nearly, exactly)
+    )
+    x, y = nearly.operands
+    same = [*map(_ordered_float, exactly.operands)] == [x, y]
+    return (x, y) if same and (op.name, *predicates) in _EXACT else None
+
+
+# the ops of `_compare_floats`: that which joins, and the predicates of those it joins
+_EXACT = {
+    (f"arith.{join}", int(nearly), int(exactly))
+    for join, nearly, exactly in (
+        ("andi", arith.CmpFPredicate.OLE, arith.CmpIPredicate.slt),
+        ("andi", arith.CmpFPredicate.OLE, arith.CmpIPredicate.sle),
+        ("andi", arith.CmpFPredicate.OEQ, arith.CmpIPredicate.eq),
+        ("ori", arith.CmpFPredicate.UNE, arith.CmpIPredicate.ne),
+    )
+}
+
+
+def _is_named(owner: Operation | Block, name: str) -> bool:
+    return not isinstance(owner, ir.Block) and owner.name == name
+
+
 def _ordered_bits(x: Value) -> Value:
     """A signed integer for each number, in their order; the same for 0 and -0."""
     bits = _bits(x)
     least = constant(bits.type, -(1 << (x.type.width - 1)))
     negative = int_compare("slt", bits, constant(bits.type, 0))
     return arith.select(negative, arith.subi(least, bits), bits)
+
+
+def _ordered_float(integer: Value) -> Value | None:
+    """The float that `_ordered_bits` made an integer of, or None."""
+    if not _is_named(integer.owner, "arith.select"):
+        return None
+    _, other, bits = integer.owner.operands
+    is_other = _is_named(other.owner, "arith.subi") and other.owner.operands[1] == bits
+    is_float = is_other and _is_named(bits.owner, "arith.bitcast")
+    return bits.owner.operands[0] if is_float else None
 
 
 def power_signed(x: Value, y: Value) -> Value:

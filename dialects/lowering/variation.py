@@ -6,14 +6,28 @@ vectoriser then adds the number once for each vector of elements (MLIR reduces a
 operand that has the axis, and a number has none), so that the sum of 25 ones is 4. What
 a reduction reads is therefore proved to vary here, or varied, by an operand of its own
 that is in memory: a zero that the compiler does not know.
+
+Note [comparisons that vary]: IREE 3.13 finds what a comparison gives, before it
+vectorises, where both sides become one value (`x < -(-x)`, by the bits), where one is
+NaN, and where one is an integer, converted, and the other a number beyond its bounds
+or between two integers (`float(i8) < -200`). So a comparison is proved to vary beside
+a finite number, if no integer was converted on the way, and between two sides that
+are computed from different memories.
+
+Note [selections that vary]: of selections by one condition, one within the other, it
+finds what is left of them (`where(c, where(c, 1, x), 1)`). A selection is proved to
+vary if nothing that it selects from was selected by what its condition is made of.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.functions import find
 from aotc.dialects.lowering.foreign import body_of, scalar_barrier
 from aotc.dialects.lowering.iterators import has_reduction, iterator_types
+from aotc.dialects.lowering.scalars import exactly_compared
 from aotc.dialects.lowering.sources import filled_with
 from aotc.mlir import ElementType, Operation, Value, arith, ir, linalg, tensor
 
@@ -58,8 +72,45 @@ _KEEPING = (
     "math.",
 )
 _POWERS = ("math.powf", "math.fpowi", "math.ipowi")  # x**0 is 1
+_CONVERSIONS = ("arith.bitcast", "arith.sitofp", "arith.uitofp")
 _COMPARISON = "arith.cmpf"
 _SELECTION = "arith.select"
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What is known of the elements of a tensor, or of a scalar in a body.
+
+    Args:
+        varies: whether IREE cannot find them to be one number. (That it is False means
+            only that nothing proves it.)
+        memory: the arguments, and results of reductions and the like, that they are
+            computed from.
+        conditions: those that the conditions of selections on the way are computed
+            from, where these conditions are tensors.
+        is_converted: whether they are computed from the bits or the number of an
+            integer, whose bounds IREE may know.
+    """
+
+    varies: bool
+    memory: frozenset[Value] = frozenset()
+    conditions: frozenset[Value] = frozenset()
+    is_converted: bool = False
+
+
+NUMBER = Elements(varies=False)
+
+
+def _mixture(all_read: Iterable[Elements], *, varies: bool) -> Elements:
+    """What is computed from elements."""
+    all_read, none = list(all_read), frozenset[Value]()
+    memory = none.union(*(each.memory for each in all_read))
+    conditions = none.union(*(each.conditions for each in all_read))
+    is_converted = any(each.is_converted for each in all_read)
+    return Elements(varies, memory, conditions, is_converted)
+
+
+Known = Callable[[Value], Elements]
 
 
 class Variation:
@@ -69,7 +120,7 @@ class Variation:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Any, Elements] = {}
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
@@ -98,11 +149,12 @@ class Variation:
             if last in self._known:
                 rest.pop()
             elif last in read:  # all of which is known by now
-                self._known[last] = _varies(last, read[last], self._known.__getitem__)
+                known = self._known.__getitem__
+                self._known[last] = _elements_of(last, read[last], known)
             else:
                 read[last] = _read_by(last)
                 rest += read[last]
-        return self._known[value]
+        return self._known[value].varies
 
 
 def _bits_of(element: ElementType) -> ElementType:
@@ -181,25 +233,28 @@ def _read_inside(op: Operation) -> list[Value]:
     ]
 
 
-def _varies(
-    value: Value, read: Sequence[Value], known: Callable[[Value], bool]
-) -> bool:
-    """Whether a tensor varies, where that is known of `read`, which decides it."""
+def _elements_of(value: Value, read: Sequence[Value], known: Known) -> Elements:
+    """What is known of the elements of a tensor, from those of `read`."""
     op = value.owner
+    opaque = Elements(varies=True, memory=frozenset([value]))
     if isinstance(op, ir.Block):
-        return True  # an argument, or what a loop starts from, behind a barrier
+        return opaque  # an argument, or what a loop starts from, behind a barrier
     if op.name == "arith.constant":
-        return not _is_one_number(op)
+        return NUMBER if _is_one_number(op) else opaque
     if op.name in _REPEATED:
-        return False
+        return NUMBER
     if op.name == "linalg.generic":
-        return _body_varies(op, known)
+        # What reduces has been given what varies.
+        return opaque if _is_reduction(op) else _elements_of_body(op, known)
     if op.name in _MOVING:
-        return all(map(known, read)) and not _cuts_out(op)
+        parts = [known(each) for each in read]
+        varies = all(each.varies for each in parts) and not _cuts_out(op)
+        return _mixture(parts, varies=varies)
     if op.name == "func.call":
-        return _call_varies(op, read, known)
-    # What reduces has been given what varies; control flow may be decided.
-    return bool(op.name.startswith(("linalg.", "scf.for", "scf.while")))
+        return opaque if _call_varies(op, read, known) else NUMBER
+    # control flow may be decided
+    named = op.name.startswith(("linalg.", "scf.for", "scf.while"))
+    return opaque if named else NUMBER
 
 
 def _cuts_out(op: Operation) -> bool:
@@ -209,13 +264,11 @@ def _cuts_out(op: Operation) -> bool:
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
-def _call_varies(
-    op: Operation, read: Sequence[Value], known: Callable[[Value], bool]
-) -> bool:
+def _call_varies(op: Operation, read: Sequence[Value], known: Known) -> bool:
     """Whether the results of what IREE's side defines vary."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     body = body_of(find(callee)) or ""
-    return "optimization_barrier" in body or all(map(known, read))
+    return "optimization_barrier" in body or all(known(each).varies for each in read)
 
 
 def _is_one_number(constant: Operation) -> bool:
@@ -226,43 +279,92 @@ def _is_one_number(constant: Operation) -> bool:
 # ---- bodies -------------------------------------------------------------------------
 
 
-def _body_varies(op: Operation, known: Callable[[Value], bool]) -> bool:
-    """Whether the result of a linalg.generic varies."""
-    if _is_reduction(op):
-        return True  # it has been given what varies
+def _elements_of_body(op: Operation, known: Known) -> Elements:
+    """What is known of the result of a linalg.generic that does not reduce."""
     block = op.regions[0].blocks[0]
     inputs = dict(zip(block.arguments, op.operands, strict=True))
-    varying = {argument for argument, operand in inputs.items() if known(operand)}
+    scalars = {argument: known(operand) for argument, operand in inputs.items()}
     for each in block.operations:
         if each.name == "linalg.yield":
-            return each.operands[0] in varying
-        if _element_varies(each, varying, inputs, known):
-            varying.update(each.results)
+            return scalars.get(each.operands[0], NUMBER)
+        read = [scalars.get(operand, NUMBER) for operand in each.operands]
+        if each.name == "tensor.extract":
+            read = [known(each.operands[0])]
+        found = _mixture(read, varies=_result_varies(each, read, scalars, inputs))
+        if each.name in _CONVERSIONS and _is_integer(each.operands[0]):
+            found = replace(found, is_converted=True)
+        elif each.name == _SELECTION and _is_tensor_element(each.operands[0]):
+            conditions = found.conditions | read[0].memory
+            found = replace(found, conditions=conditions)
+        scalars.update(dict.fromkeys(each.results, found))
     raise AssertionError("a body ends in a yield")
 
 
-def _element_varies(
+def _is_integer(scalar: Value) -> bool:
+    return isinstance(scalar.type, ir.IntegerType)
+
+
+def _is_tensor_element(scalar: Value) -> bool:
+    return isinstance(scalar.owner, ir.Block)
+
+
+def _result_varies(
     op: Operation,
-    varying: set[Value],
+    read: Sequence[Elements],
+    scalars: Mapping[Value, Elements],
     inputs: Mapping[Value, Value],
-    known: Callable[[Value], bool],
 ) -> bool:
-    """Whether no constant can be left of a scalar op."""
+    """Whether no constant can be left of a scalar op.
+
+    Args:
+        op: in a body.
+        read: what is known of its operands.
+        scalars: what is known of those before it.
+        inputs: the tensors of the body's arguments.
+    """
     name, operands = op.name, list(op.operands)
-    has = [operand in varying for operand in operands]
+    has = [each.varies for each in read]
     if name == _SELECTION:
-        condition, one, other = has
-        either = one or other or _are_two_numbers(operands, inputs)
-        return (one and other) or (condition and either)
+        condition, *arms = read
+        if any(condition.memory & arm.conditions for arm in arms):
+            return False
+        some = any(has[1:]) or _are_two_numbers(operands, inputs)
+        return all(has[1:]) or (condition.varies and some)
     if name == "tensor.extract":
-        return known(operands[0])
+        return has[0]
     if not any(has):
         return False
+    compared = exactly_compared(op)
+    if compared is not None:
+        sides = [scalars.get(each, NUMBER) for each in compared]
+        return _comparison_varies(compared, sides, inputs)
     if name == _COMPARISON:
-        return bool(operands[0] != operands[1])
+        # What it says of two sides that are one value IREE does not find.
+        differ = all(has) and bool(operands[0] != operands[1])
+        return differ or _comparison_varies(operands, read, inputs)
     if name in _POWERS:
         return all(has)
     return bool(name.startswith(_KEEPING))
+
+
+def _comparison_varies(
+    compared: Sequence[Value],
+    sides: Sequence[Elements],
+    inputs: Mapping[Value, Value],
+) -> bool:
+    """Whether a comparison of floats varies; see Note [comparisons that vary]."""
+    one, other = sides
+    if one.varies and other.varies:
+        return not one.memory & other.memory
+    fixed = compared[1] if one.varies else compared[0]
+    varying = one if one.varies else other
+    return varying.varies and not varying.is_converted and _is_finite(fixed, inputs)
+
+
+def _is_finite(scalar: Value, inputs: Mapping[Value, Value]) -> bool:
+    """Whether a scalar always is the same finite float."""
+    number = _number(scalar, inputs)
+    return isinstance(number, ir.FloatAttr) and math.isfinite(number.value)
 
 
 def _are_two_numbers(selected: Sequence[Value], inputs: Mapping[Value, Value]) -> bool:

@@ -63,12 +63,16 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     on_vectors = True
     is_approximated = True
-    cancels = True
     why = "a derivative that shares Phi(x) with it; one fused body"
 
     x: Operand[Any]
     form: Str
     y: Result[Any]
+
+    @staticmethod
+    def cancelling(x: np.ndarray) -> Any:
+        """x, from both terms of Phi, but where erf(x / sqrt 2) is 1 in every dtype."""
+        return np.where(np.abs(x) < 9, x, x.dtype.type(0))
 
     @classmethod
     def infer(cls, x: Tensor, *, form: str) -> Tensor:

@@ -105,6 +105,23 @@ def test_the_cell_of_an_lstm_may_look_at_its_gates():
         np.testing.assert_allclose(last, (hidden, cell), 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_states_of_an_lstm_may_be_projected(reverse):
+    kernel, recurrent, bias = drawn(INPUTS, 4 * UNITS), drawn(2, 4 * UNITS), drawn(16)
+    projection, hidden, cell = drawn(UNITS, 2), np.zeros((BATCH, 2), "f4"), CELL
+    for x in XS[::-1] if reverse else XS:
+        i, f, g, o = np.split(x @ kernel + hidden @ recurrent + bias, 4, -1)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        hidden = sigmoid(o) * np.tanh(cell) @ projection
+    given = {"projection": projection, "reverse": reverse}
+    first = np.zeros((BATCH, 2), "f4"), CELL
+    _, last = nn.lstm(XS, kernel, recurrent, bias, initial=first, **given)
+    np.testing.assert_allclose(last[0], hidden, 1e-5, 1e-6)
+    np.testing.assert_allclose(last[1], cell, 1e-5, 1e-6)
+    _, last = nn.lstm(XS, kernel, recurrent, bias, **given)
+    assert (last[0].shape, last[1].shape) == ((BATCH, 2), (BATCH, UNITS))
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -115,6 +132,13 @@ def sigmoid(x):
         lambda: nn.lstm(XS[0], *weights(4)),
         lambda: nn.lstm(XS, *weights(3)),
         lambda: nn.lstm(XS, *weights(4), initial=(HIDDEN[:, :3], CELL)),
+        lambda: nn.lstm(XS, *weights(4), projection=drawn(UNITS, 2)),
+        lambda: nn.lstm(XS, *weights(4), projection=drawn(3, UNITS)),
+        lambda: nn.lstm(
+            *(XS, *weights(4)),
+            initial=(HIDDEN, CELL[:, :3]),
+            projection=drawn(UNITS, UNITS),
+        ),
         lambda: nn.gru(XS, *weights(4)),
         lambda: nn.gru(XS, *weights(3), initial=HIDDEN[:1]),
         lambda: nn.gru(XS, *weights(3), lengths=[1, 2, 3]),

@@ -1,5 +1,7 @@
 """Layers over symbolic sizes: traced, differentiated and compiled, and the same."""
 
+from itertools import product
+
 import iree.runtime as iree
 import numpy as np
 import pytest
@@ -185,6 +187,32 @@ def test_compiled_layers_equal_their_reference(inputs):
     results = iree.load_vm_module(vmfb, config).entry(*inputs)
     for ours, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(np.asarray(ours), wanted, rtol=2e-4, atol=2e-5)
+
+
+def last_windows(size, window, stride, pad):
+    """The maxima of a row of -1, -2, …, with the windows that start within it."""
+    row = np.concatenate([np.full(pad, -np.inf), -1.0 - np.arange(size)])
+    starts = range(0, size + 2 * pad - window + stride, stride)
+    return [row[n : n + window].max() for n in starts if n < size + pad]
+
+
+def test_the_last_windows_of_symbolic_images_are_those_that_start_inside():
+    forms = [
+        (window, stride, pad)
+        for window, stride in product((1, 2, 3, 4), (1, 2, 3, 5))
+        for pad in range(window // 2 + 1)
+    ]
+
+    @aotc.entry(x=aotc.Spec((1, aotc.Dim("h", min=4), 1)))
+    def entry(x):
+        return [nn.max_pool(x, w, s, [(p, p)], ceil_mode=True) for w, s, p in forms]
+
+    module = trace([entry], {}).module
+    for size in range(4, 12):
+        row = -1.0 - np.arange(size, dtype="f4")
+        found = reference.evaluate(module, "entry", [row.reshape(1, size, 1)])
+        for form, ours in zip(forms, found, strict=True):
+            assert ours.ravel().tolist() == last_windows(size, *form), (size, form)
 
 
 def test_a_symbolic_image_without_a_provable_padding_is_refused():

@@ -495,6 +495,24 @@ def test_gelu_may_be_zero_only_where_one_plus_erf_has_one_digit(number, passed):
     assert verdict.passed == passed
 
 
+@aotc.entry(x=aotc.Spec(("n",), "f32"))
+def certain(x):
+    return aotc.nn.log_softmax(x)
+
+
+@pytest.mark.parametrize(("ulps_of_one", "passed"), [(1, True), (2000, False)])
+def test_the_logarithm_of_nearly_one_may_be_off_by_last_places_of_one(
+    ulps_of_one, passed
+):
+    x, module = np.float32([0, -16, -17]), trace([certain], {}).module
+    right = reference.evaluate(module, "certain", [x])
+    noisy = partial(reference.evaluate, module, "certain", [x])
+    rounding = Rounding(right, lambda noise: noisy(with_op=noise))
+    found = right[0] - np.float32([ulps_of_one, 0, 0]) * np.finfo("f4").eps
+    (verdict,) = judge(["certain"], [found], right, rounding)
+    assert verdict.passed == passed
+
+
 def test_sums_of_each_image_s_own_number_are_no_mismatch_with_sums_in_series():
     """The gradient of a bias before a ReLU and the mean over an image, channels last.
 

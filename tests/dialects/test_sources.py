@@ -1,5 +1,7 @@
 """What IREE must not find, or find in memory; see the notes in `lowering`."""
 
+import numpy
+
 import aotc
 from aotc import nn
 from aotc import numpy as anp
@@ -30,12 +32,32 @@ def test_sums_of_inputs_and_stored_arrays_need_no_barrier():
     assert "optimization_barrier" not in lowered(entry)
 
 
-def test_sums_of_what_comparisons_choose_share_one_barrier():
+def test_sums_of_what_comparisons_choose_need_no_barrier():
     def entry(x):
-        return anp.where(x > 0, x, 0.0).sum() + anp.where(x > 0, 1.0, 0.0).sum()
+        hidden = anp.exp(x) - x.mean()
+        return (
+            anp.where(x > 0, x, 0.0).sum() + anp.where(x > 0, 1.0, 0.0).sum(),
+            *(anp.where(x == c, 2.0, x).sum() for c in (0.0, -1.5, 1e-40)),
+            anp.where(hidden <= 1, hidden, x * 2.0).max(),
+            anp.where(x < x.mean(), x, 0.0).sum(),
+        )
 
-    # that a comparison which tells subnormal numbers apart varies is not proved
-    assert lowered(entry).count("optimization_barrier") == 1
+    assert "optimization_barrier" not in lowered(entry)
+
+
+def test_what_iree_finds_of_comparisons_and_selections_is_varied():
+    functions = {
+        "no number": lambda x: anp.where(x > numpy.nan, 1.0, 2.0),
+        "one value": lambda x: anp.where(x < anp.negative(-x), 1.0, 2.0),
+        "integers": lambda x: anp.where((x > 0).astype("f32") < -1.0, 1.0, 2.0),
+        "nested": lambda x: anp.where(x > 0, anp.where(x > 0, 1.0, x), 1.0),
+    }
+    for name, function in functions.items():
+
+        def entry(x, function=function):
+            return function(x).sum()
+
+        assert lowered(entry).count("optimization_barrier") == 1, name
 
 
 def test_what_is_read_by_index_is_no_slice_with_gaps():

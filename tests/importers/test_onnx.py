@@ -714,6 +714,19 @@ def test_sums_of_small_integers_are_exact_beyond_the_digits_of_floats(written):
     assert found == [299 * 255 * 255 + 255 * 254]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_an_even_number_of_channels_nearby_has_more_behind(written, size):
+    net = written(
+        f"net (float[1, 5, 1, 2] x) => (float[1, 5, 1, 2] y) "
+        f"{{ y = LRN<size = {size}, alpha = 0.5>(x) }}"
+    )
+    x = np.arange(10, dtype="f4").reshape(1, 5, 1, 2)
+    before, behind = (size - 1) // 2, size - 1 - (size - 1) // 2
+    near = [x[:, max(c - before, 0) : c + behind + 1] for c in range(5)]
+    squares = np.stack([(each**2).sum(1) for each in near], 1)
+    np.testing.assert_allclose(net(x), x / (1 + 0.5 / size * squares) ** 0.75, 1e-5)
+
+
 def test_norms_of_halves_are_squared_and_summed_where_they_do_not_overflow(written):
     net = written(
         """g (float16[4] x)

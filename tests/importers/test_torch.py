@@ -598,6 +598,33 @@ def test_a_module_that_writes_to_its_input_is_refused():
         aotc.from_torch(Call(lambda x: x.add_(1)), (torch.ones(3),))
 
 
+READS_TWO = {
+    "an element": lambda x: x[:, 1] + x[:, -2],
+    "the largest": lambda x: x.topk(2, 1).values,
+}
+
+
+@pytest.mark.parametrize("function", READS_TWO.values(), ids=READS_TWO)
+def test_the_promise_that_the_hint_asks_for_is_enough(function):
+    rows, x = torch.export.Dim("rows"), torch.arange(12.0).reshape(3, 4)
+
+    def imported(columns):
+        shapes = (({0: rows, 1: columns},),)
+        return aotc.from_torch(Call(function), (x,), dynamic_shapes=shapes)
+
+    with pytest.raises(InputError) as caught:
+        imported(torch.export.Dim("columns")).program()
+    assert "torch.export.Dim('n', min=2" in caught.value.hint
+    net = imported(torch.export.Dim("columns", min=2))
+    contracts = net.program().entries[0].symbols
+    assert [(each.name, each.min) for each in contracts] == [
+        ("rows", 1),
+        ("columns", 2),
+    ]
+    few = x[:1, :2]
+    np.testing.assert_array_equal(net(few.numpy()), function(few).numpy())
+
+
 # ---- ops ----------------------------------------------------------------------------
 
 IMAGE = torch.linspace(-2, 2, 2 * 4 * 9 * 7).reshape(2, 4, 9, 7)

@@ -98,9 +98,9 @@ def test_no_stage_grows_faster_than_the_graph(count_calls, kind, monkeypatch):
 
 def test_a_product_is_proved_to_vary_without_what_comes_before_it(monkeypatch):
     bodies = []
-    known = variation._body_varies
+    known = variation._elements_of_body
     monkeypatch.setattr(
-        variation, "_body_varies", lambda op, k: bodies.append(op) or known(op, k)
+        variation, "_elements_of_body", lambda op, k: bodies.append(op) or known(op, k)
     )
 
     @aotc.entry(x=aotc.Spec((4, 4)), w=aotc.Spec((4, 4)))

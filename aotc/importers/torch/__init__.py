@@ -61,10 +61,11 @@ def from_torch(
     require_torch()
     from aotc.importers.torch.exporting import export_program, training
     from aotc.importers.torch.network import network_of
+    from aotc.importers.torch.symbolic import minima_of
 
     with training(model, train):
         program = export_program(model, args, kwargs, dynamic_shapes)
-    return network_of(program, train)
+    return network_of(program, train, minima_of(dynamic_shapes))
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:

@@ -57,12 +57,15 @@ from aotc.tracing.survey import require_importable
 _LARGEST_CONSTANT = 64 << 10
 
 
-def network_of(program: Any, train: bool = False) -> Imported:
+def network_of(
+    program: Any, train: bool = False, minima: Mapping[str, int] | None = None
+) -> Imported:
     """The network of an exported program.
 
     Args:
         program: what torch.export made.
         train: let it drop elements at random: then it takes a `key` with each call.
+        minima: of sizes, by the name of the torch.export.Dim.
 
     Raises:
         InputError: something in it cannot be imported; all of it is named.
@@ -78,7 +81,7 @@ def network_of(program: Any, train: bool = False) -> Imported:
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
     kept = tuple(each for each in guards if isinstance(each, SizeGuard))
-    inputs = _inputs(program, kept)
+    inputs = _inputs(program, kept, minima or {})
     key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
     computed = of_program(source, program, dict(_arguments(source)))
@@ -244,7 +247,9 @@ def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
     return _Slot("fixed", value=array_of(tensor))
 
 
-def _inputs(program: Any, guards: Sequence[SizeGuard]) -> dict[str, Any]:
+def _inputs(
+    program: Any, guards: Sequence[SizeGuard], minima: Mapping[str, int]
+) -> dict[str, Any]:
     """The Specs of each argument, by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
     specs = [
@@ -257,7 +262,7 @@ def _inputs(program: Any, guards: Sequence[SizeGuard]) -> dict[str, Any]:
         (specs[number].name, axis): step
         for (number, axis), step in filter(None, (each.multiple() for each in guards))
     }
-    dims = named_dims(program, tensors, multiples)
+    dims = named_dims(program, tensors, multiples, minima)
     leaves = iter([_spec_of(tensors.get(arg.name), dims) for arg in specs])
     trees = {name: tree_of(form, leaves) for name, form in _arguments(program)}
     # a flag, say, is the one that the module was exported with

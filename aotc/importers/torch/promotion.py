@@ -67,9 +67,12 @@ def _common_dtype_of_all(names: Iterable[str]) -> str | None:
 
 
 def as_dtype(x: Any, dtype: str) -> Array:
-    """An array or a Python number in this dtype."""
+    """An array or a Python number in this dtype; integers keep their lowest bits."""
     if isinstance(x, Array):
         return astype(x, dtype)
+    if isinstance(x, int) and dtype in dtypes.INTEGERS:
+        x = np.asarray(x & (1 << dtypes.bits(dtype)) - 1, "u8")
+        x = int(x.astype(dtypes.to_numpy(dtype)))
     return astype(lift(x, dtype), dtype)
 
 

@@ -19,6 +19,7 @@ def named_dims(
     program: Any,
     tensors: Mapping[str, Any],
     multiples: Mapping[tuple[str, int], int],
+    minima: Mapping[str, int],
 ) -> dict[Any, Dim]:
     """A Dim for each symbol in the shapes of the inputs.
 
@@ -29,6 +30,7 @@ def named_dims(
         program: the exported program.
         tensors: its inputs, fakes with the shapes, by their names.
         multiples: what sizes divide by, by the name of the input and the axis.
+        minima: that the user gave, by the name of the torch.export.Dim.
     """
     found: dict[Any, Dim] = {}
     for name, tensor in tensors.items():
@@ -38,8 +40,23 @@ def named_dims(
                     title = _given_name(size.node.shape_env, symbol)
                     step = multiples.get((name, axis), 1)
                     title = title or f"{name}_{axis}"
-                    found[symbol] = _dim(program, symbol, title, step)
+                    dim = _dim(program, symbol, title, step, minima.get(title, 1))
+                    found[symbol] = dim
     return found
+
+
+def minima_of(dynamic_shapes: Any) -> dict[str, int]:
+    """The least size of each torch.export.Dim in what torch.export was given.
+
+    An exported program does not tell 2 from what torch.export takes for granted.
+    """
+    leaves = torch.utils._pytree.tree_leaves(dynamic_shapes)
+    roots = [getattr(leaf, "root", leaf) for leaf in leaves]
+    return {
+        root.__name__: int(root.min)
+        for root in roots
+        if isinstance(root, torch.export.Dim)
+    }
 
 
 def _symbols(sizes: Iterable[Any]) -> list[Any]:
@@ -59,10 +76,11 @@ def _given_name(shape_env: Any, symbol: Any) -> str | None:
     return None
 
 
-def _dim(program: Any, symbol: Any, name: str, step: int) -> Dim:
+def _dim(program: Any, symbol: Any, name: str, step: int, given: int) -> Dim:
     known = program.range_constraints.get(symbol)
     low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
     least = 1 if low <= _SMALLEST_TRACED else int(low)
+    least = max(least, given)
     return Dim(name, least, int(high) if high.is_Integer else None, step)
 
 

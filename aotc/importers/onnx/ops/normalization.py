@@ -155,8 +155,13 @@ def mean_variance_normalization(
 def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
-    """Each channel over a power of the squares of channels around it."""
-    return apply_channels_last(nn.local_response_norm, x, size, alpha, beta, bias)
+    """Each channel over a power of the squares of channels around it.
+
+    Of an even number of channels ONNX has more behind, PyTorch more before.
+    """
+    turned = x if size % 2 else np.flip(x, 1)
+    y = apply_channels_last(nn.local_response_norm, turned, size, alpha, beta, bias)
+    return y if size % 2 else np.flip(y, 1)
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:

@@ -7,7 +7,9 @@ from typing import Any
 
 from aotc import nn
 from aotc import numpy as np
+from aotc.importers.torch.ops.refused import RANDOM
 from aotc.tracing.array import Array
+from aotc.tracing.source_locations import fail
 
 
 def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Array:
@@ -38,9 +40,19 @@ def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
     return np.clip(x, low, high)
 
 
+def rrelu(
+    x: Array, noise: Array, low: float = 1 / 8, high: float = 1 / 3, train: bool = False
+) -> tuple[Array, Array]:
+    """The mean of random leaky ReLUs, as outside of training, and the noise."""
+    if train:
+        fail("unsupported", f"a random ReLU in training: {RANDOM[0]}", RANDOM[1])
+    return nn.leaky_relu(x, (low + high) / 2), noise
+
+
 OPS: dict[str, Callable[..., Any]] = {
     "aten.relu": nn.relu,
     "aten.relu6": nn.relu6,
+    "aten.rrelu_with_noise_functional": rrelu,
     "aten.leaky_relu": nn.leaky_relu,
     "aten.elu": elu,
     "aten.selu": nn.selu,

@@ -44,10 +44,9 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Array:
 def _truncated_quotient(x: Array, y: Array) -> Array:
     if dtypes.is_float(x.dtype):
         return np.trunc(np.divide(x, y))
-    whole = np.divmod(np.absolute(x), np.absolute(y))[0]
-    return np.where(
-        np.not_equal(np.less(x, 0), np.less(y, 0)), np.negative(whole), whole
-    )
+    down, rest = np.divmod(x, y)
+    is_below = np.not_equal(np.less(x, 0), np.less(y, 0))
+    return np.add(down, np.astype(np.logical_and(is_below, rest != 0), down.dtype))
 
 
 def power(x: Any, y: Any) -> Array:
@@ -122,8 +121,18 @@ def digamma(x: Array) -> Array:
 
 
 def heaviside(x: Array, at_zero: Array) -> Array:
-    """0 for negative numbers, 1 for positive ones, and something else at 0."""
-    return np.astype(np.heaviside(x, at_zero), x.dtype)
+    """0 for negative numbers and NaN, 1 for positive ones, something else at 0."""
+    return np.astype(np.heaviside(_without_nan(x, -1), at_zero), x.dtype)
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
+    return np.sign(_without_nan(x, 0))
+
+
+def _without_nan(x: Array, number: int) -> Array:
+    """A number in the place of NaN."""
+    return np.where(np.isnan(x), number, x) if dtypes.is_float(x.dtype) else x
 
 
 def logical(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -150,8 +159,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.float_power": float_power,
     "aten.neg": np.negative,
     "aten.abs": np.absolute,
-    "aten.sign": np.sign,
-    "aten.sgn": np.sign,
+    "aten.sign": sign,
+    "aten.sgn": sign,
     "aten.angle": angle,
     "aten.square": lambda x: power(x, 2),
     "aten.reciprocal": np.reciprocal,

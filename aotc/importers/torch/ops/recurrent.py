@@ -10,7 +10,6 @@ from aotc import nn
 from aotc import numpy as np
 from aotc.importers.torch.dropping import next_key
 from aotc.tracing.array import Array
-from aotc.tracing.source_locations import fail
 
 
 def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array]]:
@@ -30,8 +29,6 @@ def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array
         firsts = list(initial) if states > 1 else [initial]
         ways = 2 if bidirectional else 1
         count = len(weights) // (layers * ways)
-        if count in (3, 5):
-            fail("unsupported", "an LSTM with projections", "use one without proj_size")
         ys = np.swapaxes(x, 0, 1) if batch_first else x
         lasts: list[Sequence[Array]] = []
         for number in range(layers):
@@ -40,6 +37,9 @@ def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array
                 place = number * ways + way
                 of_x, of_h, *biases = weights[place * count : (place + 1) * count]
                 kernels = np.transpose(of_x), np.transpose(of_h)
+                projected = {}
+                if len(biases) % 2:  # an LSTM's projection is behind its biases
+                    projected = {"projection": np.transpose(biases.pop())}
                 start = tuple(state[place] for state in firsts)
                 part, last = layer(
                     ys,
@@ -47,6 +47,7 @@ def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array
                     *biases,
                     initial=start if states > 1 else start[0],
                     reverse=bool(way),
+                    **projected,
                 )
                 parts.append(part)
                 lasts.append(last if states > 1 else [last])

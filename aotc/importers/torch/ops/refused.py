@@ -5,7 +5,7 @@ from __future__ import annotations
 DEFAULT = ("aotc has no such op", "replace it, or compute it outside of the model")
 NOT_COMPLEX = ("aotc has it for real numbers only", "compute with the parts")
 
-_RANDOM = (
+RANDOM = (
     "it draws random numbers from a hidden state",
     "call .eval() on the module, or take the random numbers as an input",
 )
@@ -24,7 +24,7 @@ _DERIVATIVE = (
 _SPARSE = ("aotc has dense arrays only", "convert it with to_dense()")
 
 _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
-    _RANDOM: (
+    RANDOM: (
         "aten.rand",
         "aten.rand_like",
         "aten.randn",
@@ -38,7 +38,6 @@ _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
         "aten.multinomial",
         "aten.poisson",
         "aten.exponential",
-        "aten.rrelu_with_noise_functional",
         "prims.uniform",
         "prims.normal",
     ),
