@@ -77,6 +77,7 @@ def test_verify_and_compat_ask_what_the_build_ran(folder, capsys):
     assert run("compat", bundle, *device, "--require", "checked") == 1
     said = capsys.readouterr().out
     assert f"double on {ELSEWHERE}: NOT CHECKED" in said
+    assert f"✗ {ELSEWHERE}, not checked" in said
     assert "--require-check" in said
     for form in ("json", "html", "markdown", "junit", "sarif"):
         assert run("compat", bundle, *device, "--require=checked", f"--format={form}")
