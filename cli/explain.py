@@ -105,9 +105,10 @@ def _render(found: Explanation) -> str:
 
 
 def _lines(finding: Finding) -> list[str]:
-    places = list(dict.fromkeys(finding.places))
+    places = list(dict.fromkeys(filter(None, finding.places)))
     hidden = len(places) - _PLACES_SHOWN
     more = [f"and {output.counted(hidden, 'other place')}"] if hidden > 0 else []
     lines = [f"  {finding.op} ({finding.count}×): {finding.reason}"]
-    lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")
+    if places:
+        lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")
     return lines + ([f"      help: {finding.help}"] if finding.help else [])
