@@ -85,6 +85,13 @@ _EXPORTS = {
     "stream": "aotc.streaming",
 }
 
+# modules that are imported when they are named: `aotc.nn.relu` after `import aotc`
+_MODULES = (
+    "collectives", "complexes", "control", "counting", "debug", "errors", "fft",
+    "linalg", "nn", "numpy", "optim", "random", "runtime", "solvers", "special",
+    "streaming", "training", "transforms",
+)  # fmt: skip
+
 __all__ = [
     "Dim",
     "Model",
@@ -123,6 +130,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'aotc' has no attribute {name!r}")
     if _EXPORTS[name].startswith("aotc.tracing"):
@@ -131,4 +140,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_MODULES, "__version__"]

@@ -48,9 +48,12 @@ class Traffic:
         """The traffic in a file.
 
         Raises:
-            InputError: `bad-traffic`: it is no such file, or there is no call in it.
+            InputError: `no-such-file`; `bad-traffic`: it is no such file, or there is
+                no call in it.
             SetupError: `file-access`.
         """
+        if not path.exists():
+            raise InputError("no-such-file", "there is no traffic", where=str(path))
         with system_errors(), path.open(encoding="utf-8-sig", newline="") as file:
             try:
                 return cls._of_rows(path, _rows(path, csv.reader(file, strict=True)))

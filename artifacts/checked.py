@@ -10,7 +10,7 @@ checked`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,13 @@ NOT_CHECKED = "not-checked"
 _LISTED = 12
 _NOT_SAID = "the bundle says nothing of a check"
 _NO_SIZES = "no call of these sizes was compared"
+
+
+def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
+    """` at batch=1; batch=3`, or nothing where there are no symbols."""
+    said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
+    said = [text for text in said if text]
+    return f" at {'; '.join(said)}" if said else ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A verdict is one of four, and every reason against `optimal` is spelled out:
 
     optimal                        made for this runtime and this device
-    supported_prefer_recompile     runs: made with another IREE release, and tested here
+    supported_prefer_recompile     runs: made with another IREE release and tested here,
+                                   or for a device that is the processor in disguise
     unsupported                    does not run here
     not_applicable                 cannot be judged: a fact is unknown
 

@@ -23,6 +23,7 @@ class Host:
         cuda_driver_api: such as 12040 for CUDA 12.4.
         vulkan_api: of the best device, such as `1.3.280`.
         vulkan_features: those of it that IREE's driver may want, under Vulkan's names.
+        vulkan_is_software: whether that device is the processor, such as `llvmpipe`.
         gfx: processor of the first ROCm device, such as `gfx942`.
         unknown_drivers: those of which nobody knows whether they work.
     """
@@ -35,6 +36,7 @@ class Host:
     cuda_driver_api: int | None = None
     vulkan_api: str | None = None
     vulkan_features: frozenset[str] | None = None
+    vulkan_is_software: bool = False
     gfx: str | None = None
     unknown_drivers: frozenset[str] = frozenset()
 

@@ -1,7 +1,8 @@
 """The verdicts of `compat`, and the reasons for them.
 
 optimal                        made for this runtime and this device
-supported_prefer_recompile     runs: made with another IREE release, and tested here
+supported_prefer_recompile     runs: made with another IREE release and tested here,
+                               or for a device that is the processor in disguise
 unsupported                    does not run here
 not_applicable                 cannot be judged: a fact is unknown
 """
@@ -49,6 +50,11 @@ def unsupported(code: str, message: str, advice: str = "") -> Mismatch:
 def unknown(code: str, message: str, advice: str = "") -> Mismatch:
     """A reason why nobody can say whether it runs."""
     return Mismatch(code, "not_applicable", message, advice)
+
+
+def slower(code: str, message: str) -> Mismatch:
+    """A reason why other code would be better."""
+    return Mismatch(code, "supported_prefer_recompile", message)
 
 
 def verdict_of(mismatches: Iterable[Mismatch]) -> Verdict:

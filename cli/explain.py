@@ -92,9 +92,9 @@ def _render(found: Explanation) -> str:
     verdict = "can be built" if found.builds else "CANNOT be built"
     lines = [
         f"{found.source} {verdict} for {named}",
-        f"{counts['ops']} ops: {counts['captured']} captured, {counts['folded']} "
-        f"computed while importing; "
-        f"{counts['graph_ops']} ops in the graph",
+        f"{output.counted(counts['ops'], 'op')}: {counts['captured']} captured, "
+        f"{counts['folded']} computed while importing; "
+        f"{output.counted(counts['graph_ops'], 'op')} in the graph",
     ]
     for kind, title in _TITLES.items():
         of_kind = [each for each in found.findings if each.kind == kind]
@@ -105,9 +105,10 @@ def _render(found: Explanation) -> str:
 
 
 def _lines(finding: Finding) -> list[str]:
-    places = list(dict.fromkeys(finding.places))
+    places = list(dict.fromkeys(filter(None, finding.places)))
     hidden = len(places) - _PLACES_SHOWN
-    more = [f"and {hidden} other places"] if hidden > 0 else []
+    more = [f"and {output.counted(hidden, 'other place')}"] if hidden > 0 else []
     lines = [f"  {finding.op} ({finding.count}×): {finding.reason}"]
-    lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")
+    if places:
+        lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")
     return lines + ([f"      help: {finding.help}"] if finding.help else [])

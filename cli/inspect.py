@@ -186,7 +186,7 @@ def _rounded(ulp: float) -> str:
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     """What of each entry was compared with the reference evaluator, and what not."""
-    from aotc.artifacts.checked import RUN_BY
+    from aotc.artifacts.checked import RUN_BY, sizes_text
 
     lines = []
     for row in rows:
@@ -200,8 +200,11 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
                 found += f" (rounding makes < {_rounded(moved)})"
             by = f" by {RUN_BY[row['by']]}" if "by" in row else ""
             lines.append(f"{title}: {count} x checked{by}, {found}")
-        for why in dict.fromkeys(each["why"] for each in row["unchecked"]):
-            lines.append(f"{title}: not all checked: {why}")
+        reasons: dict[str, list[dict[str, int]]] = {}
+        for each in row["unchecked"]:
+            reasons.setdefault(each["why"], []).append(each["sizes"])
+        for why, sizes in reasons.items():
+            lines.append(f"{title}: NOT CHECKED{sizes_text(sizes)}: {why}")
     return lines
 
 
@@ -272,7 +275,7 @@ def _guard_table(manifest: Manifest) -> str:
 
 def _states(manifest: Manifest) -> list[str]:
     return [
-        f"{state.name}: {len(state.leaves)} arrays"
+        f"{state.name}: {output.counted(len(state.leaves), 'array')}"
         for state in manifest.states.values()
     ]
 

@@ -107,11 +107,11 @@ class KernelTable:
         else:
             lines.append(f"no kernels: {self._why_none}")
         if self._others is not None:
-            more = " more" if self._known.get("regions") else ""
-            lines.append(
-                f"IREE generates the code of {self._others}{more} dispatches (of all "
-                "entries)"
+            more = "more " if self._known.get("regions") else ""
+            others = output.counted(
+                self._others, f"{more}dispatch", f"{more}dispatches"
             )
+            lines.append(f"IREE generates the code of {others} (of all entries)")
         if self._without:
             lines += ["", "WITHOUT KERNEL (IREE generates the code)"]
             lines += [f"  {_without_text(row)}" for row in self._without]
@@ -187,10 +187,7 @@ def places_text(rows: list[Row]) -> str:
 
 def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
     figures, rows = expected(row, machine), list(row["entries"].items())
-    if len(rows) == 1:
-        calls = str(rows[0][1]["calls"])
-    else:
-        calls = ", ".join(f"{name} {each['calls']}" for name, each in rows)
+    calls = ", ".join(f"{name} {each['calls']}" for name, each in rows)
     return (
         row["name"],
         ops_text(row),
@@ -220,7 +217,8 @@ def _totals(regions: list[dict[str, Any]]) -> Iterator[str]:
         ]
         work = sum(flops * count for flops, count in calls) / 1e9
         number = sum(count for _, count in calls)
-        yield f"{entry}: {number} calls of kernels, {_number(work)} GFLOP"
+        calls_text = output.counted(number, "call of a kernel", "calls of kernels")
+        yield f"{entry}: {calls_text}, {_number(work)} GFLOP"
 
 
 def _assumptions(machine: Row | None) -> Iterator[str]:

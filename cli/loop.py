@@ -10,7 +10,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from aotc.artifacts import trees
-from aotc.cli import arrays, progress
+from aotc.cli import arrays, output, progress
 from aotc.cli.arrays import Array
 from aotc.cli.loop_options import OptionWording, Settings
 from aotc.errors import InputError
@@ -83,7 +83,8 @@ class Result:
         epochs = done.steps / (done.steps_per_epoch or 1)
         unit = "epoch" if epochs == 1 else "epochs"
         lines = [
-            f"{done.entry}: {done.steps} steps of {done.batch_size} rows, "
+            f"{done.entry}: {output.counted(done.steps, 'step')} of "
+            f"{output.counted(done.batch_size, 'row')}, "
             f"{epochs:.4g} {unit}, {done.seconds:.1f} s",
             *self._measured_lines(),
         ]
@@ -99,7 +100,7 @@ class Result:
         """Yield lines on what was measured: means over rows, else of the last step."""
         done = self.history
         for name, value in done.means.items():
-            yield f"{name} = {value:.6g} (mean over {done.rows} rows)"
+            yield f"{name} = {value:.6g} (mean over {output.counted(done.rows, 'row')})"
         for name, value in self.metrics.items():
             if name not in done.means:
                 yield f"{name} = {value:.6g}"

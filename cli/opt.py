@@ -87,6 +87,13 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError("no-such-file", "there is no such file", where=file) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(
+            "bad-file",
+            "cannot read IR: it is no text",
+            where=file,
+            hint="`aotc build model.py --dump ir` writes IR of each stage",
+        ) from None
+    except OSError as error:
         raise_system_error(error, file)
         raise InputError("bad-file", f"cannot read IR: {error}", where=file) from None

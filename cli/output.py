@@ -37,6 +37,17 @@ def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 step`, `2 steps`.
+
+    Args:
+        number: of things.
+        one: the noun for one of them.
+        many: for several, where that is not `one` and an s.
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def print_answer(text: str | bytes, *, nl: bool = True) -> None:
     """Print text on standard output at once, which nothing but answers reaches."""
     with _reporting_write_errors(_answers or sys.stdout):

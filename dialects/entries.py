@@ -123,7 +123,10 @@ class Entry:
         return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
 
     def allows(self, symbols: Sequence[int]) -> bool:
-        """Whether its guards hold for values of its symbols, in parts of multiples."""
+        """Whether its guards hold for values of its symbols, in parts of multiples.
+
+        That they are within the contracts is not asked.
+        """
         sizes = {
             contract.name: part * contract.multiple_of
             for contract, part in zip(self.symbols, symbols, strict=True)

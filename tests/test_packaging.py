@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import aotc
+
 ROOT = Path(__file__).parent.parent
 MAPPED = {"dialects", "passes", "cli", "artifacts"}
 
@@ -69,6 +71,16 @@ def test_the_edge_imports_nothing_of_the_compiler():
     files = [file for folder in folders for file in (ROOT / folder).glob("*.py")]
     size = sum(file.stat().st_size for file in files) / 1024
     print(f"edge: {size:.0f} KiB of source, import {run.stderr.strip()} s")
+
+
+def test_documented_modules_are_there_when_aotc_alone_is_imported():
+    names = {page.stem for page in (ROOT / "docs/api").glob("*.rst")} - {"aotc"}
+    names = {name for name in names if "." not in name}
+    assert {"nn", "debug", "errors", "control"} <= names
+    for name in sorted(names):
+        found = aotc.__getattr__(name)  # what Python asks before another has set it
+        assert found.__name__ == f"aotc.{name}"
+        assert name in dir(aotc)
 
 
 def test_importing_aotc_alone_imports_nothing_else():

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from aotc import gpus, options, processor
+from aotc.artifacts.backends import vulkan
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
@@ -193,19 +194,14 @@ def _arch_of(target: str) -> str | None:
     return found[0] if found else None
 
 
-# Vulkan's devices that compute on the processor, by their names
-_SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
-
-
 def _run_by(target: str) -> str:
     """Name what runs code for a target here, as `aotc.artifacts.checked` names it."""
     arch = _arch_of(target)
     if arch is not None and arch != processor.arch():
         return "emulator"
     if target.startswith("vulkan"):
-        devices = (gpus.probe()["vulkan"] or {}).get("devices", [])
-        names = [str(each["name"]) for each in devices]
-        if names and all(name.startswith(_SOFTWARE_DEVICES) for name in names):
+        device = vulkan.best_device(gpus.probe())
+        if device is not None and vulkan.is_software(device):
             return "emulator"
     return "machine"
 

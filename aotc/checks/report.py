@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.artifacts.checked import RUN_BY
+from aotc.artifacts.checked import RUN_BY, sizes_text
 from aotc.checks.judging import UNITS, Verdict
 
 _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
@@ -103,16 +103,20 @@ class SelfCheck:
         if self.checked:
             at = sizes_text(self.checked)
             by = "" if self.by == "machine" else f" by {RUN_BY[self.by]}"
-            rows.append(
-                f"{title} checked{by}{at}: error at most {self.error:.1e} of the "
-                f"largest value{_units_text(self.farthest)}"
-            )
+            rows.append(f"{title} checked{by}{at}: {self._error_text()}")
         reasons: dict[str, list[Mapping[str, int]]] = {}
         for sizes, why in self.unchecked:
             reasons.setdefault(why, []).append(sizes)
         for why, skipped in reasons.items():
             rows.append(f"{title} NOT CHECKED{sizes_text(skipped)}: {why}")
         return "\n".join(rows)
+
+    def _error_text(self) -> str:
+        """Return the largest error, and how it is judged."""
+        if not self.error:
+            return "equal"
+        worst = _units_text(self.farthest)
+        return f"error at most {self.error:.1e} of the largest value{worst}"
 
 
 def _next_power_of_ten(number: float) -> float:
@@ -135,10 +139,3 @@ def _count_text(number: float) -> str:
     if number < _FEW:
         return f"{number:.1f}"
     return f"{number:,.0f}" if number < _MANY else f"{number:.1e}"
-
-
-def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
-    """` at batch=1; batch=3`, or nothing where there are no symbols."""
-    said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
-    said = [text for text in said if text]
-    return f" at {'; '.join(said)}" if said else ""

@@ -280,7 +280,7 @@ def _sizes_for_each_code(
                 for each, part in zip(entry.symbols, few, strict=True)
             ]
             sizes = _sizes_by_name(entry, tuple(wanted))
-            if entry.allows(wanted) and best_code(codes, sizes) is own:
+            if _is_allowed(entry, wanted) and best_code(codes, sizes) is own:
                 yield tuple(wanted)
                 break
 
@@ -305,6 +305,12 @@ def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
         yield tuple(entry.nearest_allowed(parts))
     except InputError:  # guards leave none nearby
         return
+
+
+def _is_allowed(entry: Entry, parts: Sequence[int]) -> bool:
+    """Whether contracts and guards allow sizes."""
+    nearest = map(_nearest_in_contract, entry.symbols, parts)
+    return tuple(nearest) == tuple(parts) and entry.allows(parts)
 
 
 def _nearest_in_contract(contract: Contract, wanted: int) -> int:

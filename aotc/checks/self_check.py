@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
 from aotc.checks.bisect import locate_divergence
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
-from aotc.checks.report import SelfCheck, sizes_text
+from aotc.checks.report import SelfCheck
 from aotc.checks.rounding import Noise, is_float
 from aotc.checks.samples import (
     Calls,

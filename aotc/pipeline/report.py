@@ -176,7 +176,7 @@ class BuildReport:
         ]
         lines += [str(each) for each in self._measurements]
         if self.bundle:
-            lines.append(f"{self.bundle}  ({self.channel}, {self._signed_by()})")
+            lines.append(f"{self.bundle}  ({self._channel_text()})")
         if self.channel == "unsigned":
             lines.append(
                 "WARNING: this bundle is unsigned. Anyone who can write to it can run "
@@ -190,8 +190,9 @@ class BuildReport:
         buckets = (self.buckets,) if self.buckets else ()
         return (*buckets, *self.images, *self.tuning, *checks)
 
-    def _signed_by(self) -> str:
-        return f"signed by {self.signer[:16]}" if self.signer else "not signed"
+    def _channel_text(self) -> str:
+        signed = f", signed by {self.signer[:16]}" if self.signer else ""
+        return f"{self.channel}{signed}"
 
 
 def _dispatch_count(variant: Compiled) -> str:

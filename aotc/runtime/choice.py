@@ -102,15 +102,23 @@ def _has_accelerator(selection: Selection, host: Host) -> bool:
 
     Also where its driver fails, which is what a warning is for.
     """
-    backends = [
-        BACKENDS[judgement.variant.backend]
+    passed_over = [
+        judgement
         for judgement in selection.passed_over
         if judgement.variant.backend in BACKENDS and not on_cpu(judgement.variant)
     ]
     return any(
-        host.drivers.intersection(backend.drivers) or gpus.is_present(backend.vendors)
-        for backend in backends
+        _is_driven(judgement, host)
+        or gpus.is_present(BACKENDS[judgement.variant.backend].vendors)
+        for judgement in passed_over
     )
+
+
+def _is_driven(judgement: Judgement, host: Host) -> bool:
+    """Whether a driver here has an accelerator, and not a simulation of one."""
+    if any(mismatch.code == "software-device" for mismatch in judgement.mismatches):
+        return False
+    return bool(host.drivers.intersection(BACKENDS[judgement.variant.backend].drivers))
 
 
 def _remedy(judgement: Judgement, host: Host) -> str:

@@ -273,7 +273,7 @@ class Model:
         raise AttributeError(f"the model has no entry {name!r}; {hint}".rstrip("; "))
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.entries]
+        return sorted({*super().__dir__(), *self.entries})
 
     def __repr__(self) -> str:
         names = ", ".join(self.entries)

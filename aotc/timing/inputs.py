@@ -41,10 +41,11 @@ def sizes_for(
     said = _sizes_of_arrays(point.inputs, given)
     for name, size in wanted.items():
         if name not in names:
+            expected = f"expected one of its symbolic sizes, {', '.join(names)}"
             raise InputError(
                 "unknown-size",
-                f"{point.name}: expected one of the symbolic sizes "
-                f"({', '.join(names) or 'none'}), got {name!r}",
+                f"{point.name}: {expected if names else 'it has no symbolic sizes'}; "
+                f"got {name!r}",
             )
         _require_allowed(point, name, size, manifest.symbols[name])
         if said.get(name, size) != size:

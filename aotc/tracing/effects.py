@@ -36,7 +36,7 @@ def watch_effects(owner: str, *functions: Any) -> Iterator[None]:
     changed = (each for each in before.changed() if each.key not in known)
     writes += [(f"changes '{each.text}'", each.place) for each in changed]
     for what, place in writes:
-        _warn(
+        warn_once(
             f"{what} when {owner} is traced, and in no call: return the value, or keep "
             "it in a State",
             place,
@@ -50,15 +50,20 @@ def warn_of_text(place: Place | None) -> None:
         place: the user's line that makes it; None where aotc does, for messages.
     """
     if place is not None:
-        _warn(
+        warn_once(
             "prints or makes a text of an array that has no values yet, once, when it "
             "is traced: aotc.debug.print shows those of each call",
             place,
         )
 
 
-def _warn(what: str, place: Place) -> None:
-    """Warn once of each line."""
+def warn_once(what: str, place: Place) -> None:
+    """Warn of a line of the user's, once for each.
+
+    Args:
+        what: the rest of the message, which begins with the line.
+        place: the line.
+    """
     if (place, what) not in _told:
         _told.add((place, what))
         text = f"{line_of(place)}: {what}"

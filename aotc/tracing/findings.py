@@ -46,10 +46,11 @@ class Finding:
         return {**asdict(self), "places": list(self.places), "count": self.count}
 
     def __str__(self) -> str:
-        shown = list(dict.fromkeys(self.places))
+        shown = list(dict.fromkeys(filter(None, self.places)))
         more = ["…"] if len(shown) > _PLACES_SHOWN else []
         where = ", ".join(shown[:_PLACES_SHOWN] + more)
-        return f"{self.op} ({self.count}×): {self.reason}; at {where}"
+        at = f"; at {where}" if where else ""
+        return f"{self.op} ({self.count}×): {self.reason}{at}"
 
 
 def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:

@@ -40,7 +40,8 @@ def choose(
     said = f"there is no entry {name!r}" if name else "the bundle has several entries"
     if of_kind and kind == "train-step" and not name:
         said += " to train with"
-    hint = wording.current().option(option, *entries)
+    offered = of_kind if of_kind and kind == "infer" else entries.values()
+    hint = wording.current().option(option, *(each.name for each in offered))
     raise InputError("unknown-entry", said, hint=hint)
 
 

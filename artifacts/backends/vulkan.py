@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.artifacts.backends.backend import Facts, section
 from aotc.artifacts.tables import iree_runtime, vulkan_driver_api
-from aotc.artifacts.verdicts import STATE_FACT, Mismatch, unknown, unsupported
+from aotc.artifacts.verdicts import (
+    STATE_FACT,
+    Mismatch,
+    slower,
+    unknown,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from aotc.artifacts.host import Host
@@ -16,10 +22,12 @@ if TYPE_CHECKING:
 # those are still held, or if states lie in the same memory: the numbers are wrong
 # without a word. Without the cache, commands are recorded for each call.
 DRIVER_FLAGS = ("--vulkan_cached_bda_replay_instances=0",)
+# devices that compute on the processor, by how their names begin
+_SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The newer of both versions decides, then the features of IREE and of the code."""
+    """The newer of both versions decides, then features, then what the device is."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
@@ -30,7 +38,21 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
         message = f"expected Vulkan {least} or newer, got {got}"
         return [unsupported("vulkan-api", message, _newer_vulkan(least, host))]
     wanted = runtime.vulkan_features.union(target.get("vulkan_features", ()))
-    return _check_features(wanted, host)
+    return _check_features(wanted, host) or _check_hardware(host)
+
+
+def _check_hardware(host: Host) -> list[Mismatch]:
+    if not host.vulkan_is_software:
+        return []
+    message = (
+        "the Vulkan device here computes on the processor, slower than code for that"
+    )
+    return [slower("software-device", message)]
+
+
+def is_software(device: Facts) -> bool:
+    """Whether a Vulkan device is the processor, as on machines without a GPU."""
+    return str(device.get("name")).startswith(_SOFTWARE_DEVICES)
 
 
 def _newer_vulkan(least: str, host: Host) -> str:
@@ -62,7 +84,11 @@ def host_facts(device: Facts) -> dict[str, Any]:
     if best is None:
         return {"vulkan_api": None if "devices" in vulkan else loader}
     api = min(best["api"], loader, key=_numbers) if loader else None
-    return {"vulkan_api": api, "vulkan_features": frozenset(best["features"])}
+    return {
+        "vulkan_api": api,
+        "vulkan_features": frozenset(best["features"]),
+        "vulkan_is_software": is_software(best),
+    }
 
 
 def has_driver(device: Facts) -> bool | None:
@@ -72,10 +98,14 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def best_device(device: Facts) -> Facts | None:
-    """The device that IREE takes: the first that suffices."""
+    """The device that IREE takes: the first that suffices, GPUs before software."""
     return max(
         section(device, "vulkan").get("devices", ()),
-        key=lambda each: (len(set(each["features"])), _numbers(each["api"])),
+        key=lambda each: (
+            not is_software(each),
+            len(set(each["features"])),
+            _numbers(each["api"]),
+        ),
         default=None,
     )
 

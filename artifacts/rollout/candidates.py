@@ -39,7 +39,7 @@ def accelerator_target(host: Host) -> str | None:
         variant
         for variant in map(_variant_for, targets)
         if host.drivers.intersection(BACKENDS[variant.backend].drivers)
-        and verdict_of(check_device(variant, host)) != "unsupported"
+        and verdict_of(check_device(variant, host)) in ("optimal", "not_applicable")
     ]
     best = min(variants, key=speed_rank, default=None)
     return None if best is None else str(best.target["name"])

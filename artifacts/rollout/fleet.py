@@ -208,7 +208,7 @@ class _Reader:
         try:
             _fleet(document)
         except Invalid as error:
-            raise _bad_fleet(where, str(error)) from None
+            raise _bad_fleet(where, f"it {error}") from None
         for number, row in enumerate(document["devices"]):
             yield self._device(row, f"{where}: $.devices[{number}]")
 

@@ -81,7 +81,8 @@ def find_device(name: str) -> Device:
         "unknown-device",
         f"no device {name!r} is in the table of {len(known)} common devices",
         hint=(f"did you mean {' or '.join(close)}? " if close else "")
-        + "what `aotc doctor --format json` prints on a device describes any device",
+        + "`aotc devices` lists them, and what `aotc doctor --format json` prints on a "
+        "device describes any other",
     )
 
 

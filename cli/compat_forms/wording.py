@@ -59,6 +59,8 @@ def summary_of(cell: Cell) -> str:
         notes.append("on the processor instead")
     if cell["memory"]["exceed"]:
         notes.append("memory")
+    if cell["unchecked"]:
+        notes.append("not checked")
     return ", ".join(notes)
 
 

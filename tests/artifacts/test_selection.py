@@ -1,12 +1,14 @@
 """Which of the variants that run is chosen, and what is said of the others."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from aotc.artifacts import selection
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
+from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targets
 from aotc.target import TARGETS
 
 CPU = {"local-sync", "local-task"}
@@ -29,6 +31,9 @@ VULKAN = host(
         {"scalarBlockLayout", "synchronization2", "timelineSemaphore"}
     ),
 )
+
+
+SOFTWARE = replace(VULKAN, vulkan_is_software=True)
 
 
 def bundle(data, names):
@@ -60,11 +65,34 @@ def bundle(data, names):
             VULKAN,
             "vulkan",
         ),
+        (("x86_64-v3", "vulkan"), SOFTWARE, "x86_64-v3"),
     ],
 )
 def test_the_order_of_targets_does_not_decide(manifest_data, targets, where, best):
     for order in itertools.permutations(targets):
         assert selection.select(bundle(manifest_data, order), where).variant.id == best
+
+
+def test_code_for_vulkan_alone_runs_on_the_processor_and_says_so(manifest_data):
+    found = selection.select(bundle(manifest_data, ["vulkan"]), SOFTWARE)
+    assert (found.variant.id, found.verdict) == ("vulkan", "supported_prefer_recompile")
+    assert "[software-device]" in found.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["llvmpipe (LLVM 15.0.6, 256 bits)", "SwiftShader"])
+def test_a_gpu_goes_before_vulkan_on_the_processor(name):
+    software = {"name": name, "api": "1.3.9", "features": ["a", "b"]}
+    card = {"name": "Intel(R) UHD Graphics", "api": "1.3.2", "features": ["a"]}
+    for devices, expected in (([software], True), ([software, card], False)):
+        facts = {"arch": "x86_64", "vulkan": {"api": "1.3.9", "devices": devices}}
+        found = Host.from_device(facts, "3.13.0", ["vulkan"])
+        assert found.vulkan_is_software is expected
+
+
+def test_vulkan_on_the_processor_is_no_target_to_build_for():
+    assert "vulkan" in candidate_targets(VULKAN)
+    assert "vulkan" not in candidate_targets(SOFTWARE)
+    assert accelerator_target(SOFTWARE) is None
 
 
 def test_a_better_verdict_wins_over_faster_code(manifest_data):

@@ -13,6 +13,7 @@ from aotc import dtypes, pipeline, reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
+from aotc.checks.samples import items_of
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions import functions_of
@@ -89,6 +90,25 @@ def test_errors_are_told_in_units_in_the_last_place(model):
     assert plain.to_manifest()["ulp_below"] in (1.0, 10.0, 100.0)
     assert plain.to_manifest()["rounding_ulp_below"] == 0.0
     assert chaotic.to_manifest()["rounding_ulp_below"] > 10.0
+
+
+@pytest.mark.parametrize(
+    ("least", "step", "own"), [(1, 1, (1, 16)), (4, 4, (4, 16)), (2, 1, (2,))]
+)
+def test_sizes_are_within_the_contract_beside_padded_code_too(least, step, own):
+    n = aotc.Dim(
+        "n", min=least, max=64, multiple_of=step, specialize=own, policy="bucket"
+    )
+
+    @aotc.entry(x=aotc.Spec((n, 3)))
+    def total(x):
+        return x.sum(0)
+
+    program = trace([total], {})
+    (entry,) = program.entries
+    sizes = [each.sizes["n"] for each in items_of(program, program.module, entry)]
+    assert set(own) <= set(sizes)
+    assert all(least <= size <= 64 and size % step == 0 for size in sizes)
 
 
 def test_the_size_of_most_calls_is_checked_too(model):

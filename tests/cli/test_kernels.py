@@ -58,6 +58,15 @@ def test_tells_the_ops_the_work_and_the_expected_time() -> None:
         assert shown in text
 
 
+def test_counts_are_of_named_entries_and_agree_with_their_nouns() -> None:
+    entries = {"predict": {"calls": 1, "places": [], "more": 0}}
+    shown = KernelTable(variant({"regions": [{**REGION, "entries": entries}]}, 2))
+    text = shown.to_text()
+    assert "predict 1" in text
+    assert "predict: 1 call of a kernel," in text
+    assert "code of 1 more dispatch (" in text
+
+
 def test_expects_the_cycles_of_the_model_or_of_memory() -> None:
     found = expected(REGION, MACHINE)
     assert found["roofline"] == pytest.approx(0.8)

@@ -59,6 +59,8 @@ def test_verify_and_compat_ask_what_the_build_ran(folder, capsys):
     assert (rows[HERE]["checked"], rows[HERE]["by"]) == (True, "machine")
     assert (rows[ELSEWHERE]["checked"], rows[ELSEWHERE]["by"]) == (False, None)
 
+    assert run("inspect", bundle) == 0
+    assert f"double on {ELSEWHERE}: NOT CHECKED: this" in capsys.readouterr().out
     assert run("verify", bundle, "--require-check", HERE) == 0
     assert "checked by the machine that built it" in capsys.readouterr().out
     for required in (ELSEWHERE, "all"):
@@ -75,6 +77,7 @@ def test_verify_and_compat_ask_what_the_build_ran(folder, capsys):
     assert run("compat", bundle, *device, "--require", "checked") == 1
     said = capsys.readouterr().out
     assert f"double on {ELSEWHERE}: NOT CHECKED" in said
+    assert f"✗ {ELSEWHERE}, not checked" in said
     assert "--require-check" in said
     for form in ("json", "html", "markdown", "junit", "sarif"):
         assert run("compat", bundle, *device, "--require=checked", f"--format={form}")

@@ -104,6 +104,14 @@ def test_a_model_that_cannot_be_read_is_named(
         assert words in refused("no-such-file", verb, path)
 
 
+def test_what_is_no_ir_and_no_traffic_is_said_so(refused: Callable[..., str]) -> None:
+    Path("model.py").write_text(MODEL)
+    Path("bytes.mlir").write_bytes(b"\xff\xfe")
+    assert "it is no text" in refused("bad-file", "opt", "bytes.mlir")
+    refused("no-such-file", "build", "model.py", "--buckets-from", "none.csv", *GRAPH)
+    refused("no-such-file", "bench", "model.py", "--traffic", "none.csv")
+
+
 @pytest.mark.parametrize("name", ["größe mit leer.py", "line\nbreak.py", "co:lon.py"])
 def test_odd_names_are_names(name: str) -> None:
     Path(name).write_text(MODEL)

@@ -251,7 +251,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
     with pytest.raises(AotcError) as caught:
         aotc.from_torch(None)
     assert caught.value.code == "missing-extra"
-    assert "aotc[torch]" in caught.value.hint
+    assert "[torch]" in caught.value.hint
 
 
 # ---- what a module stores -----------------------------------------------------------

@@ -119,6 +119,22 @@ def test_guards_on_nested_arguments_find_their_sizes():
     assert not guard.holds(sizes | {"more_0_0": 6})
 
 
+@pytest.mark.parametrize("file", [False, True])
+def test_what_strict_mode_exports_has_the_same_guards(file, tmp_path):
+    """It names the leaves of the arguments by their numbers."""
+    args = {"x": torch.ones(3)}, torch.ones(4)
+    shapes = {"parts": {"x": {0: AUTO}}, "more": ({0: AUTO},), "scale": {0: AUTO}}
+    given = {"scale": torch.ones(5)}
+    program = exported(Promising(), args, shapes, given, strict=True)
+    torch.export.save(program, tmp_path / "net.pt2")
+    found = load(tmp_path / "net.pt2") if file else network_of(program).program()
+    (entry,) = found.entries
+    (guard,) = entry.guards
+    sizes = {"parts_x_0": 3, "more_0_0": 5, "scale_0": 3}
+    assert guard.holds(sizes)
+    assert not guard.holds(sizes | {"more_0_0": 6})
+
+
 def test_an_entry_that_calls_a_network_is_held_to_its_guards(model):
     source = """
         import aotc, torch

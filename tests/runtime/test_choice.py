@@ -157,6 +157,24 @@ def test_nothing_is_said_where_there_is_no_accelerator(choose, monkeypatch):
     assert asked == [frozenset({"0x10de"})]
 
 
+def test_nothing_is_said_where_vulkan_is_the_processor(choose, monkeypatch):
+    monkeypatch.setattr(choice.gpus, "is_present", lambda vendors: False)
+    vulkan = machine(
+        drivers={"vulkan"},
+        vulkan_api="1.3.2",
+        vulkan_features=frozenset(
+            {"scalarBlockLayout", "synchronization2", "timelineSemaphore"}
+        ),
+        vulkan_is_software=True,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection, variant = choose(("vulkan", "x86_64-v3"), vulkan)
+    assert (variant.id, selection.fallback) == ("x86_64-v3", True)
+    with pytest.warns(UserWarning, match="software-device"):
+        assert choose(("vulkan", "x86_64-v3"), vulkan, "vulkan")[1].id == "vulkan"
+
+
 @pytest.mark.parametrize(
     ("vendor", "kind", "found"),
     [

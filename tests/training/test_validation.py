@@ -218,3 +218,9 @@ def test_the_command_line_validates_keeps_the_best_and_tells_both(
     assert f"(mean over {len(x)} rows)" in capsys.readouterr().out
     assert main([*run, "--entry", "train", "--patience", "2"]) == 2
     assert "--patience needs --validate" in capsys.readouterr().err
+    validate = ["--validate", "data.npz", "--validate-entry", "none"]
+    assert main([*run, "--entry", "train", *validate]) == 2
+    offered = capsys.readouterr().err
+    assert "--validate-entry" in offered
+    assert "score" in offered
+    assert "train" not in offered.split("hint:")[1]  # it updates the state

@@ -21,6 +21,7 @@ from torch.fx import GraphModule
 
 from aotc.errors import InputError
 from aotc.importers.torch import recurrences, writes
+from aotc.importers.torch.attributes import watch_attributes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
 from aotc.system_errors import raise_system_error
@@ -56,7 +57,7 @@ def export_program(
         )
     _require_tensors(args)
     try:
-        with torch.no_grad(), recurrences.whole():
+        with torch.no_grad(), recurrences.whole(), watch_attributes(model):
             return torch.export.export(
                 model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
@@ -235,6 +236,20 @@ def _is_plain(program: Any) -> bool:
 # ---- what torch says ----------------------------------------------------------------
 
 _ADVICE = {
+    "Unsupported input type": "give tensors, and tuples, lists and dicts of them. A "
+    "cache that forward writes to is state if its tensors are buffers of a module; one "
+    "that forward returns can be made of a tuple of tensors in forward; see 'Caches' "
+    "in docs/frontends.md",
+    "is mutated in the forward method": "register the tensor as a buffer of its module "
+    "(self.register_buffer(name, tensor)), which becomes state; see 'Caches' in "
+    "docs/frontends.md",
+    "expected compiled_fn to be GraphModule": "forward writes to a tensor that "
+    "torch.export does not know as a part of the module, such as a buffer that a cache "
+    "object holds as well. It follows that with strict=True: "
+    "aotc.from_torch(torch.export.export(module, args, kwargs, strict=True))",
+    "is not in the constants dictionary": "the class of an argument makes tensors when "
+    "it is put together, as the DynamicCache of transformers does: give its tensors as "
+    "a tuple, and make the object in forward; see 'Caches' in docs/frontends.md",
     "Constraints violated": "say so in dynamic_shapes, as in "
     "`8 * torch.export.Dim('n')` for multiples of 8, or leave it to Dim.AUTO",
     "missing a required argument": "give example arguments: "

@@ -146,7 +146,8 @@ def _of_code(code: str, paths: Sequence[str], frame: Any) -> Guard:
         def name(found: re.Match[str], number: int = number, path: str = path) -> str:
             return _record_size(sizes, path, number, int(found[1]))
 
-        for spelling in (path, _of_rest(path)):
+        # with strict=True, torch.export names the leaves by their numbers
+        for spelling in (path, _of_rest(path), f"['flat_args'][{number}]"):
             size = re.escape(f"L{spelling}.size()") + r"\[(\d+)\]"
             text = re.sub(size, name, text)
     place = None if frame is None else (frame.filename, frame.lineno)

@@ -146,7 +146,10 @@ def _stored_obstacles(program: Any) -> Iterator[tuple[str, str, str, str]]:
 def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
     for spec in specs:
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
-            advice = "return a new tensor instead of writing to the input"
+            advice = (
+                "return a new tensor instead of writing to the input, or keep it in a "
+                "buffer of the module, which becomes state"
+            )
             yield "mutation", "the model writes to its input", spec.target, advice
 
 

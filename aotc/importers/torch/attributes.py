@@ -1,0 +1,110 @@
+"""Warn of attributes of a module that `forward` changes, which no call keeps.
+
+An exported program updates buffers. What else an object of the module holds is what it
+was when the module was exported: torch.export sets attributes back, and tells of
+assigned tensors alone, not of numbers, lists that grow, and objects such as a cache.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from aotc.tracing.effects import warn_once
+from aotc.tracing.source_locations import user_place
+
+_DEEPEST = 6  # objects and containers within each other
+_NUMBERS = (bool, int, float)
+_OF_TORCH = frozenset(vars(torch.nn.Module()))  # which every module has
+_LIBRARIES = ("torch", "builtins", "numpy")
+
+
+@contextmanager
+def watch_attributes(model: torch.nn.Module) -> Iterator[None]:
+    """Within this block a module is exported; warn of attributes that this changes."""
+    before = _attributes(model)
+    changed = set[str]()
+
+    def compare(*_: Any) -> None:  # torch sets attributes back when forward is traced
+        changed.update(_changed(before, _attributes(model)))
+
+    hook = model.register_forward_hook(compare)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The tensor attributes? .* assigned")
+            yield
+    finally:
+        hook.remove()
+    place = user_place()
+    if changed and place is not None:
+        warn_once(
+            f"forward changes {_listed(sorted(changed))} once, when the module is "
+            "exported; every call finds the value from before that. Keep what calls "
+            "change in a buffer (register_buffer), which becomes state",
+            place,
+        )
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """The attributes that have another tensor or number."""
+    for path, old in before.items():
+        new = after.get(path, old)
+        if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
+            if new is not old:
+                yield path
+        elif new is not None and old is not None and new != old:
+            yield path
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+    """The tensors, numbers and lengths of lists that the parts of a module hold."""
+    found: dict[str, Any] = {}
+    seen = set[int]()
+    for name, part in model.named_modules():
+        for key, value in vars(part).items():
+            if key not in _OF_TORCH:
+                path = f"self.{name}.{key}" if name else f"self.{key}"
+                found.update(_leaves(path, value, seen, _DEEPEST))
+    return found
+
+
+def _leaves(
+    path: str, value: Any, seen: set[int], depth: int
+) -> Iterator[tuple[str, Any]]:
+    """What an attribute holds that calls could change."""
+    if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
+        yield path, value
+        return
+    parts = _parts(path, value)
+    if not parts or id(value) in seen or not depth:
+        return
+    seen.add(id(value))
+    if isinstance(value, list):
+        yield f"the length of {path}", len(value)
+    for name, part in parts.items():
+        yield from _leaves(name, part, seen, depth - 1)
+
+
+def _parts(path: str, value: Any) -> dict[str, Any]:
+    """The parts of a container, or of an object of a class of the user's."""
+    if isinstance(value, dict):
+        return {f"{path}[{key!r}]": part for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return {f"{path}[{i}]": part for i, part in enumerate(value)} or {path: None}
+    kind = type(value)
+    library = kind.__module__.partition(".")[0] in _LIBRARIES
+    if library or isinstance(value, (type, torch.nn.Module)):
+        return {}
+    return {f"{path}.{key}": x for key, x in getattr(value, "__dict__", {}).items()}
+
+
+def _listed(names: list[str]) -> str:
+    """Names in a sentence; of many the first."""
+    shown, rest = names[:3], len(names) - 3
+    if rest > 0:
+        return f"{', '.join(shown)} and {rest} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
