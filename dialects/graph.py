@@ -32,6 +32,11 @@ order, which lets transposes move past it. Of a product, `scaled_axes` says wher
 operands may be scaled in the place of its result, and `summed_axes` where one of them
 in the place of the other. An op with an effect beside its results is not `Pure`.
 
+What passes and kernels need to know of an op they ask its class: facts that are true of
+all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
+those of a use are class methods (`flops`, `scaled_axes`, …); `GraphOp` has them all.
+Nothing looks at the name of an op, or at the file that it stands in.
+
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
 """
@@ -47,7 +52,7 @@ from aotc import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.contracts import Contract
 from aotc.dialects.symbols import current_contracts
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 
@@ -133,7 +138,6 @@ class GraphOp(_Declared):
         simplify: Callable[..., Value | None]
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
-    family = ""
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
     precision = FOLLOWS  # what mixed precision does with it
@@ -144,6 +148,10 @@ class GraphOp(_Declared):
     adds_products = False  # whether it is sums of products of its operands' elements
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
+    on_scalars = False  # whether `lower` takes elements in the place of such tensors
+    is_free = False  # whether its readers make its elements: nothing is stored for it
+    in_memory = False  # whether IREE stores its results, before anything reads them
+    is_costly = False  # whether it does much more than to read and write its elements
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}
@@ -159,7 +167,6 @@ class GraphOp(_Declared):
         }
         super().__init_subclass__(**options)
         if "name" in options:
-            cls.family = cls.__module__.rsplit(".", 1)[-1]
             _read_operands_by_place(cls)
             for name, codec in cls.codecs.items():
                 setattr(cls, name, _attribute_property(name, codec))
@@ -236,6 +243,16 @@ class GraphOp(_Declared):
         scales the same products. {} for none.
         """
         return {}
+
+    @classmethod
+    def flops(cls, op: Self) -> Size | None:
+        """The float operations of the op, for all algorithms those of its formula.
+
+        One for each element of an elementwise op, and of what only moves elements; None
+        where the number is not known.
+        """
+        is_plain = cls.on_vectors or cls.rearranges
+        return Tensor.of(op.results[0]).elements if is_plain else None
 
     @classmethod
     def limit(cls, op: Self) -> str | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from aotc import dtypes
 from aotc.dialects.entries import Entry
-from aotc.dialects.graph import LOW, GraphOp, has_effect
+from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
@@ -31,9 +31,6 @@ MOST_EXTRA_SHARE = 1 / 8
 LARGEST_CODE_CONSTANT = 1024
 # Nothing larger is computed for a build, unless it is no larger than its operands.
 LARGEST_COMPUTED_BYTES = 2**28
-
-# families of ops that are worth more than the bytes which they save reading
-_COSTLY_FAMILIES = {"factorization", "fourier"}
 
 
 @dataclass
@@ -81,7 +78,9 @@ class BuildTimeValues:
             return False
         facts = tuple(op.attributes[name] for name in type(op).codecs)
         made_of = tuple(self.number_of[value] for value in operands)
-        is_costly = _is_costly(op) or any(value in self.costly for value in operands)
+        is_costly = type(op).is_costly or any(
+            value in self.costly for value in operands
+        )
         is_weightless = not is_large_constant(op) and all(
             value in self.weightless for value in operands
         )
@@ -265,11 +264,6 @@ def _has_static_attributes(op: GraphOp) -> bool:
         if codec.mlir is ir.AffineMapAttr
     ]
     return all(each.n_symbols == 0 for each in maps)
-
-
-def _is_costly(op: GraphOp) -> bool:
-    """Whether an op does much more work than to read and write its elements."""
-    return type(op).precision == LOW or type(op).family in _COSTLY_FAMILIES
 
 
 def _costs_nothing(op: GraphOp) -> bool:

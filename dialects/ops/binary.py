@@ -31,6 +31,7 @@ class Binary(GraphOp, traits=[Pure]):
     y: Result[Any]
     if TYPE_CHECKING:
         partials: Callable[[Builder, Any], Partials]
+    on_scalars = True
     dtypes = tuple(dt.NUMBERS)
 
     @classmethod

@@ -133,6 +133,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     """y = the same bits as another dtype of equal width."""
 
     why = "bits of a float as an integer, and back"
+    on_scalars = True
     precision = WIDE
     reads_bits = True
 
@@ -171,7 +172,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
         """arith.bitcast; integers of either sign are the same below the graph."""
         element = lowered_element(op.dtype)
-        if x.type.element_type == element:
+        if lowered_element(Tensor.of(op.x).dtype) == element:
             return x
         return low.pointwise(
             [x], Tensor.of(op.y), lambda value: arith.bitcast(element, value)

@@ -72,6 +72,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """
 
     why = "all products of matrices; its adjoints are again one"
+    is_costly = True
+    in_memory = True
     precision = LOW
     adds_products = True
 
@@ -220,6 +222,13 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             body = multiply_accumulate(wide.dtype, factor, is_long=is_marked)
             total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """A multiplication and an addition for each product."""
+        sizes = Tensor.of(op.lhs).shape
+        summed = element_count(tuple(sizes[axis] for axis in op.lhs_contract))
+        return 2 * Tensor.of(op.y).elements * summed
 
     samples = [
         Sample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),

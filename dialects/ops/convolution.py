@@ -45,6 +45,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     """
 
     why = "two adjoints that are convolutions; lowered by its kind"
+    is_costly = True
+    in_memory = True
     precision = LOW
     adds_products = True
     takes_images = True
@@ -176,6 +178,12 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     def simplify(b: Builder, op: "ConvGeneral") -> Value | None:
         """Zeros between the elements of an image are not multiplied."""
         return without_inner_zeros(b, op)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """A multiplication and an addition for each product."""
+        products = element_count(Tensor.of(op.kernel).shape[:-1])
+        return 2 * Tensor.of(op.y).elements * products
 
     samples = [
         Sample(

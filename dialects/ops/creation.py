@@ -36,6 +36,8 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     value: Array
     y: Result[Any]
+    is_free = True
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -131,6 +133,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     size: Sizes
     dtype: Str
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NUMBERS
 
     @staticmethod

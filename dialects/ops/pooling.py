@@ -1,6 +1,7 @@
 """Pooling over windows of an image (N, spatial…, C)."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.windows import Windows, fold, pad_spatial, windowed_shape
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, linalg
@@ -53,6 +54,7 @@ class Pool(GraphOp, traits=[Pure]):
         reduce: Callable[..., Any]
         named: dict[int, str]  # by the number of spatial axes, ops of linalg
     start = 0.0
+    in_memory = True
     takes_images = True
 
     @classmethod
@@ -126,6 +128,11 @@ class Pool(GraphOp, traits=[Pure]):
             dilations=list(op.dilation),
         )
         return low.convert(total, result.with_dtype(wide), result.dtype)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element of each window."""
+        return Tensor.of(op.y).elements * prod(op.window)
 
     samples = [
         _sample(f32(2, 4, 6, 2), (2, 2), (2, 2), (0,) * 4),

@@ -43,6 +43,7 @@ class Reduction(GraphOp, traits=[Pure]):
         start: Callable[[str], float]
         combine: dict[str, Body]
         weights: Callable[[Builder, Any], Tangent]
+    in_memory = True
     dtypes = dt.NUMBERS
     needs_elements = False
 
@@ -103,6 +104,11 @@ class Reduction(GraphOp, traits=[Pure]):
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
         """The reduction of `count` elements y: for a maximum or minimum, y itself."""
         return y
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element of its operand."""
+        return Tensor.of(op.x).elements
 
     samples = [
         Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
@@ -327,6 +333,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     x: Operand[Any]
     axis: Int
     y: Result[Any]
+    in_memory = True
     dtypes = dt.NUMBERS
 
     @staticmethod

@@ -53,6 +53,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     direction: Str
     exact: Bool
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @classmethod
@@ -128,6 +129,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
     on_true: Operand[Any]
     on_false: Operand[Any]
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -190,6 +192,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
 
+    on_scalars = True
     on_vectors = True
     why = "one body, and one rule for the derivative at both bounds"
 
@@ -264,6 +267,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
     x: Operand[Any]
     dtype: Str
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod

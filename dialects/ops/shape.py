@@ -1,7 +1,7 @@
 """Ops that move elements without computing on them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
+    Size,
     Tensor,
     element_count,
     format_shape,
@@ -34,6 +35,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     x: Operand[Any]
     shape: Sizes
     y: Result[Any]
+    on_scalars = True
     rearranges = True
     keeps_order = True
     dtypes = dt.NAMES
@@ -135,6 +137,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     x: Operand[Any]
     permutation: Ints
     y: Result[Any]
+    on_scalars = True
     rearranges = True
     dtypes = dt.NAMES
 
@@ -195,6 +198,11 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         inner = made_by(op.x, "broadcast")
         return None if inner is None else _reordered_broadcast(b, op, inner)
 
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """None: it only moves elements."""
+        return 0
+
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
         Sample((f32("n", 3),), {"permutation": (1, 0)}),
@@ -233,6 +241,8 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     shape: Sizes
     axes: Ints
     y: Result[Any]
+    is_free = True
+    on_scalars = True
     rearranges = True
     dtypes = dt.NAMES
 

@@ -27,6 +27,7 @@ class Unary(GraphOp, traits=[Pure]):
     y: Result[Any]
     if TYPE_CHECKING:
         derivative: Callable[[Builder, Any], Tangent]
+    on_scalars = True
 
     @classmethod
     def infer(cls, x: Tensor) -> Tensor:
