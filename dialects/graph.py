@@ -26,9 +26,10 @@ method, and its class's name in quotes in a static one.
 A rule that does not apply holds a `Reason`, never nothing. `verify` follows from
 `infer`: an op is valid when its operands and attributes infer its result types.
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
-which the pass of that name puts in its place. It may also have `simplify`: an equal,
-cheaper value, or None; and `reorder`: itself on operands whose axes come in another
-order, which lets transposes move past it. Of a product, `scaled_axes` says where its
+which the pass of that name puts in its place. It may also have `simplify`: rows that
+say where an equal, cheaper value takes its place (`aotc.dialects.patterns`); and
+`reorder`: itself on operands whose axes come in another order, which lets transposes
+move past it. Of a product, `scaled_axes` says where its
 operands may be scaled in the place of its result, and `summed_axes` where one of them
 in the place of the other. An op with an effect beside its results is not `Pure`.
 
@@ -57,6 +58,9 @@ from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 
 Pure = ext.Pure
+
+if TYPE_CHECKING:
+    from aotc.dialects.patterns.rows import Row
 
 if TYPE_CHECKING:  # what the bindings evaluate is no type to static tools
     T = TypeVar("T")
@@ -135,7 +139,7 @@ class GraphOp(_Declared):
         pad: Any
         lower: Callable[..., Value | Sequence[Value]]
         decompose: Callable[..., Value | Sequence[Value]]
-        simplify: Callable[..., Value | None]
+        simplify: "tuple[Row, ...]"
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
     why = ""
@@ -146,6 +150,7 @@ class GraphOp(_Declared):
     keeps_order = False  # whether these are all of them, in the same order
     cancels = False  # whether it adds terms of the size of its operand, as 1 + erf x
     adds_products = False  # whether it is sums of products of its operands' elements
+    commutes = False  # whether its operands may change places
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
     on_scalars = False  # whether `lower` takes elements in the place of such tensors
@@ -156,6 +161,7 @@ class GraphOp(_Declared):
     dtypes = dt.FLOATS
     codecs = {}
     pad = CUT
+    simplify = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Take note of attribute fields, so that they read as Python values."""

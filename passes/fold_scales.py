@@ -28,7 +28,7 @@ from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
@@ -186,7 +186,7 @@ def _step(
     if steps is None:
         return None
     side = 0 if reader.operands[0] == value else 1
-    other = made_by(reader.operands[1 - side], "broadcast")
+    other = made_by(reader.operands[1 - side], Broadcast)
     step = steps[side]
     if step is None or other is None or other.x not in weights:
         return None

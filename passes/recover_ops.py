@@ -29,6 +29,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.patterns.terms import root_ops
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
@@ -39,7 +40,6 @@ from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import PATTERNS, Pattern
-from aotc.passes.recovery.terms import root_ops
 from aotc.passes.recovery.views import Numbers
 from aotc.program import Program
 

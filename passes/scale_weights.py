@@ -24,10 +24,11 @@ from typing import NamedTuple
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
@@ -145,12 +146,12 @@ def _scaling_of(
     left, right = op.operands[:2]
     if right not in weights or not is_wide_float(Tensor.of(right).dtype):
         return None
-    multiply = made_by(left, "multiply")
+    multiply = made_by(left, Multiply)
     if multiply is None or len(list(left.uses)) > 1:
         return None
     lhs, rhs = multiply.operands
     for x, factor in ((lhs, rhs), (rhs, lhs)):
-        scale = made_by(factor, "broadcast")
+        scale = made_by(factor, Broadcast)
         if scale is None or scale.x in weights:
             continue
         axes = _varying_axes(scale)

@@ -16,7 +16,8 @@ from __future__ import annotations
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
@@ -77,7 +78,7 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
 
 def _source(value: Value) -> Value | None:
     """What a value is, but for axes of size 1; None if it is no such reshape."""
-    op = made_by(value, "reshape")
+    op = made_by(value, Reshape)
     if op is None:
         return None
     source: Value = op.x
@@ -90,7 +91,7 @@ def _source(value: Value) -> Value | None:
 
 def _number(value: Value) -> Value | None:
     """The number that a value repeats."""
-    op = made_by(value, "broadcast")
+    op = made_by(value, Broadcast)
     return None if op is None or Tensor.of(op.x).rank else op.x
 
 

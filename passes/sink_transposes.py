@@ -26,11 +26,12 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import (
+    Broadcast,
     Transpose,
     broadcast_permutation,
     moves_nothing,
 )
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.reordering import Order, inverse
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
@@ -113,9 +114,9 @@ def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
 
 def _is_flexible(value: Value, weights: set[Value]) -> bool:
     """Whether each reader may have `value` in the order of axes that it likes."""
-    inner = made_by(value, "transpose")
+    inner = made_by(value, Transpose)
     source = value if inner is None else inner.x
-    return source in weights or made_by(source, "broadcast") is not None
+    return source in weights or made_by(source, Broadcast) is not None
 
 
 class _Cost(NamedTuple):
@@ -155,7 +156,7 @@ class _Group:
         """The orders in which a transpose at an edge would go, frequent ones first."""
         found: Counter[Order] = Counter()
         for value in self.read:
-            given = made_by(value, "transpose")
+            given = made_by(value, Transpose)
             if given is None or given.x in self.made:
                 continue
             if self._count(given.x, given.permutation):
@@ -185,7 +186,7 @@ class _Group:
 
     def _count_before(self, value: Value, order: Order | None) -> int:
         """The transposes for an operand of the group."""
-        given = made_by(value, "transpose")
+        given = made_by(value, Transpose)
         now = 0 if given is None else self._count(given.x, given.permutation)
         if order is None:
             return now
@@ -216,7 +217,7 @@ class _Group:
             return 0
         if moves_nothing(Tensor.of(source).shape, permutation):
             return 0
-        inner = made_by(source, "broadcast")
+        inner = made_by(source, Broadcast)
         if inner is None:
             return 1
         return self._count(inner.x, broadcast_permutation(inner.axes, permutation))
@@ -291,7 +292,7 @@ class _Group:
         for op in reversed(self.ops):
             op.operation.erase()
         for value in self.read:
-            given = made_by(value, "transpose")
+            given = made_by(value, Transpose)
             if given is None or value in self.weights or list(value.uses):
                 continue
             given.operation.erase()
@@ -299,7 +300,7 @@ class _Group:
 
 def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
     """A value and the permutation of it that has the axes of `value` in `order`."""
-    given = made_by(value, "transpose")
+    given = made_by(value, Transpose)
     if given is None:
         return value, inverse(order)
     return given.x, _compose(given.permutation, inverse(order))

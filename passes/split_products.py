@@ -27,7 +27,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, in_order
@@ -134,7 +134,7 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     """The columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
     shape = Tensor.of(value).shape
-    repeated = made_by(value, "broadcast")
+    repeated = made_by(value, Broadcast)
     if repeated is not None:
         source, axes = repeated.x, [*repeated.axes]
         if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
@@ -220,7 +220,7 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
 
     others = [x for op in _readers(columns) for x in op.operands if x != columns.y]
     behind = backward_slice(others, is_computed_with)
-    return any(made_by(value, "dot_general") is not None for value in behind)
+    return any(made_by(value, DotGeneral) is not None for value in behind)
 
 
 def _meet(slices: Sequence[Slice]) -> bool:

@@ -7,14 +7,14 @@ import numpy as np
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
-from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.padding import HARMLESS
-from aotc.dialects.patterns import made_by, truth_of
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import Truth, X, call, this
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
@@ -32,11 +32,16 @@ class BitwiseNot(Unary, name="bitwise_not"):
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     lower = by_kind(**{kind: scalars.invert for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseNot") -> Value | None:
-        """~~x = x."""
-        inner = made_by(op.x, "bitwise_not")
-        return None if inner is None else inner.x
+    simplify = (
+        Row(
+            "~~x = x",
+            this(call("bitwise_not", X)),
+            lambda b, m: m.x,
+            given=(i32(3),),
+            example=lambda b, x: b.bitwise_not(b.bitwise_not(x)),
+            near_miss=lambda b, x: b.bitwise_not(b.negate(x)),
+        ),
+    )
 
     samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
 
@@ -56,45 +61,81 @@ class Bitwise(Binary, traits=[Pure]):
 class BitwiseAnd(Bitwise, name="bitwise_and"):
     """y = lhs & rhs."""
 
+    commutes = True
     why = "one instruction; the logical and on bool"
 
     ref = staticmethod(np.bitwise_and)
     lower = by_kind(**{kind: arith.andi for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseAnd") -> Value | None:
-        """x & x = x, x & true = x and x & false = false."""
-        return _with_itself_or_truth(op, neutral=True)
+    simplify = (
+        Row(
+            "x & x = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(i32(3), i32(3)),
+            example=lambda b, x, y: b.bitwise_and(x, x),
+            near_miss=lambda b, x, y: b.bitwise_and(x, y),
+        ),
+        Row(
+            "x & true = x",
+            this(X, Truth(True)),
+            lambda b, m: m.x,
+            given=(boolean(3),),
+            example=lambda b, x: b.bitwise_and(x, b.full_like(x, True)),
+            near_miss=lambda b, x: b.bitwise_and(x, b.bitwise_not(x)),
+        ),
+        Row(
+            "x & false = false",
+            this(X, Truth(False)),
+            lambda b, m: b.full_like(m.x, False),
+            given=(boolean(3),),
+            example=lambda b, x: b.bitwise_and(b.full_like(x, False), x),
+            near_miss=lambda b, x: b.bitwise_and(b.bitwise_not(x), x),
+        ),
+    )
 
 
 class BitwiseOr(Bitwise, name="bitwise_or"):
     """y = lhs | rhs."""
 
+    commutes = True
     why = "one instruction; the logical or on bool"
 
     ref = staticmethod(np.bitwise_or)
     lower = by_kind(**{kind: arith.ori for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseOr") -> Value | None:
-        """x | x = x, x | false = x and x | true = true."""
-        return _with_itself_or_truth(op, neutral=False)
-
-
-def _with_itself_or_truth(op: Bitwise, *, neutral: bool) -> Value | None:
-    """Of a logical op: x with itself or with `neutral` is x, else the other truth."""
-    if op.lhs == op.rhs:
-        return op.lhs
-    for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-        truth = truth_of(side)
-        if truth is not None:
-            return other if truth == neutral else side
-    return None
+    simplify = (
+        Row(
+            "x | x = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(i32(3), i32(3)),
+            example=lambda b, x, y: b.bitwise_or(x, x),
+            near_miss=lambda b, x, y: b.bitwise_or(x, y),
+        ),
+        Row(
+            "x | false = x",
+            this(X, Truth(False)),
+            lambda b, m: m.x,
+            given=(boolean(3),),
+            example=lambda b, x: b.bitwise_or(x, b.full_like(x, False)),
+            near_miss=lambda b, x: b.bitwise_or(x, b.bitwise_not(x)),
+        ),
+        Row(
+            "x | true = true",
+            this(X, Truth(True)),
+            lambda b, m: b.full_like(m.x, True),
+            given=(boolean(3),),
+            example=lambda b, x: b.bitwise_or(b.full_like(x, True), x),
+            near_miss=lambda b, x: b.bitwise_or(b.bitwise_not(x), x),
+        ),
+    )
 
 
 class BitwiseXor(Bitwise, name="bitwise_xor"):
     """y = lhs ^ rhs."""
 
+    commutes = True
     why = "one instruction; random bits are made of it"
 
     ref = staticmethod(np.bitwise_xor)
@@ -178,10 +219,17 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
             [x], Tensor.of(op.y), lambda value: arith.bitcast(element, value)
         )
 
-    @staticmethod
-    def simplify(b: Builder, op: "Bitcast") -> Value | None:
-        """A bitcast to the same dtype is nothing."""
-        return op.x if Tensor.of(op.x).dtype == op.dtype else None
+    simplify = (
+        Row(
+            "x, if it has the dtype",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.bitcast(x, dtype="f32"),
+            near_miss=lambda b, x: b.bitcast(x, dtype="i32"),
+            where=lambda m: Tensor.of(m.x).dtype == m.op.dtype,
+        ),
+    )
 
     samples = [
         Sample((f32(2, 3),), {"dtype": "i32"}),

@@ -11,10 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.patterns import made_by
-from aotc.dialects.types import Tensor, element_count
-from aotc.mlir import Value
-from aotc.passes.recovery.terms import (
+from aotc.dialects.ops.creation import Dimension
+from aotc.dialects.ops.reduction import ReduceSum
+from aotc.dialects.patterns.terms import (
     AnyOf,
     Call,
     Capture,
@@ -26,6 +25,9 @@ from aotc.passes.recovery.terms import (
     Sum,
     Term,
 )
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Tensor, element_count
+from aotc.mlir import Value
 from aotc.passes.recovery.views import Numbers, View
 
 ROUNDING = 4  # units in the last place by which a constant may differ
@@ -141,7 +143,7 @@ class _Matcher:
             if isinstance(count, int) and self._is_share(sign * share, count):
                 yield from self.match(total, part, 1, found)
         for share, (part, divisor) in self._numbers.factors(view, 2):
-            size = made_by(divisor.value, "dimension")
+            size = made_by(divisor.value, Dimension)
             is_count = size is not None and size.size == (_reduced_count(part),)
             if is_count and divisor.is_inverse and sign * share == 1:
                 inner = found.covering(divisor, itself=False)
@@ -200,7 +202,7 @@ def _reduced_count(view: View) -> Any:
     """How many elements a sum that is read here adds; None where none is."""
     while (inner := view.without_repeats()) is not None:
         view = inner
-    op = made_by(view.value, "reduce_sum")
+    op = made_by(view.value, ReduceSum)
     if op is None:
         return None
     sizes = Tensor.of(op.x).shape

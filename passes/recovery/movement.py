@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.binary import Divide, Multiply
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.mlir import Value
 from aotc.passes.recovery.views import Numbers
@@ -76,8 +78,8 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
         numbers: knows by which numbers it is multiplied on the way; None if it is not
             to be looked through multiplications.
     """
-    op = made_by(value, "transpose") or made_by(value, "reshape")
-    op = op or made_by(value, "broadcast")
+    op = made_by(value, Transpose) or made_by(value, Reshape)
+    op = op or made_by(value, Broadcast)
     if op is None:
         return _scaled(value, numbers) if numbers else Movement.none(value)
     before = movement_of(op.x, numbers)
@@ -96,7 +98,7 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
 
 def _scaled(value: Value, numbers: Numbers) -> Movement:
     """Through a multiplication with a number, or a division by one."""
-    op = made_by(value, "multiply") or made_by(value, "divide")
+    op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
         return Movement.none(value)
     is_division = op.operation.name == "graph.divide"

@@ -13,8 +13,7 @@ from math import inf, pi, sqrt
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.mlir import Value
-from aotc.passes.recovery.terms import (
+from aotc.dialects.patterns.terms import (
     Capture,
     Mean,
     Number,
@@ -26,6 +25,7 @@ from aotc.passes.recovery.terms import (
     square,
     total,
 )
+from aotc.mlir import Value
 
 Captured = Mapping[str, Any]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value, ir
 
@@ -67,12 +68,12 @@ class View:
 
     def without_repeats(self) -> View | None:
         """What is repeated or given axes of size 1 here; None if nothing is."""
-        if (op := made_by(self.value, "broadcast")) is not None:
+        if (op := made_by(self.value, Broadcast)) is not None:
             sizes = Tensor.of(op.x).shape
             labels = [self.labels[axis] for axis in op.axes]
             found = zip(sizes, labels, strict=True)
             return self.below(op.x, tuple(None if n == 1 else x for n, x in found))
-        if (op := made_by(self.value, "reshape")) is not None:
+        if (op := made_by(self.value, Reshape)) is not None:
             labels_below = _labels_below(Tensor.of(op.x).shape, self)
             return None if labels_below is None else self.below(op.x, labels_below)
         return None
@@ -112,9 +113,7 @@ class Numbers:
 
     def find(self, value: Value) -> float | None:
         """The number in every element of a value, if it is known."""
-        while (
-            op := made_by(value, "broadcast") or made_by(value, "reshape")
-        ) is not None:
+        while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
             value = op.x
         if value in self.weights:
             return self.weights[value]
