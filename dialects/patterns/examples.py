@@ -53,5 +53,9 @@ def text_of(value: Value) -> str:
         return str(truth).lower()
     op = owner.opview
     attributes = type(op).attributes_of(op)
-    stated = [f"{n}={value_text(x)}" for n, x in attributes.items() if x != ()]
+    stated = [f"{n}={_attribute_text(x)}" for n, x in attributes.items() if x != ()]
     return f"{op._op_name}({', '.join([*map(text_of, op.operands), *stated])})"
+
+
+def _attribute_text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else value_text(value)

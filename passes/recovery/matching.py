@@ -31,9 +31,6 @@ from aotc.mlir import Value
 from aotc.passes.recovery.views import Numbers, View
 
 ROUNDING = 4  # units in the last place by which a constant may differ
-COMMUTATIVE = {
-    "maximum"
-}  # ops called by name; sums and products are terms of their own
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ class _Matcher:
         for attribute, name in term.attributes.items():
             bound = bound and bound.bind(name, getattr(view.op, attribute))
         operands = view.operands()
-        orders = permutations(operands) if term.name in COMMUTATIVE else [operands]
+        orders = [operands, operands[::-1]] if type(view.op).commutes else [operands]
         for order in orders if bound is not None else []:
             rows = [(t, v, 1) for t, v in zip(term.operands, order, strict=True)]
             yield from self._match_all(rows, bound or found)
