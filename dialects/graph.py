@@ -142,6 +142,9 @@ class GraphOp(_Declared):
         simplify: "tuple[Row, ...]"
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
+        # facts of some ops
+        counter: Any
+        counted_axis: Any
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
     precision = FOLLOWS  # what mixed precision does with it
@@ -162,6 +165,8 @@ class GraphOp(_Declared):
     codecs = {}
     pad = CUT
     simplify = ()
+    counter = None  # of an op: how its elements count along an axis, if they do
+    counted_axis = None  # of an op and an axis that its operand counts along: its own
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Take note of attribute fields, so that they read as Python values."""
@@ -259,6 +264,28 @@ class GraphOp(_Declared):
         """
         is_plain = cls.on_vectors or cls.rearranges
         return Tensor.of(op.results[0]).elements if is_plain else None
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Whether IREE computes the op where its result is read, not by itself."""
+        shape = Tensor.of(op.results[0]).shape if len(op.results) else None
+        is_same = all(Tensor.of(value).shape == shape for value in op.operands)
+        return is_same and cls.on_scalars
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """Which axes of an operand are axes of the result, where the op is merged."""
+        return {axis: axis for axis in range(Tensor.of(op.operands[operand]).rank)}
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Whether no element of the op, one of integers, is below 0.
+
+        Args:
+            op: that is asked about.
+            is_known: says whether that is known of an operand.
+        """
+        return cls.rearranges and is_known(op.operands[0])
 
     @classmethod
     def limit(cls, op: Self) -> str | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from aotc import dtypes
 from aotc.dialects.entries import Entry
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
@@ -88,9 +89,7 @@ class BuildTimeValues:
         for index, result in enumerate(op.results):
             if sources:
                 self.source_of[result] = max(sources, key=self._size_of.__getitem__)
-            self._number(
-                result, (type(op)._op_name, facts, made_of, result.type, index)
-            )
+            self._number(result, (type(op), facts, made_of, result.type, index))
             if is_costly:
                 self.costly.add(result)
             if is_weightless:
@@ -139,7 +138,7 @@ class BuildTimeValues:
 
 def is_large_constant(op: Operation) -> bool:
     """Whether an op is a constant of many elements that are not all alike."""
-    if op.operation.name != "graph.constant":
+    if not isinstance(op, Constant):
         return False
     if math.prod(ir.ShapedType(op.results[0].type).shape) <= LARGEST_CODE_CONSTANT:
         return False

@@ -30,10 +30,6 @@ from aotc.dialects.functions import (
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering, foreign
-from aotc.dialects.lowering.double_reads import (
-    products_reduced_over_symbols,
-    values_read_in_two_ways,
-)
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import contracts_of, known_contracts
@@ -43,6 +39,10 @@ from aotc.errors import CompileError
 from aotc.kernels.dispatch import call_kernel
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
+from aotc.passes.double_reads import (
+    products_reduced_over_symbols,
+    values_read_in_two_ways,
+)
 from aotc.passes.state_windows import windows_in_place
 
 

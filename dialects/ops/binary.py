@@ -347,6 +347,11 @@ class Maximum(Binary, name="maximum"):
 
     lower = by_kind(f=arith.maximumf, i=arith.maxsi, u=arith.maxui)
 
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where one is."""
+        return is_known(op.lhs) or is_known(op.rhs)
+
 
 class Minimum(Binary, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
@@ -374,6 +379,11 @@ class Minimum(Binary, name="minimum"):
     )
 
     lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both are."""
+        return is_known(op.lhs) and is_known(op.rhs)
 
 
 def _choice(

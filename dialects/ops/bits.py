@@ -1,6 +1,7 @@
 """Ops on bit patterns, none of which has a derivative."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
@@ -93,6 +94,11 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
             near_miss=lambda b, x: b.bitwise_and(b.bitwise_not(x), x),
         ),
     )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where one is."""
+        return is_known(op.lhs) or is_known(op.rhs)
 
 
 class BitwiseOr(Bitwise, name="bitwise_or"):

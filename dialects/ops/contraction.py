@@ -227,6 +227,16 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         summed = element_count(tuple(sizes[axis] for axis in op.lhs_contract))
         return 2 * Tensor.of(op.y).elements * summed
 
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Where nothing is summed up."""
+        return not op.lhs_contract
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """The free and the batch axes."""
+        return {axis: at for at, axis in cls.scaled_axes(op, operand).items()}
+
     samples = [
         Sample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),
         Sample(

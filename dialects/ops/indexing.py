@@ -20,7 +20,7 @@ them from the end where NumPy does. An axis without elements has no nearest one:
 refused; one of symbolic size is found empty only when the model runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -343,6 +343,11 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             near_miss=lambda b, x, i: _taken(b, x, i),
         ),
     )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where x is; what is read out of bounds is 0."""
+        return is_known(op.x)
 
     samples = [
         Sample(

@@ -1,5 +1,6 @@
 """Elementwise comparison, choice and conversion."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -233,6 +234,11 @@ class Select(GraphOp, name="select", traits=[Pure]):
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
         )
 
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both choices are."""
+        return is_known(op.on_true) and is_known(op.on_false)
+
     samples = [
         Sample((boolean(2, 3), f32(2, 3), f32(2, 3))),
         Sample((boolean("n"), i32("n"), i32("n"))),
@@ -369,6 +375,19 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
             where=lambda m: Tensor.of(m.x).dtype == m.op.dtype,
         ),
     )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where it keeps the values of integers that are not negative."""
+        source = Tensor.of(op.x).dtype
+        is_kept = source in ("bool", op.dtype) or dt.bits(source) < dt.bits(op.dtype)
+        return not dt.is_float(source) and is_kept and is_known(op.x)
+
+    @staticmethod
+    def counted_axis(op: "Cast", axis: int) -> int | None:
+        """The same, of wider integers."""
+        is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
+        return axis if op.dtype in dt.INTEGERS and is_wider else None
 
     samples = [
         Sample((f32(2, 3),), {"dtype": "f64"}),

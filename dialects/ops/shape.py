@@ -35,6 +35,16 @@ def _repeated(b: Builder, x: Value, *shape: int) -> Value:
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
 
 
+def long_axes(shape: Shape) -> list[int]:
+    """The axes of more than one element."""
+    return [axis for axis, size in enumerate(shape) if size != 1]
+
+
+def squeezed(shape: Shape) -> list[Size]:
+    """The sizes of these axes."""
+    return [size for size in shape if size != 1]
+
+
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
     """y = the same elements, in row-major order, in another shape."""
 
@@ -121,6 +131,24 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
             near_miss=lambda b, x: b.reshape(b.negate(x), shape=(4, 3)),
         ),
     )
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Where only axes of one element come or go."""
+        return squeezed(Tensor.of(op.x).shape) == squeezed(op.shape)
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """Those of more than one element, in order."""
+        long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
+        return dict(zip(*long, strict=False))
+
+    @staticmethod
+    def counted_axis(op: "Reshape", axis: int) -> int | None:
+        """The same, if only axes of one element come or go."""
+        if not Reshape.is_merged(op):
+            return None
+        return Reshape.kept_axes(op, 0).get(axis)
 
     samples = [
         Sample((f32(2, 6),), {"shape": (3, 4)}),
@@ -253,6 +281,16 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     def flops(cls, op: Self) -> Size:
         """None: it only moves elements."""
         return 0
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Always."""
+        return True
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """All, in another order."""
+        return {axis: at for at, axis in enumerate(op.permutation)}
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
@@ -391,6 +429,22 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
             near_miss=lambda b, x: b.broadcast(b.negate(x), shape=(3, 2), axes=(1,)),
         ),
     )
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Always."""
+        return True
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """All that x has."""
+        return dict(enumerate(op.axes))
+
+    @staticmethod
+    def counted_axis(op: "Broadcast", axis: int) -> int | None:
+        """Where the axis went, if it is not stretched."""
+        at = op.axes[axis]
+        return at if Tensor.of(op.x).shape[axis] == op.shape[at] else None
 
     samples = [
         Sample((f32(3),), {"shape": (2, 3), "axes": (1,)}),

@@ -1,6 +1,6 @@
 """Ops that cut, surround and join: slice, pad, concatenate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -162,6 +162,12 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
             near_miss=lambda b, x, y: _first_two(b, b.concatenate(y, x, axis=0)),
         ),
     )
+
+    @staticmethod
+    def counted_axis(op: "Slice", axis: int) -> int | None:
+        """The same, of its first elements."""
+        is_first = op.start[axis] == 0 and op.strides[axis] == 1
+        return axis if is_first else None
 
     samples = [
         Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
@@ -559,6 +565,11 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     def flops(cls, op: Self) -> Size:
         """None: it only moves elements."""
         return 0
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both are."""
+        return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [
         Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),

@@ -83,11 +83,10 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
     if op is None:
         return _scaled(value, numbers) if numbers else Movement.none(value)
     before = movement_of(op.x, numbers)
-    name = op.operation.name
     axes: Sequence[Parts] | None
-    if name == "graph.transpose":
+    if isinstance(op, Transpose):
         axes = [before.axes[axis] for axis in op.permutation]
-    elif name == "graph.reshape":
+    elif isinstance(op, Reshape):
         axes = split(before.group(range(len(before.axes))), Tensor.of(value).shape)
     else:
         axes = _repeated(before.axes, op.axes, Tensor.of(op.x), Tensor.of(value))
@@ -101,7 +100,7 @@ def _scaled(value: Value, numbers: Numbers) -> Movement:
     op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
         return Movement.none(value)
-    is_division = op.operation.name == "graph.divide"
+    is_division = isinstance(op, Divide)
     pairs = [(op.lhs, op.rhs)] if is_division else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for x, other in pairs:
         number = numbers.find(other)

@@ -38,6 +38,33 @@ def test_no_code_asks_in_which_file_an_op_stands():
     assert readers == {"dialects/table.py"}
 
 
+LANGUAGE = {  # where ops are named: patterns name them, and builders write them
+    "dialects/builder.py",
+    "dialects/patterns/structure.py",
+    "dialects/patterns/values.py",
+    "passes/recovery/matching.py",
+}
+
+
+def _asks_for_a_name(node):
+    """Whether a comparison or a `match` is about the name of a graph op."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).removeprefix("graph.") in OPS and node.value[5:6] == "."
+    if not isinstance(node, ast.Compare | ast.Dict):
+        return False
+    parts = [*ast.walk(node)]
+    return any(
+        isinstance(each, ast.Attribute) and each.attr in ("_op_name", "op_name")
+        for each in parts
+    )
+
+
+def test_no_code_asks_for_the_name_of_an_op():
+    """What depends on an op is a fact of its class, or asks for the class itself."""
+    asking = {file for file, node in _nodes() if _asks_for_a_name(node)}
+    assert asking == LANGUAGE
+
+
 # ---- what is true of ops ------------------------------------------------------------
 
 
