@@ -16,6 +16,7 @@ from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import LOWERED
 
 
 class AdvanceUpdates(FunctionPass):
@@ -24,6 +25,7 @@ class AdvanceUpdates(FunctionPass):
     name = "advance-updates"
     level = 2
     keeps_graph = False
+    requires = (LOWERED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

@@ -18,6 +18,7 @@ from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import GENERAL_CODE_DROPPED, SIZES_PADDED, SIZES_SPECIALIZED
 
 
 class DropGeneral(Pass):
@@ -26,6 +27,11 @@ class DropGeneral(Pass):
     name = "drop-general"
     level = 0
     keeps_graph = True
+    requires = (
+        SIZES_SPECIALIZED,
+        SIZES_PADDED,
+    )
+    ensures = (GENERAL_CODE_DROPPED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -33,6 +33,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED
 
 NARROWEST = 32  # bits of a float in which weights are scaled
 
@@ -43,6 +44,7 @@ class FoldScales(FunctionPass):
     name = "fold-scales"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

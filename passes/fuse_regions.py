@@ -42,6 +42,7 @@ from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import outline
+from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
@@ -94,6 +95,8 @@ class FuseRegions(Pass):
     name = "fuse-regions"
     level = 2
     keeps_graph = True
+    requires = (DERIVATIVES_WRITTEN,)
+    ensures = (REGIONS_UNIQUE,)
 
     def __post_init__(self) -> None:
         for name in sorted(self._left_out):

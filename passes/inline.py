@@ -12,6 +12,7 @@ from aotc.dialects.functions import callee_of, functions_of, is_root
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Module, func, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
 
 
 class Inline(Pass):
@@ -20,6 +21,7 @@ class Inline(Pass):
     name = "inline"
     level = 0
     keeps_graph = True
+    ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

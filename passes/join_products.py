@@ -41,6 +41,7 @@ from aotc.passes.joining.groups import group_of, groups_of
 from aotc.passes.joining.products import Product, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
+from aotc.passes.properties import REGIONS_UNIQUE
 
 _Functions: TypeAlias = Mapping[str, Function]
 
@@ -51,6 +52,7 @@ class JoinProducts(Pass):
     name = "join-products"
     level = 2
     keeps_graph = True
+    requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any to join."""

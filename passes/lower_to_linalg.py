@@ -43,6 +43,7 @@ from aotc.passes.double_reads import (
     products_reduced_over_symbols,
     values_read_in_two_ways,
 )
+from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
 from aotc.passes.state_windows import windows_in_place
 
 
@@ -52,6 +53,11 @@ class LowerToLinalg(Pass):
     name = "lower-to-linalg"
     level = 0
     keeps_graph = False
+    requires = (
+        CALLS_INLINED,
+        OPS_DECOMPOSED,
+    )
+    ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

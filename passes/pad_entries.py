@@ -24,6 +24,7 @@ from aotc.dialects.padded_entries import add_padded_entry
 from aotc.dialects.specialization import add_specialization
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZED
 
 
 class PadEntries(Pass):
@@ -32,6 +33,11 @@ class PadEntries(Pass):
     name = "pad-entries"
     level = 0
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        SIZES_SPECIALIZED,
+    )
+    ensures = (SIZES_PADDED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -23,6 +23,7 @@ from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor, bounds, factors, size_of
 from aotc.mlir import ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import IS_GRAPH
 
 # An intermediate may be this much larger than an input, which a machine has room for.
 _ROOM = 64
@@ -34,6 +35,7 @@ class RecordIntermediates(Pass):
     name = "record-intermediates"
     level = 0
     keeps_graph = True
+    requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
         """Whether an entry has any."""

@@ -38,6 +38,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
@@ -58,6 +59,10 @@ class RecoverOps(Pass):
     name = "recover-ops"
     level = 2
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        VALUES_UNIQUE,
+    )
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -13,6 +13,7 @@ where one of its readers reads nothing else that waits.
 from aotc.dialects.ops.effects import After
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED
 
 
 class RelaxOrder(FunctionPass):
@@ -21,6 +22,7 @@ class RelaxOrder(FunctionPass):
     name = "relax-order"
     level = 1
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

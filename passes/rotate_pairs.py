@@ -41,6 +41,7 @@ from aotc.dialects.walking import in_order
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
 
 _TERMS = 2  # of each half of a result
 _FEWEST = 4  # elements beside each other in a half: fewer make no vector
@@ -53,6 +54,7 @@ class RotatePairs(Pass):
     name = "rotate-pairs"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

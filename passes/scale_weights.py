@@ -34,6 +34,7 @@ from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float
+from aotc.passes.properties import CALLS_INLINED
 
 # Of a product for each image, whose weight the build cannot bring into another order.
 # On an EPYC of Zen 4 shapes within both gained up to 50 %; others lost as much.
@@ -47,6 +48,7 @@ class ScaleWeights(FunctionPass):
     name = "scale-weights"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

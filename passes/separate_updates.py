@@ -23,6 +23,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering import foreign
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import LOWERED
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 
@@ -33,6 +34,7 @@ class SeparateUpdates(Pass):
     name = "separate-updates"
     level = 0
     keeps_graph = False
+    requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

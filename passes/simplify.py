@@ -26,6 +26,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import TRANSPOSES_MOVE
 from aotc.passes.prune import is_removable, prune
 
 # Constants beyond this many elements are left to be computed when the model runs.
@@ -38,6 +39,7 @@ class Simplify(Pass):
     name = "simplify"
     level = 1
     keeps_graph = True
+    ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

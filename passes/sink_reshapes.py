@@ -22,6 +22,7 @@ from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED, TRANSPOSES_MOVE
 
 
 class SinkReshapes(FunctionPass):
@@ -30,6 +31,10 @@ class SinkReshapes(FunctionPass):
     name = "sink-reshapes"
     level = 2
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        TRANSPOSES_MOVE,
+    )
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

@@ -38,6 +38,7 @@ from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.disjoint_sets import DisjointSets
+from aotc.passes.properties import CALLS_INLINED
 
 SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
 CANDIDATES = 4  # so many orders are tried for a group, those suggested most often
@@ -49,6 +50,7 @@ class SinkTransposes(FunctionPass):
     name = "sink-transposes"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

@@ -21,6 +21,7 @@ from aotc.dialects.entries import drop_wanted_specializations, write_entry
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.specialization import add_specialization
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
@@ -29,6 +30,7 @@ class Specialize(Pass):
     name = "specialize"
     level = 0
     keeps_graph = True
+    ensures = (SIZES_SPECIALIZED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

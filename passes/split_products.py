@@ -37,6 +37,7 @@ from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.joining.groups import MOST
+from aotc.passes.properties import CALLS_INLINED
 
 
 class SplitProducts(Pass):
@@ -45,6 +46,7 @@ class SplitProducts(Pass):
     name = "split-products"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

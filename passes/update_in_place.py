@@ -36,6 +36,7 @@ from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import LOWERED
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
@@ -49,6 +50,7 @@ class UpdateInPlace(Pass):
     name = "update-in-place"
     level = 2
     keeps_graph = False
+    requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
