@@ -7,7 +7,7 @@
 
 An optimizer comes after all gradients, which would all be kept until then.
 
-Requires: linalg (lower-to-linalg). Ensures: an elementwise op of which only results are
+Ensures: an elementwise op of which only results are
 computed stands behind the last of its operands; numbers that depend on no gradient,
 such as the rates of a step, come first.
 """

@@ -8,9 +8,8 @@
       return %y, %dx
     }
 
-Requires: nothing. Ensures: every private function has a body, or is control flow. What
-a function calls is written before it, so transformations may be nested in any order.
-The sweeps know no op: each gives its own rule.
+What a function calls is written before it, so transformations may be nested in any
+order. The sweeps know no op: each gives its own rule.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """Loops and branches of functions as blocks that jump to one another.
 
 See `aotc.dialects.lowering.blocks` for why.
-
-Requires: linalg (lower-to-linalg). Ensures: `scf` stands in bodies of other ops alone.
 """
 
 from aotc.dialects.lowering.blocks import to_blocks

@@ -4,7 +4,7 @@
     %2 = graph.exp(%x)          →     %3 = graph.add(%1, %1)
     %3 = graph.add(%1, %2)
 
-Requires: ops without effects are marked Pure. Ensures: no two equal ops in a block.
+Ops without effects are marked Pure.
 """
 
 from aotc.mlir import Module, passmanager

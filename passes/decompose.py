@@ -2,8 +2,8 @@
 
     %q, %r = graph.qr(%x)      →      a loop of reflections, in graph ops
 
-Requires: derivatives are written (autodiff): an op is differentiated whole. Ensures:
-every op that is left has a `lower` rule, but for those of regions, which have kernels.
+An op is differentiated whole, so derivatives are written before. The ops of regions,
+which have kernels, stay.
 """
 
 from aotc.dialects.builder import Builder

@@ -9,8 +9,6 @@ Sizes that have another policy than `dynamic` are refused or padded, so no call 
 code for any. What callers see of the entry is still said at its declaration. The
 self-check compares with the entry of the stage before, which is the same for all
 targets.
-
-Requires: `specialize` and `pad-entries`. Ensures: such entries have no body.
 """
 
 from aotc.dialects.entries import declare_entry

@@ -13,7 +13,7 @@ infinite, gives NaN where the scaled sum was infinite (or finite). Nothing is fo
 that is narrower than f32, that a state decides, or where a value in between has another
 reader.
 
-Requires: calls are inlined (inline). Ensures: of each product that has such weights, no
+Ensures: of each product that has such weights, no
 multiple but of sums; `simplify` and `cse` then drop what is left over.
 """
 

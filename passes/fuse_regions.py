@@ -8,8 +8,7 @@ The function keeps the ops, after those that undo the packing of the right opera
 attribute `graph.fused` says how it is cut up for the target. What packs a weight is
 arithmetic on parameters, which `fold-parameters` does at build time.
 
-Requires: derivatives are written (autodiff): a region is differentiated by no one.
-Ensures: regions of one meaning and one schedule are one function.
+A region is differentiated by no one, so derivatives are written before.
 """
 
 from collections.abc import Container, Iterator, Mapping

@@ -2,8 +2,8 @@
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
-Ensures: the only calls are of control flow and of derivatives that are not written yet
-(autodiff), and the only private functions are what these need.
+What is left are calls of control flow and of derivatives that are not written yet, and
+the only private functions are what these need.
 """
 
 from aotc.dialects.callees import callees, calls_in, declaration_of

@@ -14,8 +14,7 @@ Sums are made in the order in which they were. At most four products are joined,
 results do not wait long for their readers. A weight that something else reads, too,
 stays by itself: the build would have to store it twice.
 
-Requires: regions are formed (fuse-regions). Ensures: joined regions are not joined
-again.
+Joined regions are not joined again.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@
     func @f(%x: tensor<?x4xf32>)
       %0 = linalg.generic … math.exp
 
-Requires: no calls but of control flow (inline). Ensures: upstream dialects only, no
-encodings, signless integers; each symbol is computed once, from the input sizes that
-say what it is.
+What is left is of upstream dialects, without encodings, of signless integers; each
+symbol is computed once, from the input sizes that say what it is.
 """
 
 from collections.abc import Sequence

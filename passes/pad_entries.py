@@ -12,9 +12,6 @@
 Ops that a rule pads, such as a sum with zeros after the call's elements, have static
 sizes then; `aotc.dialects.padding` has the rules. It comes after `recover-ops`, because
 a softmax is padded as one op, and its parts are not.
-
-Requires: no calls but of control flow. Ensures: no entry has sizes left that it is to
-be specialized for.
 """
 
 from aotc.dialects.entries import Entry, Sizes, drop_wanted_specializations

@@ -5,8 +5,7 @@ their product can go beyond that, and a buffer would be too small for what is wr
 it. So the manifest lists the tensors of each entry that could be so large, and the
 loader computes their sizes, in numbers of any size, before a call.
 
-Requires: graph ops, whose types say what symbolic sizes are. Ensures: the attribute
-`graph.intermediates` of entries that have such tensors.
+It needs graph ops, whose types say what symbolic sizes are.
 """
 
 from __future__ import annotations

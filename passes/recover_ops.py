@@ -15,8 +15,7 @@ Sums and products are rounded in another order, never worse. Nothing changes whe
 something else reads what is in between: a derivative that reads it would have it
 computed twice.
 
-Requires: calls are inlined (inline), equal values are one (cse). Ensures: nothing is
-computed that was not before.
+Nothing is computed that was not before.
 """
 
 from __future__ import annotations

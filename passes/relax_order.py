@@ -6,8 +6,8 @@
 A checkpoint lets all its inputs wait for a cotangent. For weights that costs a copy,
 and is of no use where the reader waits for something else that is computed again.
 
-Requires: checkpoints are inlined (inline). Ensures: `graph.after` of an argument only
-where one of its readers reads nothing else that waits.
+What is left is `graph.after` of an argument only where one of its readers reads nothing
+else that waits.
 """
 
 from aotc.dialects.ops.effects import After

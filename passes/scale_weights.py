@@ -13,8 +13,8 @@ it has few features, as reading the weight then takes much less than reading the
 Products are rounded at another place. Nothing is moved that is narrower than f32, where
 something else reads the scaled value, or where a size is symbolic but that of a batch.
 
-Requires: calls are inlined (inline), scales of results are folded (fold-scales), which
-may change weights. Ensures: of each product that gains by it, a scaled weight.
+Scales of results are folded before (fold-scales), which may change weights. Ensures: of
+each product that gains by it, a scaled weight.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ forgotten. So it is, too, where something else reads a tensor of parts that anot
 is written over. All is computed, stored in the wrong places, and no word is said (CPU
 and VMVX). Behind a barrier the tensor is another one.
 
-Requires: linalg (lower-to-linalg). Ensures: no two concatenations of a block begin with
+Ensures: no two concatenations of a block begin with
 the same part, and no slice is inserted into parts that something else reads, too.
 """
 

@@ -7,8 +7,8 @@
 The elementwise ops are then beside the product or the reduction that gives %a, with
 which a kernel computes them. Other operands may be numbers that are repeated.
 
-Requires: calls are inlined (inline), transposes of such axes are reshapes (simplify).
-Ensures: no more reshapes that a model runs through; `simplify` drops those that meet.
+Transposes of such axes are reshapes by then (simplify). What is left are no more
+reshapes that a model runs through; `simplify` drops those that meet.
 """
 
 from __future__ import annotations

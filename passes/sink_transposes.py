@@ -12,7 +12,7 @@ or as many of which more follow the group (there they are reduced, or cut, or me
 others). Transposes of what weights decide count nothing: they are computed once. So do
 those that move only axes of size 1, and those of broadcasts of such values.
 
-Requires: calls are inlined (inline). Ensures: no more transposes than before, but for
+Ensures: no more transposes than before, but for
 those that count nothing; `simplify` makes reshapes and broadcasts of these.
 """
 

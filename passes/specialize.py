@@ -10,9 +10,6 @@ The loader calls it in the place of `f` where the sizes of a call are these. To 
 pass after this one it is an entry like any other.
 
 Sizes that calls are padded to are left to `pad-entries`.
-
-Requires: nothing. Ensures: no entry has sizes left that it is to be specialized for,
-but those that calls are padded to.
 """
 
 from dataclasses import replace

@@ -10,7 +10,7 @@ So are the gates of an LSTM or a GRU written: as columns of one product. Where t
 element by element, `fuse-regions` and `join-products` make one kernel of the products
 and of all that is computed of them, in which a panel has the same columns of each.
 
-Requires: calls are inlined (inline). Ensures: nothing changes where the target has no
+Nothing changes where the target has no
 kernel for the parts, where columns do not meet, or where something else reads the
 weight, which the build would have to store twice.
 """

@@ -21,7 +21,7 @@ states as they were. So is a module with a single state that has elements: IREE 
 the initial values of several into one buffer, but starts with a single one where the
 file is mapped, and the process that writes there dies.
 
-Requires: linalg (lower-to-linalg), and `graph.kind` on arguments and results. Ensures:
+Requires `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop.
 """
 

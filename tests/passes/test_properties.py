@@ -24,6 +24,22 @@ MODELS = (  # training, loops, sizes with code of their own, padding, states
 ALL = {each for each in vars(properties).values() if isinstance(each, Property)}
 
 
+def _named(passes):
+    return ", ".join(
+        f"`{name}`" for name in dict.fromkeys(each.name for each in passes)
+    )
+
+
+def test_the_page_of_stages_has_the_properties():
+    page = (ROOT / "docs/stages.md").read_text(encoding="utf-8")
+    classes = [class_of(name) for name in PASSES]
+    for each in ALL:
+        ensuring = _named(x for x in classes if each in x.ensures)
+        requiring = _named(x for x in classes if each in x.requires)
+        row = f"| `{each.name}` | {each.says} | {ensuring} | {requiring} |"
+        assert row in page
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_pass_requires_one_before_it_ensures(level):
     ensured = {properties.IS_GRAPH}
