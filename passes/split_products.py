@@ -138,7 +138,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     shape = Tensor.of(value).shape
     repeated = made_by(value, Broadcast)
     if repeated is not None:
-        source, axes = repeated.x, [*repeated.axes]
+        source: Value = repeated.x
+        axes = [*repeated.axes]
         if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
             source = _cut(b, source, axes.index(axis), columns)
         sizes = tuple(count if n == axis else size for n, size in enumerate(shape))

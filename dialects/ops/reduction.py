@@ -98,19 +98,21 @@ class Reduction(GraphOp, traits=[Pure]):
         total = lower_reduction(cls, low, x, result.with_dtype(wide), op.axes)
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
-    simplify = (
-        Row(
-            "of copies, a reduction of one of each",
-            this(call("broadcast", X).named("copies")),
-            lambda b, m: _of_repeated(b, m.op, m.copies),
-            given=(f32(2),),
-            example=lambda b, x: b.reduce_max(
-                b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0, 1)
+    simplify = tuple(  # of any length, for the static types of subclasses
+        [
+            Row(
+                "of copies, a reduction of one of each",
+                this(call("broadcast", X).named("copies")),
+                lambda b, m: _of_repeated(b, m.op, m.copies),
+                given=(f32(2),),
+                example=lambda b, x: b.reduce_max(
+                    b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0, 1)
+                ),
+                near_miss=lambda b, x: b.reduce_max(
+                    b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0,)
+                ),
             ),
-            near_miss=lambda b, x: b.reduce_max(
-                b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0,)
-            ),
-        ),
+        ]
     )
 
     @staticmethod

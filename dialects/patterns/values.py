@@ -13,7 +13,8 @@ Op = TypeVar("Op", bound=GraphOp)
 
 def made_by(value: Value, cls: type[Op]) -> Op | None:
     """The op that computes `value` if it is one of class `cls`, else None."""
-    return _computed_by(value, cls.OPERATION_NAME)
+    found: Op | None = _computed_by(value, cls.OPERATION_NAME)
+    return found
 
 
 def _computed_by(value: Value, operation: str) -> Any:

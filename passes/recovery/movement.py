@@ -78,8 +78,8 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
         numbers: knows by which numbers it is multiplied on the way; None if it is not
             to be looked through multiplications.
     """
-    op = made_by(value, Transpose) or made_by(value, Reshape)
-    op = op or made_by(value, Broadcast)
+    moved = made_by(value, Transpose) or made_by(value, Reshape)
+    op = moved or made_by(value, Broadcast)
     if op is None:
         return _scaled(value, numbers) if numbers else Movement.none(value)
     before = movement_of(op.x, numbers)

@@ -78,9 +78,10 @@ def _terms_of(value: Value, known: Known, scale: float) -> Iterator[tuple[Value,
     if (op := made_by(value, Add)) is not None:
         yield op.lhs, Term(op.rhs, scale)
         yield op.rhs, Term(op.lhs, scale)
-    if (op := made_by(value, Select)) is not None:
-        ways = (op.on_true, op.on_false, False), (op.on_false, op.on_true, True)
+    if (choice := made_by(value, Select)) is not None:
+        x, y = choice.on_true, choice.on_false
+        ways = (x, y, False), (y, x, True)
         for x, hidden, hides in ways:
             number = known.numbers.find(hidden)
             if number is not None and number * scale <= HIDDEN:
-                yield x, Term(op.condition, number * scale, hides)
+                yield x, Term(choice.condition, number * scale, hides)

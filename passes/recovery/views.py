@@ -73,9 +73,9 @@ class View:
             labels = [self.labels[axis] for axis in op.axes]
             found = zip(sizes, labels, strict=True)
             return self.below(op.x, tuple(None if n == 1 else x for n, x in found))
-        if (op := made_by(self.value, Reshape)) is not None:
-            labels_below = _labels_below(Tensor.of(op.x).shape, self)
-            return None if labels_below is None else self.below(op.x, labels_below)
+        if (other := made_by(self.value, Reshape)) is not None:
+            labels_below = _labels_below(Tensor.of(other.x).shape, self)
+            return None if labels_below is None else self.below(other.x, labels_below)
         return None
 
     def operands(self) -> list[View]:
