@@ -66,11 +66,11 @@ def _simplify(functions: Functions) -> bool:
 
 def _sweep(block: Block, functions: Functions) -> bool:
     """One pass over the ops, and one backwards that removes what is unused."""
-    changed = False
-    for op in list(block.operations):
+    changed, ops = False, list(block.operations)
+    for op in ops:
         if isinstance(op, GraphOp):
             changed |= _replace(op)
-    for op in reversed(list(block.operations)):
+    for op in reversed(list(block.operations) if changed else ops):
         if not _is_used(op) and is_removable(op, functions):
             op.operation.erase()
             changed = True
