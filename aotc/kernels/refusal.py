@@ -94,7 +94,7 @@ def _refusals(
     if function.is_external or fused_of(function) is not None:
         return
     for op in function.entry_block.operations:
-        if isinstance(op, tuple(_EXPECTED)):
+        if isinstance(op, GraphOp) and isinstance(op, tuple(_EXPECTED)):
             if weights is None:
                 why = "in a branch or a function that stays a call"
             elif op.results[0] in weights:

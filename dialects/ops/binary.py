@@ -320,6 +320,20 @@ class Hypot(Binary, name="hypot"):
     ]
 
 
+def _rows_of_itself(op: str) -> tuple[Row, ...]:
+    """An extreme of something and itself is that."""
+    return (
+        Row(
+            f"{op}(x, x) = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(f32(3), f32(3)),
+            example=lambda b, x, y: getattr(b, op)(x, x),
+            near_miss=lambda b, x, y: getattr(b, op)(x, y),
+        ),
+    )
+
+
 class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
@@ -334,16 +348,7 @@ class Maximum(Binary, name="maximum"):
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
-    simplify = (
-        Row(
-            "maximum(x, x) = x",
-            this(X, X),
-            lambda b, m: m.x,
-            given=(f32(3), f32(3)),
-            example=lambda b, x, y: b.maximum(x, x),
-            near_miss=lambda b, x, y: b.maximum(x, y),
-        ),
-    )
+    simplify = _rows_of_itself("maximum")
 
     lower = by_kind(f=arith.maximumf, i=arith.maxsi, u=arith.maxui)
 
@@ -367,16 +372,7 @@ class Minimum(Binary, name="minimum"):
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
-    simplify = (
-        Row(
-            "minimum(x, x) = x",
-            this(X, X),
-            lambda b, m: m.x,
-            given=(f32(3), f32(3)),
-            example=lambda b, x, y: b.minimum(x, x),
-            near_miss=lambda b, x, y: b.minimum(x, y),
-        ),
-    )
+    simplify = _rows_of_itself("minimum")
 
     lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
 

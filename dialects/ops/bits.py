@@ -59,6 +59,37 @@ class Bitwise(Binary, traits=[Pure]):
     ]
 
 
+def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[Row, ...]:
+    """What `and` or `or` is of something with itself, and beside either truth."""
+    yes, no = str(neutral).lower(), str(not neutral).lower()
+    return (
+        Row(
+            f"x {sign} x = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(i32(3), i32(3)),
+            example=lambda b, x, y: getattr(b, op)(x, x),
+            near_miss=lambda b, x, y: getattr(b, op)(x, y),
+        ),
+        Row(
+            f"x {sign} {yes} = x",
+            this(X, Truth(neutral)),
+            lambda b, m: m.x,
+            given=(boolean(3),),
+            example=lambda b, x: getattr(b, op)(x, b.full_like(x, neutral)),
+            near_miss=lambda b, x: getattr(b, op)(x, b.bitwise_not(x)),
+        ),
+        Row(
+            f"x {sign} {no} = {no}",
+            this(X, Truth(not neutral)),
+            lambda b, m: b.full_like(m.x, not neutral),
+            given=(boolean(3),),
+            example=lambda b, x: getattr(b, op)(b.full_like(x, not neutral), x),
+            near_miss=lambda b, x: getattr(b, op)(b.bitwise_not(x), x),
+        ),
+    )
+
+
 class BitwiseAnd(Bitwise, name="bitwise_and"):
     """y = lhs & rhs."""
 
@@ -68,32 +99,7 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
     ref = staticmethod(np.bitwise_and)
     lower = by_kind(**{kind: arith.andi for kind in "iub"})
 
-    simplify = (
-        Row(
-            "x & x = x",
-            this(X, X),
-            lambda b, m: m.x,
-            given=(i32(3), i32(3)),
-            example=lambda b, x, y: b.bitwise_and(x, x),
-            near_miss=lambda b, x, y: b.bitwise_and(x, y),
-        ),
-        Row(
-            "x & true = x",
-            this(X, Truth(True)),
-            lambda b, m: m.x,
-            given=(boolean(3),),
-            example=lambda b, x: b.bitwise_and(x, b.full_like(x, True)),
-            near_miss=lambda b, x: b.bitwise_and(x, b.bitwise_not(x)),
-        ),
-        Row(
-            "x & false = false",
-            this(X, Truth(False)),
-            lambda b, m: b.full_like(m.x, False),
-            given=(boolean(3),),
-            example=lambda b, x: b.bitwise_and(b.full_like(x, False), x),
-            near_miss=lambda b, x: b.bitwise_and(b.bitwise_not(x), x),
-        ),
-    )
+    simplify = _logical_rows("bitwise_and", "&", neutral=True)
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
@@ -110,32 +116,7 @@ class BitwiseOr(Bitwise, name="bitwise_or"):
     ref = staticmethod(np.bitwise_or)
     lower = by_kind(**{kind: arith.ori for kind in "iub"})
 
-    simplify = (
-        Row(
-            "x | x = x",
-            this(X, X),
-            lambda b, m: m.x,
-            given=(i32(3), i32(3)),
-            example=lambda b, x, y: b.bitwise_or(x, x),
-            near_miss=lambda b, x, y: b.bitwise_or(x, y),
-        ),
-        Row(
-            "x | false = x",
-            this(X, Truth(False)),
-            lambda b, m: m.x,
-            given=(boolean(3),),
-            example=lambda b, x: b.bitwise_or(x, b.full_like(x, False)),
-            near_miss=lambda b, x: b.bitwise_or(x, b.bitwise_not(x)),
-        ),
-        Row(
-            "x | true = true",
-            this(X, Truth(True)),
-            lambda b, m: b.full_like(m.x, True),
-            given=(boolean(3),),
-            example=lambda b, x: b.bitwise_or(b.full_like(x, True), x),
-            near_miss=lambda b, x: b.bitwise_or(b.bitwise_not(x), x),
-        ),
-    )
+    simplify = _logical_rows("bitwise_or", "|", neutral=False)
 
 
 class BitwiseXor(Bitwise, name="bitwise_xor"):
