@@ -1,6 +1,7 @@
 """What ops say of themselves is asked of their classes, and is true."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,12 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("aotc/kernels", "aotc/backend", "aotc/checks", "dialects", "passes")
 
 
+@cache
 def _nodes():
+    return [*_walk()]
+
+
+def _walk():
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).glob("**/*.py")):
             tree = ast.parse(file.read_text(encoding="utf-8"))
