@@ -26,13 +26,19 @@ method, and its class's name in quotes in a static one.
 A rule that does not apply holds a `Reason`, never nothing. `verify` follows from
 `infer`: an op is valid when its operands and attributes infer its result types.
 In the place of `lower` an op may have `decompose`: itself in other ops of the dialect,
-which the pass of that name puts in its place. It may also have `simplify`: an equal,
-cheaper value, or None; `reorder`: itself on operands whose axes come in another order,
-which lets transposes move past it; `view`: what its result is of that which its first
-operand is a view of (`aotc.dialects.views`); and `nest`: the loops over views of its
-operands that it is (`aotc.dialects.nests`). Of a product, `scaled_axes` says
-where its operands may be scaled in the place of its result, and `summed_axes` where one
-of them in the place of the other. An op with another effect is not `Pure`.
+which the pass of that name puts in its place. It may also have `simplify`: rows that
+say where an equal, cheaper value takes its place (`aotc.dialects.patterns`); `reorder`:
+itself on operands whose axes come in another order, which lets transposes move past it;
+`view`: what its result is of that which its first operand is a view of
+(`aotc.dialects.views`); and `nest`: the loops over views of its operands that it is
+(`aotc.dialects.nests`). Of a product, `scaled_axes` says where its operands may be
+scaled in the place of its result, and `summed_axes` where one of them in the place of
+the other. An op with an effect beside its results is not `Pure`.
+
+What passes and kernels need to know of an op they ask its class: facts that are true of
+all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
+those of a use are class methods (`flops`, `scaled_axes`, …); `GraphOp` has them all.
+Nothing looks at the name of an op, or at the file that it stands in.
 
 The base of all ops is `GraphOp`; families add their own base classes. The bindings
 evaluate annotations, so modules of this package must not postpone them.
@@ -50,12 +56,15 @@ from aotc.dialects.attributes import Attribute, Sizes, read_attribute
 from aotc.dialects.contracts import Contract
 from aotc.dialects.nests import Nest
 from aotc.dialects.symbols import current_contracts
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 
 Pure = ext.Pure
+
+if TYPE_CHECKING:
+    from aotc.dialects.patterns.rows import Row
 
 if TYPE_CHECKING:  # what the bindings evaluate is no type to static tools
     T = TypeVar("T")
@@ -134,10 +143,12 @@ class GraphOp(_Declared):
         pad: Any
         lower: Callable[..., Value | Sequence[Value]]
         decompose: Callable[..., Value | Sequence[Value]]
-        simplify: Callable[..., Value | None]
+        simplify: "tuple[Row, ...]"
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
-    family = ""
+        # facts of some ops
+        counter: Any
+        counted_axis: Any
     why = ""
     is_constant = False  # whether differentiation takes the results as constants
     precision = FOLLOWS  # what mixed precision does with it
@@ -145,13 +156,21 @@ class GraphOp(_Declared):
     rearranges = False  # whether its result has no elements but those of its operand
     keeps_order = False  # whether these are all of them, in the same order
     adds_products = False  # whether it is sums of products of its operands' elements
+    commutes = False  # whether its operands may change places
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
     on_integers = False  # whether it takes vectors of i32, too
+    on_scalars = False  # whether `lower` takes elements in the place of such tensors
+    is_free = False  # whether its readers make its elements: nothing is stored for it
+    in_memory = False  # whether IREE stores its results, before anything reads them
+    is_costly = False  # whether it does much more than to read and write its elements
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS
     codecs = {}
     pad = CUT
+    simplify = ()
+    counter = None  # of an op: how its elements count along an axis, if they do
+    counted_axis = None  # of an op and an axis that its operand counts along: its own
 
     @staticmethod
     def cancelling(x: Any) -> Any:
@@ -172,7 +191,6 @@ class GraphOp(_Declared):
         }
         super().__init_subclass__(**options)
         if "name" in options:
-            cls.family = cls.__module__.rsplit(".", 1)[-1]
             _read_operands_by_place(cls)
             for name, codec in cls.codecs.items():
                 setattr(cls, name, _attribute_property(name, codec))
@@ -262,6 +280,38 @@ class GraphOp(_Declared):
         scales the same products. {} for none.
         """
         return {}
+
+    @classmethod
+    def flops(cls, op: Self) -> Size | None:
+        """The float operations of the op, for all algorithms those of its formula.
+
+        One for each element of an elementwise op, and of what only moves elements; None
+        where the number is not known.
+        """
+        is_plain = cls.on_vectors or cls.rearranges
+        return Tensor.of(op.results[0]).elements if is_plain else None
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Whether IREE computes the op where its result is read, not by itself."""
+        shape = Tensor.of(op.results[0]).shape if len(op.results) else None
+        is_same = all(Tensor.of(value).shape == shape for value in op.operands)
+        return is_same and cls.on_scalars
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """Which axes of an operand are axes of the result, where the op is merged."""
+        return {axis: axis for axis in range(Tensor.of(op.operands[operand]).rank)}
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Whether no element of the op, one of integers, is below 0.
+
+        Args:
+            op: that is asked about.
+            is_known: says whether that is known of an operand.
+        """
+        return cls.rearranges and is_known(op.operands[0])
 
     @classmethod
     def limit(cls, op: Self) -> str | None:

@@ -131,14 +131,15 @@ def _attributes(op: GraphOp) -> str:
     """All that are not empty, as most lists of axes are."""
     values = type(op).attributes_of(op)
     parts = [
-        f"{name}={_value(value)}"
+        f"{name}={value_text(value)}"
         for name, value in values.items()
         if not (isinstance(value, (tuple, str)) and not value)
     ]
     return f" {{{', '.join(parts)}}}" if parts else ""
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """An attribute as it is printed."""
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, tuple):

@@ -363,6 +363,11 @@ class Tensor:
             )
 
     @property
+    def elements(self) -> Size:
+        """The number of elements."""
+        return element_count(self.shape)
+
+    @property
     def rank(self) -> int:
         """The number of axes."""
         return len(self.shape)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from aotc.dialects.entries import weight_arguments
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value
 
@@ -31,7 +32,7 @@ def _is_decided(op: Operation, known: set[Value]) -> bool:
     if not isinstance(op, GraphOp) or has_effect(op):
         return False
     if not op.operands:
-        return op.operation.name == "graph.constant"
+        return isinstance(op, Constant)
     return all(value in known for value in op.operands) and all(
         Tensor.of(value).is_static for value in op.results
     )

@@ -7,7 +7,7 @@
 
 An optimizer comes after all gradients, which would all be kept until then.
 
-Requires: linalg (lower-to-linalg). Ensures: an elementwise op of which only results are
+Ensures: an elementwise op of which only results are
 computed stands behind the last of its operands; numbers that depend on no gradient,
 such as the rates of a step, come first.
 """
@@ -16,6 +16,7 @@ from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import LOWERED
 
 
 class AdvanceUpdates(FunctionPass):
@@ -24,6 +25,7 @@ class AdvanceUpdates(FunctionPass):
     name = "advance-updates"
     level = 2
     keeps_graph = False
+    requires = (LOWERED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

@@ -8,9 +8,8 @@
       return %y, %dx
     }
 
-Requires: nothing. Ensures: every private function has a body, or is control flow. What
-a function calls is written before it, so transformations may be nested in any order.
-The sweeps know no op: each gives its own rule.
+What a function calls is written before it, so transformations may be nested in any
+order. The sweeps know no op: each gives its own rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from aotc.dialects.walking import clone, walk
 from aotc.mlir import Block, Function, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import inline_call
+from aotc.passes.properties import DERIVATIVES_WRITTEN
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
 # writes the body of a transformed function: given what it is, the block that begins
@@ -55,6 +55,7 @@ class Autodiff(Pass):
     name = "autodiff"
     level = 0
     keeps_graph = True
+    ensures = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

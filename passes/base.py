@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -60,17 +61,37 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Property:
+    """Something that is true of a unit, or not.
+
+    Args:
+        name: of it.
+        says: what is true.
+        violations: the places of a unit where it is not.
+        lasts: whether it stays true in all stages that follow.
+    """
+
+    name: str
+    says: str
+    violations: Callable[[Unit], Iterator[str]]
+    lasts: bool = True
+
+
+@dataclass(frozen=True)
 class Pass:
     """A step from module to module. The fields of a class are its options.
 
     Each class says what it is called, from which level of optimisation on a build runs
     it (0 for those that a build cannot do without), and whether it takes IR of the
-    graph dialect and leaves it that.
+    graph dialect and leaves it that. It may require properties of the unit, and ensure
+    others: the order of the stages follows from them.
     """
 
     name: ClassVar[str]
     level: ClassVar[int]
     keeps_graph: ClassVar[bool]
+    requires: ClassVar[tuple[Property, ...]] = ()
+    ensures: ClassVar[tuple[Property, ...]] = ()
 
     def __init_subclass__(cls, *, is_base: bool = False) -> None:
         if is_base:

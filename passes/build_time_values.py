@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 from aotc import dtypes
 from aotc.dialects.entries import Entry
-from aotc.dialects.graph import LOW, GraphOp, has_effect
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
@@ -31,9 +32,6 @@ MOST_EXTRA_SHARE = 1 / 8
 LARGEST_CODE_CONSTANT = 1024
 # Nothing larger is computed for a build, unless it is no larger than its operands.
 LARGEST_COMPUTED_BYTES = 2**28
-
-# families of ops that are worth more than the bytes which they save reading
-_COSTLY_FAMILIES = {"factorization", "fourier"}
 
 
 @dataclass
@@ -81,7 +79,9 @@ class BuildTimeValues:
             return False
         facts = tuple(op.attributes[name] for name in type(op).codecs)
         made_of = tuple(self.number_of[value] for value in operands)
-        is_costly = _is_costly(op) or any(value in self.costly for value in operands)
+        is_costly = type(op).is_costly or any(
+            value in self.costly for value in operands
+        )
         is_weightless = not is_large_constant(op) and all(
             value in self.weightless for value in operands
         )
@@ -89,9 +89,7 @@ class BuildTimeValues:
         for index, result in enumerate(op.results):
             if sources:
                 self.source_of[result] = max(sources, key=self._size_of.__getitem__)
-            self._number(
-                result, (type(op)._op_name, facts, made_of, result.type, index)
-            )
+            self._number(result, (type(op), facts, made_of, result.type, index))
             if is_costly:
                 self.costly.add(result)
             if is_weightless:
@@ -140,7 +138,7 @@ class BuildTimeValues:
 
 def is_large_constant(op: Operation) -> bool:
     """Whether an op is a constant of many elements that are not all alike."""
-    if op.operation.name != "graph.constant":
+    if not isinstance(op, Constant):
         return False
     if math.prod(ir.ShapedType(op.results[0].type).shape) <= LARGEST_CODE_CONSTANT:
         return False
@@ -265,11 +263,6 @@ def _has_static_attributes(op: GraphOp) -> bool:
         if codec.mlir is ir.AffineMapAttr
     ]
     return all(each.n_symbols == 0 for each in maps)
-
-
-def _is_costly(op: GraphOp) -> bool:
-    """Whether an op does much more work than to read and write its elements."""
-    return type(op).precision == LOW or type(op).family in _COSTLY_FAMILIES
 
 
 def _costs_nothing(op: GraphOp) -> bool:

@@ -1,12 +1,11 @@
 """Loops and branches of functions as blocks that jump to one another.
 
 See `aotc.dialects.lowering.blocks` for why.
-
-Requires: linalg (lower-to-linalg). Ensures: `scf` stands in bodies of other ops alone.
 """
 
 from aotc.dialects.lowering.blocks import to_blocks
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CONTROL_IN_BLOCKS, LOWERED
 
 
 class ControlToBlocks(Pass):
@@ -15,6 +14,8 @@ class ControlToBlocks(Pass):
     name = "control-to-blocks"
     level = 0
     keeps_graph = False
+    requires = (LOWERED,)
+    ensures = (CONTROL_IN_BLOCKS,)
 
     def run(self, unit: Unit) -> bool:
         """Whether there were any."""

@@ -4,11 +4,12 @@
     %2 = graph.exp(%x)          →     %3 = graph.add(%1, %1)
     %3 = graph.add(%1, %2)
 
-Requires: ops without effects are marked Pure. Ensures: no two equal ops in a block.
+Ops without effects are marked Pure.
 """
 
 from aotc.mlir import Module, passmanager
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import VALUES_UNIQUE
 
 
 class Cse(Pass):
@@ -17,6 +18,7 @@ class Cse(Pass):
     name = "cse"
     level = 1
     keeps_graph = True
+    ensures = (VALUES_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

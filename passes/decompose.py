@@ -2,8 +2,8 @@
 
     %q, %r = graph.qr(%x)      →      a loop of reflections, in graph ops
 
-Requires: derivatives are written (autodiff): an op is differentiated whole. Ensures:
-every op that is left has a `lower` rule, but for those of regions, which have kernels.
+An op is differentiated whole, so derivatives are written before. The ops of regions,
+which have kernels, stay.
 """
 
 from aotc.dialects.builder import Builder
@@ -11,6 +11,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.mlir import Module, func, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import DERIVATIVES_WRITTEN, OPS_DECOMPOSED
 
 
 class Decompose(Pass):
@@ -19,6 +20,8 @@ class Decompose(Pass):
     name = "decompose"
     level = 0
     keeps_graph = True
+    requires = (DERIVATIVES_WRITTEN,)
+    ensures = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -9,8 +9,6 @@ Sizes that have another policy than `dynamic` are refused or padded, so no call 
 code for any. What callers see of the entry is still said at its declaration. The
 self-check compares with the entry of the stage before, which is the same for all
 targets.
-
-Requires: `specialize` and `pad-entries`. Ensures: such entries have no body.
 """
 
 from aotc.dialects.entries import declare_entry
@@ -18,6 +16,7 @@ from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import GENERAL_CODE_DROPPED, SIZES_PADDED, SIZES_SPECIALIZED
 
 
 class DropGeneral(Pass):
@@ -26,6 +25,11 @@ class DropGeneral(Pass):
     name = "drop-general"
     level = 0
     keeps_graph = True
+    requires = (
+        SIZES_SPECIALIZED,
+        SIZES_PADDED,
+    )
+    ensures = (GENERAL_CODE_DROPPED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

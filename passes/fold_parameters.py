@@ -36,6 +36,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Module, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.build_time_values import BuildTimeValues, values_to_store
+from aotc.passes.properties import CONSTANTS_STORED
 from aotc.program import Program
 
 SUFFIX = "folded"  # of the name of a weight that is computed from another
@@ -52,6 +53,7 @@ class FoldParameters(Pass):
     name = "fold-parameters"
     level = 2
     keeps_graph = True
+    ensures = (CONSTANTS_STORED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

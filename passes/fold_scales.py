@@ -13,7 +13,7 @@ infinite, gives NaN where the scaled sum was infinite (or finite). Nothing is fo
 that is narrower than f32, that a state decides, or where a value in between has another
 reader.
 
-Requires: calls are inlined (inline). Ensures: of each product that has such weights, no
+Ensures: of each product that has such weights, no
 multiple but of sums; `simplify` and `cse` then drop what is left over.
 """
 
@@ -28,11 +28,12 @@ from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED
 
 NARROWEST = 32  # bits of a float in which weights are scaled
 
@@ -43,6 +44,7 @@ class FoldScales(FunctionPass):
     name = "fold-scales"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
@@ -186,7 +188,7 @@ def _step(
     if steps is None:
         return None
     side = 0 if reader.operands[0] == value else 1
-    other = made_by(reader.operands[1 - side], "broadcast")
+    other = made_by(reader.operands[1 - side], Broadcast)
     step = steps[side]
     if step is None or other is None or other.x not in weights:
         return None

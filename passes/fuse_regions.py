@@ -8,8 +8,7 @@ The function keeps the ops, after those that undo the packing of the right opera
 attribute `graph.fused` says how it is cut up for the target. What packs a weight is
 arithmetic on parameters, which `fold-parameters` does at build time.
 
-Requires: derivatives are written (autodiff): a region is differentiated by no one.
-Ensures: regions of one meaning and one schedule are one function.
+A region is differentiated by no one, so derivatives are written before.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -36,6 +35,7 @@ from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import outline
+from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
@@ -87,6 +87,8 @@ class FuseRegions(Pass):
     name = "fuse-regions"
     level = 2
     keeps_graph = True
+    requires = (DERIVATIVES_WRITTEN,)
+    ensures = (REGIONS_UNIQUE,)
 
     def __post_init__(self) -> None:
         for name in sorted(self._left_out):

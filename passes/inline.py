@@ -2,8 +2,8 @@
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
-Ensures: the only calls are of control flow and of derivatives that are not written yet
-(autodiff), and the only private functions are what these need.
+What is left are calls of control flow and of derivatives that are not written yet, and
+the only private functions are what these need.
 """
 
 from aotc.dialects.callees import callees, calls_in, declaration_of
@@ -12,6 +12,7 @@ from aotc.dialects.functions import callee_of, functions_of, is_root
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Function, Module, func, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
 
 
 class Inline(Pass):
@@ -20,6 +21,7 @@ class Inline(Pass):
     name = "inline"
     level = 0
     keeps_graph = True
+    ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

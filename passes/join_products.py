@@ -14,8 +14,7 @@ Sums are made in the order in which they were. At most four products are joined,
 results do not wait long for their readers. A weight that something else reads, too,
 stays by itself: the build would have to store it twice.
 
-Requires: regions are formed (fuse-regions). Ensures: joined regions are not joined
-again.
+Joined regions are not joined again.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from aotc.passes.joining.groups import group_of, groups_of
 from aotc.passes.joining.products import Product, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
+from aotc.passes.properties import REGIONS_UNIQUE
 
 _Functions: TypeAlias = Mapping[str, Function]
 
@@ -52,6 +52,7 @@ class JoinProducts(Pass):
     name = "join-products"
     level = 2
     keeps_graph = True
+    requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
         """Whether there are any to join."""

@@ -6,9 +6,8 @@
     func @f(%x: tensor<?x4xf32>)
       %0 = linalg.generic … math.exp
 
-Requires: no calls but of control flow (inline). Ensures: upstream dialects only, no
-encodings, signless integers; each symbol is computed once, from the input sizes that
-say what it is.
+What is left is of upstream dialects, without encodings, of signless integers; each
+symbol is computed once, from the input sizes that say what it is.
 """
 
 from collections.abc import Sequence
@@ -30,10 +29,6 @@ from aotc.dialects.functions import (
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering, foreign
-from aotc.dialects.lowering.double_reads import (
-    products_reduced_over_symbols,
-    values_read_in_two_ways,
-)
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import contracts_of, known_contracts
@@ -43,6 +38,11 @@ from aotc.errors import CompileError
 from aotc.kernels.dispatch import call_kernel
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
+from aotc.passes.double_reads import (
+    products_reduced_over_symbols,
+    values_read_in_two_ways,
+)
+from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
 from aotc.passes.state_windows import windows_in_place
 
 
@@ -52,6 +52,11 @@ class LowerToLinalg(Pass):
     name = "lower-to-linalg"
     level = 0
     keeps_graph = False
+    requires = (
+        CALLS_INLINED,
+        OPS_DECOMPOSED,
+    )
+    ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -12,9 +12,6 @@
 Ops that a rule pads, such as a sum with zeros after the call's elements, have static
 sizes then; `aotc.dialects.padding` has the rules. It comes after `recover-ops`, because
 a softmax is padded as one op, and its parts are not.
-
-Requires: no calls but of control flow. Ensures: no entry has sizes left that it is to
-be specialized for.
 """
 
 from aotc.dialects.entries import Entry, Sizes, drop_wanted_specializations
@@ -24,6 +21,7 @@ from aotc.dialects.padded_entries import add_padded_entry
 from aotc.dialects.specialization import add_specialization
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZED
 
 
 class PadEntries(Pass):
@@ -32,6 +30,11 @@ class PadEntries(Pass):
     name = "pad-entries"
     level = 0
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        SIZES_SPECIALIZED,
+    )
+    ensures = (SIZES_PADDED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -5,8 +5,7 @@ their product can go beyond that, and a buffer would be too small for what is wr
 it. So the manifest lists the tensors of each entry that could be so large, and the
 loader computes their sizes, in numbers of any size, before a call.
 
-Requires: graph ops, whose types say what symbolic sizes are. Ensures: the attribute
-`graph.intermediates` of entries that have such tensors.
+It needs graph ops, whose types say what symbolic sizes are.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor, bounds, factors, size_of
 from aotc.mlir import ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import IS_GRAPH
 
 # An intermediate may be this much larger than an input, which a machine has room for.
 _ROOM = 64
@@ -34,6 +34,7 @@ class RecordIntermediates(Pass):
     name = "record-intermediates"
     level = 0
     keeps_graph = True
+    requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
         """Whether an entry has any."""

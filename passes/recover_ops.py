@@ -6,7 +6,7 @@
     %4 = graph.multiply(%x, %3)
     %5 = graph.multiply(%4, %half)
 
-What is recovered is a table of patterns (`recovery/table.py`), and attention, which is
+What is recovered is a table of rows (`recovery/table.py`), and attention, which is
 found around its softmax (`recovery/attention.py`). One op has rules that parts have
 not: a kernel, sums in f32 for half precision, no overflow. Weights with one element
 count as the numbers that they are, where the arrays are at hand.
@@ -15,13 +15,14 @@ Sums and products are rounded in another order, never worse. Nothing changes whe
 something else reads what is in between: a derivative that reads it would have it
 computed twice.
 
-Requires: calls are inlined (inline), equal values are one (cse). Ensures: nothing is
-computed that was not before.
+Nothing is computed that was not before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import NamedTuple
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
@@ -29,24 +30,26 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import root_ops
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
 from aotc.passes.recovery.matching import find_match
-from aotc.passes.recovery.table import PATTERNS, Pattern
-from aotc.passes.recovery.terms import root_ops
+from aotc.passes.recovery.table import ROWS
 from aotc.passes.recovery.views import Numbers
 from aotc.program import Program
 
-_PATTERNS_OF: dict[str, list[Pattern]] = {}
-for _pattern in PATTERNS:
-    for _name in sorted(root_ops(_pattern.term)):
-        _PATTERNS_OF.setdefault(f"graph.{_name}", []).append(_pattern)
+_ROWS_OF: dict[str, list[Row]] = {}  # by the ops that they may begin at
+for _row in ROWS:
+    for _name in sorted(root_ops(_row.term)):
+        _ROWS_OF.setdefault(f"graph.{_name}", []).append(_row)
 
 
 class RecoverOps(Pass):
@@ -55,6 +58,10 @@ class RecoverOps(Pass):
     name = "recover-ops"
     level = 2
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        VALUES_UNIQUE,
+    )
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
@@ -110,10 +117,8 @@ def _recover(function: Function, known: Known) -> bool:
         if isinstance(op, Attention):
             changed |= _share_heads(op)
             continue
-        for pattern in _PATTERNS_OF.get(op.operation.name, ()):
-            if _replace(op, pattern, known.numbers):
-                changed = True
-                break
+        rows = _ROWS_OF.get(op.operation.name, ())
+        changed |= any(_replace(op, row, known.numbers) for row in rows)
     return changed
 
 
@@ -138,20 +143,34 @@ def _share_heads(op: Attention) -> bool:
     return True
 
 
-def _replace(op: Operation, pattern: Pattern, numbers: Numbers) -> bool:
+def _replace(op: Operation, row: Row, numbers: Numbers) -> bool:
+    found = replacement(row, op, numbers)
+    if found is None:
+        return False
+    op.results[0].replace_all_uses_with(found.value)
+    _erase(found.inside)
+    return True
+
+
+class Recovered(NamedTuple):
+    """What takes the place of an op, and the values that are not needed any more."""
+
+    value: Value
+    inside: frozenset[Value]
+
+
+def replacement(row: Row, op: Operation, numbers: Numbers) -> Recovered | None:
+    """What takes the place of an op by a row of the table, written before it."""
     root = op.results[0]
     if not dtypes.is_float(Tensor.of(root).dtype):
-        return False
-    match = find_match(pattern.term, root, numbers)
-    if match is None:
-        return False
+        return None
+    match = find_match(row.term, root, numbers)
+    captured = None if match is None else SimpleNamespace(**match.captured)
+    if match is None or not row.where(captured):
+        return None
     with ir.InsertionPoint(op), op.location:
-        value = pattern.build(Builder(), match.captured)
-    if value is None:
-        return False
-    root.replace_all_uses_with(value)
-    _erase(match.inside | {root})
-    return True
+        value = row.build(Builder(), captured)
+    return None if value is None else Recovered(value, match.inside | {root})
 
 
 def _erase(covered: frozenset[Value]) -> None:

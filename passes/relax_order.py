@@ -6,13 +6,14 @@
 A checkpoint lets all its inputs wait for a cotangent. For weights that costs a copy,
 and is of no use where the reader waits for something else that is computed again.
 
-Requires: checkpoints are inlined (inline). Ensures: `graph.after` of an argument only
-where one of its readers reads nothing else that waits.
+What is left is `graph.after` of an argument only where one of its readers reads nothing
+else that waits.
 """
 
 from aotc.dialects.ops.effects import After
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED
 
 
 class RelaxOrder(FunctionPass):
@@ -21,6 +22,7 @@ class RelaxOrder(FunctionPass):
     name = "relax-order"
     level = 1
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""

@@ -32,15 +32,16 @@ from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.ops.slicing import Concatenate
+from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.ops.unary import Negate
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Shape, Size, Tensor, bounds, element_count
 from aotc.dialects.walking import in_order
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
 
 _TERMS = 2  # of each half of a result
 _FEWEST = 4  # elements beside each other in a half: fewer make no vector
@@ -53,6 +54,7 @@ class RotatePairs(Pass):
     name = "rotate-pairs"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
@@ -172,7 +174,7 @@ class _Rotation:
     def _narrow_table(self, b: Builder, factor: _Factor) -> Value:
         """The part of a table for a half of the result, without repeats."""
         table, half = factor.table, _half(self.kind, self.axis)
-        op = made_by(table, "broadcast")
+        op = made_by(table, Broadcast)
         if op is not None:
             table = b.reshape(op.x, shape=_shape_without_repeats(op))
         if Tensor.of(table).shape[self.axis] == 2 * half:
@@ -205,7 +207,7 @@ def _shape_without_repeats(op: Broadcast) -> Shape:
 
 def _is_repeated(table: Value, axis: int) -> bool:
     """Whether a table is the same all along an axis."""
-    op = made_by(table, "broadcast")
+    op = made_by(table, Broadcast)
     return op is not None and _shape_without_repeats(op)[axis] == 1
 
 
@@ -245,9 +247,9 @@ def _axis_of(op: Operation) -> int | None:
         return op.opview.axis
     if not isinstance(op.opview, Add | Subtract):
         return None
-    products = [made_by(value, "multiply") for value in op.operands]
+    products = [made_by(value, Multiply) for value in op.operands]
     factors = [value for each in products if each for value in each.operands]
-    joined = [made_by(value, "concatenate") for value in factors]
+    joined = [made_by(value, Concatenate) for value in factors]
     axes: list[int] = [each.axis for each in joined if each is not None]
     return axes[0] if axes else None
 
@@ -318,14 +320,14 @@ class _Reader:
         if not isinstance(op, Multiply):
             return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            if table in self._weights or made_by(table, "broadcast") is not None:
+            if table in self._weights or made_by(table, Broadcast) is not None:
                 part, sign_of_part = self._part(x, place)
                 return part, _Factor(table, place.half, sign * sign_of_part)
         return None
 
     def _part(self, x: Value, place: _Place) -> tuple[_Part, int]:
         """A part of a value, and the sign that it has."""
-        negated = made_by(x, "negate")
+        negated = made_by(x, Negate)
         inner = (negated.x, place) if negated else self._in_half(x, place)
         if inner is not None:
             self.inside[x] = None
@@ -338,7 +340,7 @@ class _Reader:
 
     def _in_half(self, value: Value, place: _Place) -> tuple[Value, _Place] | None:
         """What was concatenated for a half."""
-        op = made_by(value, "concatenate")
+        op = made_by(value, Concatenate)
         if op is None or place.is_value or op.axis != self._axis:
             return None
         sizes = [Tensor.of(each).shape[self._axis] for each in op.operands]
@@ -348,7 +350,7 @@ class _Reader:
 
     def _slice(self, x: Value) -> _Part:
         """A value as a part of another along the axis, of itself where it is none."""
-        op = made_by(x, "slice")
+        op = made_by(x, Slice)
         if op is None or set(op.strides) != {1}:
             return _Part(x, 0)
         shape = Tensor.of(op.x).shape

@@ -13,8 +13,8 @@ it has few features, as reading the weight then takes much less than reading the
 Products are rounded at another place. Nothing is moved that is narrower than f32, where
 something else reads the scaled value, or where a size is symbolic but that of a batch.
 
-Requires: calls are inlined (inline), scales of results are folded (fold-scales), which
-may change weights. Ensures: of each product that gains by it, a scaled weight.
+Scales of results are folded before (fold-scales), which may change weights. Ensures: of
+each product that gains by it, a scaled weight.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from typing import NamedTuple
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float
+from aotc.passes.properties import CALLS_INLINED
 
 # Of a product for each image, whose weight the build cannot bring into another order.
 # On an EPYC of Zen 4 shapes within both gained up to 50 %; others lost as much.
@@ -46,6 +48,7 @@ class ScaleWeights(FunctionPass):
     name = "scale-weights"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
@@ -145,12 +148,12 @@ def _scaling_of(
     left, right = op.operands[:2]
     if right not in weights or not is_wide_float(Tensor.of(right).dtype):
         return None
-    multiply = made_by(left, "multiply")
+    multiply = made_by(left, Multiply)
     if multiply is None or len(list(left.uses)) > 1:
         return None
     lhs, rhs = multiply.operands
     for x, factor in ((lhs, rhs), (rhs, lhs)):
-        scale = made_by(factor, "broadcast")
+        scale = made_by(factor, Broadcast)
         if scale is None or scale.x in weights:
             continue
         axes = _varying_axes(scale)

@@ -12,7 +12,7 @@ forgotten. So it is, too, where something else reads a tensor of parts that anot
 is written over. All is computed, stored in the wrong places, and no word is said (CPU
 and VMVX). Behind a barrier the tensor is another one.
 
-Requires: linalg (lower-to-linalg). Ensures: no two concatenations of a block begin with
+Ensures: no two concatenations of a block begin with
 the same part, and no slice is inserted into parts that something else reads, too.
 """
 
@@ -23,6 +23,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering import foreign
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import LOWERED
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 
@@ -33,6 +34,7 @@ class SeparateUpdates(Pass):
     name = "separate-updates"
     level = 0
     keeps_graph = False
+    requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -3,9 +3,9 @@
     %1 = graph.multiply(%x, %ones)    →    %x
     %2 = graph.add(%two, %three)      →    graph.constant 5
 
-Each op gives its own `simplify` rule; small ops on constants are evaluated by `ref`.
-Regions stay as they are: their kernels were chosen for the ops that they have. Requires
-and ensures nothing; repeats until nothing changes.
+Each op has rows of what may take its place (`simplify`); small ops on constants are
+evaluated by `ref`. Regions stay as they are: their kernels were chosen for the ops that
+they have. Repeats until nothing changes.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,15 @@ from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import is_private
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.patterns.structure import replacement
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
+from aotc.passes.properties import TRANSPOSES_MOVE
 from aotc.passes.prune import is_removable, prune
 
 # Constants beyond this many elements are left to be computed when the model runs.
@@ -34,6 +39,7 @@ class Simplify(Pass):
     name = "simplify"
     level = 1
     keeps_graph = True
+    ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
@@ -60,11 +66,11 @@ def _simplify(functions: Functions) -> bool:
 
 def _sweep(block: Block, functions: Functions) -> bool:
     """One pass over the ops, and one backwards that removes what is unused."""
-    changed = False
-    for op in list(block.operations):
+    changed, ops = False, list(block.operations)
+    for op in ops:
         if isinstance(op, GraphOp):
             changed |= _replace(op)
-    for op in reversed(list(block.operations)):
+    for op in reversed(list(block.operations) if changed else ops):
         if not _is_used(op) and is_removable(op, functions):
             op.operation.erase()
             changed = True
@@ -81,11 +87,9 @@ def _is_used(op: Operation) -> bool:
 
 
 def _replace(op: GraphOp) -> bool:
-    rule = _fold if _is_foldable(op) else getattr(type(op), "simplify", None)
-    if rule is None or not _is_used(op):
+    if not _is_used(op):
         return False
-    with ir.InsertionPoint(op), op.location:
-        found = rule(Builder(), op)
+    found = _fold(op) if _is_foldable(op) else replacement(type(op).simplify, op)
     if found is None:
         return False
     for old, new in zip(op.results, as_tuple(found), strict=True):
@@ -99,14 +103,16 @@ def _is_foldable(op: GraphOp) -> bool:
     if not operands or not all(map(_is_constant, operands)) or has_effect(op):
         return False
     # A repeated scalar says more, and costs less, than its copies do.
-    return type(op)._op_name != "broadcast" and all(map(_is_small, op.results))
+    return not isinstance(op, Broadcast) and all(map(_is_small, op.results))
 
 
-def _fold(build: Builder, op: GraphOp) -> Sequence[Value]:
-    """Constants equal to `op`, whose operands are constants."""
+def _fold(op: GraphOp) -> Sequence[Value]:
+    """Constants equal to `op`, whose operands are constants, written before it."""
     arrays = [value.owner.opview.value for value in op.operands]
     with np.errstate(all="ignore"):  # an overflow is what it is when the model runs
-        return [build.constant(value=found) for found in evaluate(op, arrays, [])]
+        results = evaluate(op, arrays, [])
+    with ir.InsertionPoint(op), op.location:
+        return [Builder().constant(value=found) for found in results]
 
 
 def _is_small(value: Value) -> bool:
@@ -115,4 +121,4 @@ def _is_small(value: Value) -> bool:
 
 
 def _is_constant(value: Value) -> bool:
-    return getattr(value.owner, "name", "") == "graph.constant"
+    return made_by(value, Constant) is not None

@@ -7,8 +7,8 @@
 The elementwise ops are then beside the product or the reduction that gives %a, with
 which a kernel computes them. Other operands may be numbers that are repeated.
 
-Requires: calls are inlined (inline), transposes of such axes are reshapes (simplify).
-Ensures: no more reshapes that a model runs through; `simplify` drops those that meet.
+Transposes of such axes are reshapes by then (simplify). What is left are no more
+reshapes that a model runs through; `simplify` drops those that meet.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from __future__ import annotations
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED, TRANSPOSES_MOVE
 
 
 class SinkReshapes(FunctionPass):
@@ -29,6 +31,10 @@ class SinkReshapes(FunctionPass):
     name = "sink-reshapes"
     level = 2
     keeps_graph = True
+    requires = (
+        CALLS_INLINED,
+        TRANSPOSES_MOVE,
+    )
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
@@ -77,7 +83,7 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
 
 def _source(value: Value) -> Value | None:
     """What a value is, but for axes of size 1; None if it is no such reshape."""
-    op = made_by(value, "reshape")
+    op = made_by(value, Reshape)
     if op is None:
         return None
     source: Value = op.x
@@ -90,7 +96,7 @@ def _source(value: Value) -> Value | None:
 
 def _number(value: Value) -> Value | None:
     """The number that a value repeats."""
-    op = made_by(value, "broadcast")
+    op = made_by(value, Broadcast)
     return None if op is None or Tensor.of(op.x).rank else op.x
 
 

@@ -12,7 +12,7 @@ or as many of which more follow the group (there they are reduced, or cut, or me
 others). Transposes of what weights decide count nothing: they are computed once. So do
 those that move only axes of size 1, and those of broadcasts of such values.
 
-Requires: calls are inlined (inline). Ensures: no more transposes than before, but for
+Ensures: no more transposes than before, but for
 those that count nothing; `simplify` makes reshapes and broadcasts of these.
 """
 
@@ -26,17 +26,19 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import (
+    Broadcast,
     Transpose,
     broadcast_permutation,
     moves_nothing,
 )
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.reordering import Order, inverse
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.disjoint_sets import DisjointSets
+from aotc.passes.properties import CALLS_INLINED
 
 SWEEPS = 32  # at most; a group is crossed in one, and after few nothing is left
 CANDIDATES = 4  # so many orders are tried for a group, those suggested most often
@@ -48,6 +50,7 @@ class SinkTransposes(FunctionPass):
     name = "sink-transposes"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
@@ -113,9 +116,9 @@ def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
 
 def _is_flexible(value: Value, weights: set[Value]) -> bool:
     """Whether each reader may have `value` in the order of axes that it likes."""
-    inner = made_by(value, "transpose")
+    inner = made_by(value, Transpose)
     source = value if inner is None else inner.x
-    return source in weights or made_by(source, "broadcast") is not None
+    return source in weights or made_by(source, Broadcast) is not None
 
 
 class _Cost(NamedTuple):
@@ -155,7 +158,7 @@ class _Group:
         """The orders in which a transpose at an edge would go, frequent ones first."""
         found: Counter[Order] = Counter()
         for value in self.read:
-            given = made_by(value, "transpose")
+            given = made_by(value, Transpose)
             if given is None or given.x in self.made:
                 continue
             if self._count(given.x, given.permutation):
@@ -185,7 +188,7 @@ class _Group:
 
     def _count_before(self, value: Value, order: Order | None) -> int:
         """The transposes for an operand of the group."""
-        given = made_by(value, "transpose")
+        given = made_by(value, Transpose)
         now = 0 if given is None else self._count(given.x, given.permutation)
         if order is None:
             return now
@@ -216,7 +219,7 @@ class _Group:
             return 0
         if moves_nothing(Tensor.of(source).shape, permutation):
             return 0
-        inner = made_by(source, "broadcast")
+        inner = made_by(source, Broadcast)
         if inner is None:
             return 1
         return self._count(inner.x, broadcast_permutation(inner.axes, permutation))
@@ -291,7 +294,7 @@ class _Group:
         for op in reversed(self.ops):
             op.operation.erase()
         for value in self.read:
-            given = made_by(value, "transpose")
+            given = made_by(value, Transpose)
             if given is None or value in self.weights or list(value.uses):
                 continue
             given.operation.erase()
@@ -299,7 +302,7 @@ class _Group:
 
 def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
     """A value and the permutation of it that has the axes of `value` in `order`."""
-    given = made_by(value, "transpose")
+    given = made_by(value, Transpose)
     if given is None:
         return value, inverse(order)
     return given.x, _compose(given.permutation, inverse(order))

@@ -10,9 +10,6 @@ The loader calls it in the place of `f` where the sizes of a call are these. To 
 pass after this one it is an entry like any other.
 
 Sizes that calls are padded to are left to `pad-entries`.
-
-Requires: nothing. Ensures: no entry has sizes left that it is to be specialized for,
-but those that calls are padded to.
 """
 
 from dataclasses import replace
@@ -21,6 +18,7 @@ from aotc.dialects.entries import drop_wanted_specializations, write_entry
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.specialization import add_specialization
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
@@ -29,6 +27,7 @@ class Specialize(Pass):
     name = "specialize"
     level = 0
     keeps_graph = True
+    ensures = (SIZES_SPECIALIZED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

@@ -10,7 +10,7 @@ So are the gates of an LSTM or a GRU written: as columns of one product. Where t
 element by element, `fuse-regions` and `join-products` make one kernel of the products
 and of all that is computed of them, in which a panel has the same columns of each.
 
-Requires: calls are inlined (inline). Ensures: nothing changes where the target has no
+Nothing changes where the target has no
 kernel for the parts, where columns do not meet, or where something else reads the
 weight, which the build would have to store twice.
 """
@@ -27,7 +27,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, in_order
@@ -35,6 +35,7 @@ from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
 
 
 class SplitProducts(Pass):
@@ -43,6 +44,7 @@ class SplitProducts(Pass):
     name = "split-products"
     level = 2
     keeps_graph = True
+    requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
@@ -136,9 +138,10 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     """The columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
     shape = Tensor.of(value).shape
-    repeated = made_by(value, "broadcast")
+    repeated = made_by(value, Broadcast)
     if repeated is not None:
-        source, axes = repeated.x, [*repeated.axes]
+        source: Value = repeated.x
+        axes = [*repeated.axes]
         if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
             source = _cut(b, source, axes.index(axis), columns)
         sizes = tuple(count if n == axis else size for n, size in enumerate(shape))
@@ -222,7 +225,7 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
 
     others = [x for op in _readers(columns) for x in op.operands if x != columns.y]
     behind = backward_slice(others, is_computed_with)
-    return any(made_by(value, "dot_general") is not None for value in behind)
+    return any(made_by(value, DotGeneral) is not None for value in behind)
 
 
 def _meet(slices: Sequence[Slice]) -> bool:

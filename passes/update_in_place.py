@@ -21,7 +21,7 @@ states as they were. So is a module with a single state that has elements: IREE 
 the initial values of several into one buffer, but starts with a single one where the
 file is mapped, and the process that writes there dies.
 
-Requires: linalg (lower-to-linalg), and `graph.kind` on arguments and results. Ensures:
+Requires `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop.
 """
 
@@ -36,6 +36,7 @@ from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import LOWERED
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
@@ -49,6 +50,7 @@ class UpdateInPlace(Pass):
     name = "update-in-place"
     level = 2
     keeps_graph = False
+    requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""

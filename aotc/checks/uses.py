@@ -27,8 +27,8 @@ from aotc.dialects.ops.normalization import LogSoftmax, Softmax
 from aotc.dialects.ops.scattering import Scatter
 from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.ops.slicing import Concatenate, Slice
+from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import walk
 from aotc.mlir import func, ir
@@ -257,7 +257,7 @@ def _starts_in(
 
 def _concatenated(value: Any) -> Iterator[Any]:
     """Yield the parts that a vector is put together of."""
-    whole = made_by(value, "concatenate")
+    whole = made_by(value, Concatenate)
     if whole is None:
         yield value
         return

@@ -8,24 +8,13 @@ from typing import Any
 
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.attention import Attention
-from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.creation import Constant
-from aotc.dialects.ops.normalization import AlongAxis, Normalize
-from aotc.dialects.ops.ordering import Argsort
-from aotc.dialects.ops.pooling import Pool
-from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.shape import Broadcast, Transpose
-from aotc.dialects.ops.slicing import Concatenate
-from aotc.dialects.ops.windows import Windows
 from aotc.dialects.symbols import (
     contracts_of,
     known_contracts,
     symbol_bounds,
     symbol_optimum,
 )
-from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
+from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import families
@@ -38,12 +27,6 @@ from aotc.kernels.winograd.tile import estimate
 from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
-
-NO_WORK = (Broadcast, Constant, Windows)
-_PASSES = 3  # over a row, of a norm or a softmax
-# float operations that take as long as comparing an element when rows are sorted, and
-# as finding the place of one
-_COMPARED, _SORTED = 8, 400
 
 
 def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
@@ -144,7 +127,7 @@ def _computing_ops(function: Function) -> list[GraphOp]:
         op
         for op in ops
         if not type(op).rearranges
-        and not isinstance(op, NO_WORK)
+        and not type(op).is_free
         and op.results[0] not in undoing
     ]
     return found or ops
@@ -163,35 +146,14 @@ def _name_of(op: GraphOp) -> str:
 
 
 def flops_of(op: GraphOp) -> Size:
-    """The float operations of an op; one for each element of an elementwise one."""
-    results = _count(op.results[0])
-    if isinstance(op, (Concatenate, Transpose)):
-        return 0
-    if isinstance(op, DotGeneral):
-        sizes = Tensor.of(op.lhs).shape
-        return 2 * results * element_count(tuple(sizes[n] for n in op.lhs_contract))
-    if isinstance(op, ConvGeneral):
-        return 2 * results * element_count(Tensor.of(op.kernel).shape[:-1])
-    if isinstance(op, Attention):
-        _, positions, _, depth = Tensor.of(op.key).shape
-        scores = element_count(Tensor.of(op.query).shape[:3]) * positions
-        return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
-    if isinstance(op, Reduction):
-        return _count(op.x)
-    if isinstance(op, Argsort):
-        return _COMPARED * _count(op.x) + _SORTED * results
-    if isinstance(op, (AlongAxis, Normalize)):
-        return _PASSES * results
-    return results * math.prod(op.window) if isinstance(op, Pool) else results
-
-
-def _count(value: Value) -> Size:
-    return element_count(Tensor.of(value).shape)
+    """The float operations of an op of a region; one for each element if not known."""
+    known = type(op).flops(op)
+    return Tensor.of(op.results[0]).elements if known is None else known
 
 
 def bytes_of(value: Value) -> Size:
     """The bytes of a tensor."""
-    return _count(value) * int(to_numpy(Tensor.of(value).dtype).itemsize)
+    return Tensor.of(value).elements * int(to_numpy(Tensor.of(value).dtype).itemsize)
 
 
 def _contraction_cycles(

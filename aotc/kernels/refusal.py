@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,6 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.rows.tile import reduced_axes
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Module, Value
-
-# reductions are not: many are small parts of something else
-_EXPECTED = (DotGeneral, ConvGeneral, Attention, AlongAxis, Normalize)
 
 OF_WEIGHTS = "it is of weights alone"
 
@@ -97,7 +94,7 @@ def _refusals(
     if function.is_external or fused_of(function) is not None:
         return
     for op in function.entry_block.operations:
-        if isinstance(op, _EXPECTED):
+        if isinstance(op, GraphOp) and isinstance(op, tuple(_EXPECTED)):
             if weights is None:
                 why = "in a branch or a function that stays a call"
             elif op.results[0] in weights:
@@ -123,9 +120,9 @@ def why_refused(
             "rows are too few to bring it into another order in each call"
         )
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if any(isinstance(size, Dim) for size in _sizes_of_one(op)):
-        many = _MANY.get(type(op), "rows")
-        return f"only a call decides a size, beside the number of {many}"
+    expected = next(row for kind, row in _EXPECTED.items() if isinstance(op, kind))
+    if any(isinstance(size, Dim) for size in expected.sizes_of_one(op)):
+        return f"only a call decides a size, beside the number of {expected.many}"
     *first, last = known = _dtypes_of(op, capabilities)
     others = sorted({kind.dtype for kind in types} - {*known})
     if others:
@@ -133,16 +130,7 @@ def why_refused(
         return f"its elements are {', '.join(others)}, not {needed}"
     if any(0 in kind.shape for kind in types):
         return "it has no elements"
-    if isinstance(op, DotGeneral):
-        return _why_product(op, capabilities.machine)
-    if isinstance(op, ConvGeneral):
-        return _why_convolution(op)
-    if isinstance(op, Attention) and any(True for _ in op.logsum.uses):
-        return "its derivative reads the logarithms of its sums"
-    return _why_rows(op) if isinstance(op, (AlongAxis, Normalize)) else _OTHER
-
-
-_MANY = {ConvGeneral: "images", Attention: "positions"}  # of others, rows
+    return expected.why(op, capabilities.machine)
 
 
 def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
@@ -157,22 +145,12 @@ def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
     return [kind for kind in found if kind != "i32"]
 
 
-def _sizes_of_one(op: GraphOp) -> Iterator[Size]:
-    """The sizes of a row of results, of one image or of one batch."""
-    left, *others = (Tensor.of(value).shape for value in op.operands)
-    if isinstance(op, DotGeneral):
-        rank = len(others[0])
-        for axis in free_axes(rank, op.rhs_batch, op.rhs_contract):
-            yield others[0][axis]
-    elif isinstance(op, ConvGeneral):
-        yield from (*left[1:], *others[0])
-    elif isinstance(op, (AlongAxis, Normalize)):
-        yield from (left[axis] for axis in reduced_axes(op))
-    else:
-        yield from (*left[2:], *others[0][2:])
-
-
 _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its shape"
+
+
+def _sizes_of_columns(op: DotGeneral) -> list[Size]:
+    sizes = Tensor.of(op.rhs).shape
+    return [sizes[n] for n in free_axes(len(sizes), op.rhs_batch, op.rhs_contract)]
 
 
 def _why_product(op: DotGeneral, machine: Machine) -> str:
@@ -194,7 +172,11 @@ def _why_product(op: DotGeneral, machine: Machine) -> str:
     return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER
 
 
-def _why_rows(op: AlongAxis | Normalize) -> str:
+def _sizes_of_row(op: AlongAxis | Normalize) -> list[Size]:
+    return [Tensor.of(op.x).shape[axis] for axis in reduced_axes(op)]
+
+
+def _why_rows(op: AlongAxis | Normalize, _: Machine) -> str:
     axes, rank = reduced_axes(op), Tensor.of(op.x).rank
     if axes != tuple(range(rank - len(axes), rank)):
         return "it does not go along the last axes"
@@ -203,7 +185,11 @@ def _why_rows(op: AlongAxis | Normalize) -> str:
     return _OTHER
 
 
-def _why_convolution(op: ConvGeneral) -> str:
+def _sizes_of_image(op: ConvGeneral) -> list[Size]:
+    return [*Tensor.of(op.x).shape[1:], *Tensor.of(op.kernel).shape]
+
+
+def _why_convolution(op: ConvGeneral, _: Machine) -> str:
     if Tensor.of(op.x).rank not in (3, 4):
         return "it has other than one or two spatial axes"
     if min(op.padding) < 0:
@@ -219,3 +205,39 @@ def _why_convolution(op: ConvGeneral) -> str:
         f"{op.groups} groups of {channels} channels and {features} features fill too "
         "little of a vector"
     )
+
+
+def _sizes_of_batch(op: Attention) -> list[Size]:
+    return [*Tensor.of(op.query).shape[2:], *Tensor.of(op.key).shape[2:]]
+
+
+def _why_attention(op: Attention, _: Machine) -> str:
+    is_read = any(True for _ in op.logsum.uses)
+    return "its derivative reads the logarithms of its sums" if is_read else _OTHER
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What is said of an op that is expected to have a kernel.
+
+    Args:
+        many: what there are many of: a call may decide their number.
+        sizes_of_one: those of one of them, which are to be known.
+        why: no kernel is for it, though sizes and dtypes fit.
+    """
+
+    many: str
+    sizes_of_one: Callable[[Any], Sequence[Size]]
+    why: Callable[[Any, Machine], str]
+
+
+_OF_ROWS = _Expected("rows", _sizes_of_row, _why_rows)
+
+# reductions are not expected to: many are small parts of something else
+_EXPECTED: dict[type[GraphOp], _Expected] = {
+    DotGeneral: _Expected("rows", _sizes_of_columns, _why_product),
+    ConvGeneral: _Expected("images", _sizes_of_image, _why_convolution),
+    Attention: _Expected("positions", _sizes_of_batch, _why_attention),
+    AlongAxis: _OF_ROWS,
+    Normalize: _OF_ROWS,
+}

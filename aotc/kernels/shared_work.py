@@ -16,24 +16,17 @@ from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.attention import Attention
-from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.normalization import AlongAxis, Normalize
-from aotc.dialects.ops.pooling import Pool
-from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, evaluate_size
 from aotc.kernels import families
-from aotc.kernels.facts import NO_WORK, bytes_of, flops_of, work_of
+from aotc.kernels.facts import bytes_of, work_of
 from aotc.kernels.scopes import Weights, scopes_of
 from aotc.kernels.sharing import share_count
 from aotc.mlir import Function, Module, Operation, func, ir
 
 SHARED_WORK = "graph.shared_work"
 
-_COUNTED = (DotGeneral, ConvGeneral, Attention, Reduction, AlongAxis, Normalize, Pool)
 _SLOWER = 10  # code that IREE generates, at times, than a kernel for as much work
 
 
@@ -105,14 +98,14 @@ class _Counter:
             return self._of_call(self.functions[callee_of(op)])
         if not isinstance(op, GraphOp):
             return None
-        if isinstance(op, NO_WORK):
+        if type(op).is_free:
             return SharedWork()
-        is_plain = type(op).rearranges or type(op).on_vectors
-        if not is_plain and not isinstance(op, _COUNTED):
+        flops = type(op).flops(op)
+        if flops is None:
             return None
         read = op.results if type(op).rearranges else op.operands
         moved = sum(map(bytes_of, (*read, *op.results)), start=0)
-        work = _SLOWER * (self._value(flops_of(op)) + 2 * self._value(moved))
+        work = _SLOWER * (self._value(flops) + 2 * self._value(moved))
         return _shared(work, share_count(work, work))
 
     def _of_call(self, function: Function) -> SharedWork | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import as_tuple, in_dtype
+from aotc.dialects.table import family_of
 from benchmarks.parity.agreement import Compared, asked, leaves
 from benchmarks.parity.ops_jax import DEVICES, JAX, over_devices
 from benchmarks.parity.ops_scipy import SCIPY
@@ -80,7 +81,7 @@ def _in_dtypes_of(ours: list[Any], theirs: Any) -> list[Any]:
 
 def kind_of(name: str) -> str:
     """By which limit the op is judged."""
-    return OP_KINDS.get(name, KINDS.get(OPS[name].family, "exact"))
+    return OP_KINDS.get(name, KINDS.get(family_of(OPS[name]), "exact"))
 
 
 def _over_devices(name: str) -> Iterator[Compared]:

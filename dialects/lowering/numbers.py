@@ -70,7 +70,7 @@ def has_numbers_only(name: str) -> bool:
     *ops, _ = block.operations
     values = [*block.arguments, *(value for op in ops for value in op.results)]
     return all(Tensor.of(value).rank == 0 for value in values) and all(
-        op.family in _OF_SCALARS if isinstance(op, GraphOp) else _calls_numbers(op)
+        type(op).on_scalars if isinstance(op, GraphOp) else _calls_numbers(op)
         for op in ops
     )
 
@@ -79,20 +79,6 @@ def _calls_numbers(call: Operation) -> bool:
     assert isinstance(call, func.CallOp)  # what else stands in a function
     run = functions.run_by_control(functions.find(functions.callee_of(call)))
     return run is not None and all(map(has_numbers_only, run))
-
-
-_OF_SCALARS = {
-    "activation",
-    "binary",
-    "bits",
-    "creation",
-    "rounding",
-    "selection",
-    "shape",
-    "special",
-    "trigonometric",
-    "unary",
-}
 
 
 def in_one_dispatch(

@@ -61,6 +61,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     `form` is "exact" (Phi by erf) or "tanh" (the paper's approximation).
     """
 
+    on_scalars = True
     on_vectors = True
     is_approximated = True
     why = "a derivative that shares Phi(x) with it; one fused body"

@@ -20,7 +20,7 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value
 
@@ -36,6 +36,8 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     is for the derivative.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "its scores need not be kept for the derivative; kept whole until lowering"
     precision = LOW
@@ -210,6 +212,13 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         y = _weighted_sum(b, op, e, op.value, like.dtype)
         y = b.divide(y, b.expand(divisor, wide, (3,)))
         return [cast(b, y, Tensor.of(op.y).dtype), logsum]
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """Those of its two products."""
+        _, positions, _, depth = Tensor.of(op.key).shape
+        scores = element_count(Tensor.of(op.query).shape[:3]) * positions
+        return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
 
     samples = [
         Sample(

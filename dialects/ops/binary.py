@@ -13,11 +13,18 @@ from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.padding import HARMLESS
-from aotc.dialects.patterns import neutral, splat_of
+from aotc.dialects.patterns.rows import Captured, Row
+from aotc.dialects.patterns.terms import Number, X, this
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith
+
+
+def is_whole(m: Captured) -> bool:
+    """Whether numbers that were captured are integers: they have no NaN, and no -0."""
+    return not dt.is_float(Tensor.of(m.x).dtype)
+
 
 # What a tangent of the left and of the right operand is multiplied by.
 Partials = tuple[Callable[[Value], Value], Callable[[Value], Value]]
@@ -31,6 +38,7 @@ class Binary(GraphOp, traits=[Pure]):
     y: Result[Any]
     if TYPE_CHECKING:
         partials: Callable[[Builder, Any], Partials]
+    on_scalars = True
     dtypes = tuple(dt.NUMBERS)
 
     @classmethod
@@ -80,6 +88,7 @@ class Add(Binary, name="add"):
 
     on_vectors = True
     on_integers = True
+    commutes = True
     why = "arithmetic"
 
     ref = staticmethod(np.add)
@@ -91,10 +100,16 @@ class Add(Binary, name="add"):
 
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Add") -> Value | None:
-        """x + 0 = x."""
-        return neutral(op, 0.0, both=True)
+    simplify = (
+        Row(
+            "x + 0 = x",
+            this(X, Number(0.0)),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.add(b.full_like(x, 0.0), x),
+            near_miss=lambda b, x: b.add(b.full_like(x, 1.0), x),
+        ),
+    )
 
 
 class Subtract(Binary, name="subtract"):
@@ -113,12 +128,25 @@ class Subtract(Binary, name="subtract"):
 
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Subtract") -> Value | None:
-        """x - 0 = x, and x - x = 0 for integers."""
-        if op.lhs == op.rhs and not dt.is_float(Tensor.of(op.lhs).dtype):
-            return b.full_like(op.lhs, 0)
-        return neutral(op, 0.0, both=False)
+    simplify = (
+        Row(
+            "x - x = 0, of integers",
+            this(X, X),
+            lambda b, m: b.full_like(m.x, 0),
+            given=(i32(3), f32(3)),
+            example=lambda b, x, y: b.subtract(x, x),
+            near_miss=lambda b, x, y: b.subtract(y, y),
+            where=is_whole,
+        ),
+        Row(
+            "x - 0 = x",
+            this(X, Number(0.0)),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.subtract(x, b.full_like(x, 0.0)),
+            near_miss=lambda b, x: b.subtract(b.full_like(x, 0.0), x),
+        ),
+    )
 
 
 class Multiply(Binary, name="multiply"):
@@ -126,6 +154,7 @@ class Multiply(Binary, name="multiply"):
 
     on_vectors = True
     on_integers = True
+    commutes = True
     why = "arithmetic"
 
     ref = staticmethod(np.multiply)
@@ -137,18 +166,34 @@ class Multiply(Binary, name="multiply"):
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Multiply") -> Value | None:
-        """x * 1 = x and x * -1 = -x; x * 0 = 0 for integers."""
-        for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-            factor = splat_of(side)
-            if factor == 1.0:
-                return other
-            if factor == 0.0 and not dt.is_float(Tensor.of(other).dtype):
-                return side
-            if factor == -1.0 and dt.is_float(Tensor.of(other).dtype):
-                return b.negate(other)
-        return None
+    simplify = (
+        Row(
+            "x * 1 = x",
+            this(X, Number(1.0)),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.multiply(x, b.full_like(x, 1.0)),
+            near_miss=lambda b, x: b.multiply(x, b.full_like(x, 2.0)),
+        ),
+        Row(
+            "x * 0 = 0, of integers",
+            this(X, Number(0.0)),
+            lambda b, m: b.full_like(m.x, 0),
+            given=(i32(3), f32(3)),
+            example=lambda b, x, y: b.multiply(x, b.full_like(x, 0)),
+            near_miss=lambda b, x, y: b.multiply(y, b.full_like(y, 0.0)),
+            where=is_whole,
+        ),
+        Row(
+            "x * -1 = -x, of floats",
+            this(X, Number(-1.0)),
+            lambda b, m: b.negate(m.x),
+            given=(f32(3), i32(3)),
+            example=lambda b, x, y: b.multiply(b.full_like(x, -1.0), x),
+            near_miss=lambda b, x, y: b.multiply(b.full_like(y, -1), y),
+            where=lambda m: not is_whole(m),
+        ),
+    )
 
 
 class Divide(Binary, name="divide"):
@@ -181,10 +226,16 @@ class Divide(Binary, name="divide"):
 
     lower = by_kind(f=arith.divf, i=scalars.divide_signed, u=scalars.divide_unsigned)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Divide") -> Value | None:
-        """x / 1 = x."""
-        return neutral(op, 1.0, both=False)
+    simplify = (
+        Row(
+            "x / 1 = x",
+            this(X, Number(1.0)),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.divide(x, b.full_like(x, 1.0)),
+            near_miss=lambda b, x: b.divide(b.full_like(x, 1.0), x),
+        ),
+    )
 
     samples = [
         *_POSITIVE,
@@ -244,6 +295,7 @@ class Hypot(Binary, name="hypot"):
     """y = sqrt(lhs**2 + rhs**2), without overflow; the derivative at 0 is 0."""
 
     is_approximated = True
+    commutes = True
     why = "no overflow of the squares; a derivative from its own value"
     precision = WIDE
 
@@ -271,11 +323,26 @@ class Hypot(Binary, name="hypot"):
     ]
 
 
+def _rows_of_itself(op: str) -> tuple[Row, ...]:
+    """An extreme of something and itself is that."""
+    return (
+        Row(
+            f"{op}(x, x) = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(f32(3), f32(3)),
+            example=lambda b, x, y: getattr(b, op)(x, x),
+            near_miss=lambda b, x, y: getattr(b, op)(x, y),
+        ),
+    )
+
+
 class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
     on_vectors = True
     on_integers = True
+    commutes = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.maximum)
@@ -285,12 +352,14 @@ class Maximum(Binary, name="maximum"):
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Maximum") -> Value | None:
-        """The larger of x and x is x."""
-        return op.lhs if op.lhs == op.rhs else None
+    simplify = _rows_of_itself("maximum")
 
     lower = by_kind(f=arith.maximumf, i=arith.maxsi, u=arith.maxui)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where one is."""
+        return is_known(op.lhs) or is_known(op.rhs)
 
 
 class Minimum(Binary, name="minimum"):
@@ -298,6 +367,7 @@ class Minimum(Binary, name="minimum"):
 
     on_vectors = True
     on_integers = True
+    commutes = True
     why = "one instruction; ties share the derivative"
 
     ref = staticmethod(np.minimum)
@@ -307,12 +377,14 @@ class Minimum(Binary, name="minimum"):
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Minimum") -> Value | None:
-        """The smaller of x and x is x."""
-        return op.lhs if op.lhs == op.rhs else None
+    simplify = _rows_of_itself("minimum")
 
     lower = by_kind(f=arith.minimumf, i=arith.minsi, u=arith.minui)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both are."""
+        return is_known(op.lhs) and is_known(op.rhs)
 
 
 def _choice(

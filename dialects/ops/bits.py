@@ -1,20 +1,21 @@
 """Ops on bit patterns, none of which has a derivative."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
-from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.padding import HARMLESS
-from aotc.dialects.patterns import made_by, truth_of
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import Truth, X, call, this
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
@@ -32,11 +33,16 @@ class BitwiseNot(Unary, name="bitwise_not"):
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     lower = by_kind(**{kind: scalars.invert for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseNot") -> Value | None:
-        """~~x = x."""
-        inner = made_by(op.x, "bitwise_not")
-        return None if inner is None else inner.x
+    simplify = (
+        Row(
+            "~~x = x",
+            this(call("bitwise_not", X)),
+            lambda b, m: m.x,
+            given=(i32(3),),
+            example=lambda b, x: b.bitwise_not(b.bitwise_not(x)),
+            near_miss=lambda b, x: b.bitwise_not(b.negate(x)),
+        ),
+    )
 
     samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
 
@@ -53,48 +59,70 @@ class Bitwise(Binary, traits=[Pure]):
     ]
 
 
+def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[Row, ...]:
+    """What `and` or `or` is of something with itself, and beside either truth."""
+    yes, no = str(neutral).lower(), str(not neutral).lower()
+    return (
+        Row(
+            f"x {sign} x = x",
+            this(X, X),
+            lambda b, m: m.x,
+            given=(i32(3), i32(3)),
+            example=lambda b, x, y: getattr(b, op)(x, x),
+            near_miss=lambda b, x, y: getattr(b, op)(x, y),
+        ),
+        Row(
+            f"x {sign} {yes} = x",
+            this(X, Truth(neutral)),
+            lambda b, m: m.x,
+            given=(boolean(3),),
+            example=lambda b, x: getattr(b, op)(x, b.full_like(x, neutral)),
+            near_miss=lambda b, x: getattr(b, op)(x, b.bitwise_not(x)),
+        ),
+        Row(
+            f"x {sign} {no} = {no}",
+            this(X, Truth(not neutral)),
+            lambda b, m: b.full_like(m.x, not neutral),
+            given=(boolean(3),),
+            example=lambda b, x: getattr(b, op)(b.full_like(x, not neutral), x),
+            near_miss=lambda b, x: getattr(b, op)(b.bitwise_not(x), x),
+        ),
+    )
+
+
 class BitwiseAnd(Bitwise, name="bitwise_and"):
     """y = lhs & rhs."""
 
+    commutes = True
     why = "one instruction; the logical and on bool"
 
     ref = staticmethod(np.bitwise_and)
     lower = by_kind(**{kind: arith.andi for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseAnd") -> Value | None:
-        """x & x = x, x & true = x and x & false = false."""
-        return _with_itself_or_truth(op, neutral=True)
+    simplify = _logical_rows("bitwise_and", "&", neutral=True)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where one is."""
+        return is_known(op.lhs) or is_known(op.rhs)
 
 
 class BitwiseOr(Bitwise, name="bitwise_or"):
     """y = lhs | rhs."""
 
+    commutes = True
     why = "one instruction; the logical or on bool"
 
     ref = staticmethod(np.bitwise_or)
     lower = by_kind(**{kind: arith.ori for kind in "iub"})
 
-    @staticmethod
-    def simplify(b: Builder, op: "BitwiseOr") -> Value | None:
-        """x | x = x, x | false = x and x | true = true."""
-        return _with_itself_or_truth(op, neutral=False)
-
-
-def _with_itself_or_truth(op: Bitwise, *, neutral: bool) -> Value | None:
-    """Of a logical op: x with itself or with `neutral` is x, else the other truth."""
-    if op.lhs == op.rhs:
-        return op.lhs
-    for side, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-        truth = truth_of(side)
-        if truth is not None:
-            return other if truth == neutral else side
-    return None
+    simplify = _logical_rows("bitwise_or", "|", neutral=False)
 
 
 class BitwiseXor(Bitwise, name="bitwise_xor"):
     """y = lhs ^ rhs."""
 
+    commutes = True
     why = "one instruction; random bits are made of it"
 
     ref = staticmethod(np.bitwise_xor)
@@ -133,6 +161,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     """y = the same bits as another dtype of equal width."""
 
     why = "bits of a float as an integer, and back"
+    on_scalars = True
     precision = WIDE
     reads_bits = True
 
@@ -171,16 +200,23 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
         """arith.bitcast; integers of either sign are the same below the graph."""
         element = lowered_element(op.dtype)
-        if x.type.element_type == element:
+        if lowered_element(Tensor.of(op.x).dtype) == element:
             return x
         return low.pointwise(
             [x], Tensor.of(op.y), lambda value: arith.bitcast(element, value)
         )
 
-    @staticmethod
-    def simplify(b: Builder, op: "Bitcast") -> Value | None:
-        """A bitcast to the same dtype is nothing."""
-        return op.x if Tensor.of(op.x).dtype == op.dtype else None
+    simplify = (
+        Row(
+            "x, if it has the dtype",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.bitcast(x, dtype="f32"),
+            near_miss=lambda b, x: b.bitcast(x, dtype="i32"),
+            where=lambda m: Tensor.of(m.x).dtype == m.op.dtype,
+        ),
+    )
 
     samples = [
         Sample((f32(2, 3),), {"dtype": "i32"}),

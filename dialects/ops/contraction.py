@@ -27,6 +27,8 @@ from aotc.dialects.lowering.summation import (
 )
 from aotc.dialects.nests import Access, Nest
 from aotc.dialects.padding import Padding
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, Y, this
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -73,6 +75,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """
 
     why = "all products of matrices; its adjoints are again one"
+    is_costly = True
+    in_memory = True
     precision = LOW
     adds_products = True
 
@@ -210,24 +214,19 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         """The axes that are contracted."""
         return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
 
-    @staticmethod
-    def simplify(b: Builder, op: "DotGeneral") -> Value | None:
-        """A product of which nothing is summed up is one of repeated operands.
-
-        Elementwise ops fuse with more, and IREE computes them right where both operands
-        come from one value (Note [two reads of a reduction]).
-        """
-        if op.lhs_contract:
-            return None
-        result = Tensor.of(op.y)
-        *sides, _ = loop_numbers(
-            Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
-        )
-        factors = [
-            _broadcast_along(b, cast(b, x, result.dtype), loops, result)
-            for x, loops in zip(op.operands, sides, strict=True)
-        ]
-        return b.multiply(*factors)
+    simplify = (
+        # Elementwise ops fuse with more, and IREE computes them right where both
+        # operands come from one value (Note [two reads of a reduction]).
+        Row(
+            "if nothing is summed up, a product of repeated operands",
+            this(X, Y),
+            lambda b, m: _product_of_repeated(b, m.op),
+            given=(f32(2), f32(2)),
+            example=lambda b, x, y: _product_of_lines(b, x, y, contract=()),
+            near_miss=lambda b, x, y: _product_of_lines(b, x, y, contract=(0,)),
+            where=lambda m: not m.op.lhs_contract,
+        ),
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
@@ -249,6 +248,23 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
 
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """A multiplication and an addition for each product."""
+        sizes = Tensor.of(op.lhs).shape
+        summed = element_count(tuple(sizes[axis] for axis in op.lhs_contract))
+        return 2 * Tensor.of(op.y).elements * summed
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Where nothing is summed up."""
+        return not op.lhs_contract
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """The free and the batch axes."""
+        return {axis: at for at, axis in cls.scaled_axes(op, operand).items()}
+
     samples = [
         Sample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),
         Sample(
@@ -269,6 +285,27 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             smooth=False,
         ),
     ]
+
+
+def _product_of_lines(
+    b: Builder, x: Value, y: Value, contract: tuple[int, ...]
+) -> Value:
+    """A product of two lines, for examples."""
+    axes = {"lhs_contract": contract, "rhs_contract": contract}
+    return b.dot_general(x, y, lhs_batch=(), rhs_batch=(), dtype="f32", **axes)
+
+
+def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
+    """The product of both operands, each repeated along the axes of the other."""
+    result = Tensor.of(op.y)
+    *sides, _ = loop_numbers(
+        Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
+    )
+    factors = [
+        _broadcast_along(b, cast(b, x, result.dtype), loops, result)
+        for x, loops in zip(op.operands, sides, strict=True)
+    ]
+    return b.multiply(*factors)
 
 
 def _require_wider(x: Tensor, dtype: str) -> None:

@@ -36,6 +36,8 @@ from aotc.dialects.ops.windows import (
     windowed_shape,
 )
 from aotc.dialects.padding import Padding
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, Y, call, this
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.views import View
@@ -52,6 +54,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     """
 
     why = "two adjoints that are convolutions; lowered by its kind"
+    is_costly = True
+    in_memory = True
     precision = LOW
     adds_products = True
     takes_images = True
@@ -211,10 +215,22 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         """Patches times kernel, or depthwise; see the notes above."""
         return _lower(low, op, x, kernel)
 
-    @staticmethod
-    def simplify(b: Builder, op: "ConvGeneral") -> Value | None:
-        """Zeros between the elements of an image are not multiplied."""
-        return without_inner_zeros(b, op)
+    simplify = (
+        Row(
+            "zeros between the elements of an image are not multiplied",
+            this(call("pad", X).named("pad"), Y),
+            lambda b, m: without_inner_zeros(b, m.op, m.pad),
+            given=(f32(1, 3, 2), f32(2, 2, 4)),
+            example=lambda b, x, y: _of_spread(b, x, y, zeros=1),
+            near_miss=lambda b, x, y: _of_spread(b, x, y, zeros=2),
+        ),
+    )
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """A multiplication and an addition for each product."""
+        products = element_count(Tensor.of(op.kernel).shape[:-1])
+        return 2 * Tensor.of(op.y).elements * products
 
     samples = [
         Sample(
@@ -285,6 +301,14 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             },
         ),
     ]
+
+
+def _of_spread(b: Builder, x: Value, kernel: Value, zeros: int) -> Value:
+    """A convolution of lines with zeros between their elements, for an example."""
+    spread = b.pad(x, low=(0, 1, 0), high=(0, 1, 0), interior=(0, zeros, 0), value=0.0)
+    return b.conv_general(
+        spread, kernel, strides=(1,), padding=(0, 0), dilation=(1,), groups=1
+    )
 
 
 def _require_channels(x: Tensor, kernel: Tensor, groups: int) -> None:

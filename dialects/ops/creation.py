@@ -1,6 +1,7 @@
 """Ops without operands: constants and counters."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
@@ -9,11 +10,13 @@ from aotc.dialects.attributes import Array, Int, Sizes, Str
 from aotc.dialects.batching import NO_OPERANDS
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
+from aotc.dialects.counters import Counter, counter_of_elements
 from aotc.dialects.graph import GraphOp, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.padding import HARMLESS
 from aotc.dialects.samples import Sample
+from aotc.dialects.signs import has_no_negative, never_wraps
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
@@ -36,6 +39,8 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     value: Array
     y: Result[Any]
+    is_free = True
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -57,6 +62,16 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
     def lower(low: Lowering, op: "Constant") -> Value:
         """arith.constant."""
         return low.constant(op.value, Tensor.of(op.y).dtype)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """As its elements are."""
+        return has_no_negative(op.attributes["value"])
+
+    @staticmethod
+    def counter(op: "Constant") -> Counter | None:
+        """As its elements do."""
+        return counter_of_elements(op.attributes["value"])
 
     samples = [
         Sample((), {"value": np.array([[1.5, -0.0], [np.inf, np.nan]], "f")}),
@@ -110,6 +125,17 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
             Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)
         )
 
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where its positions do not wrap around."""
+        return never_wraps(op.shape[op.axis], op.dtype)
+
+    @staticmethod
+    def counter(op: "Iota") -> Counter | None:
+        """Along its axis, where its positions do not wrap around."""
+        size = op.shape[op.axis]
+        return Counter(op.axis, size) if never_wraps(size, op.dtype) else None
+
     samples = [
         Sample((), {"shape": (2, 3), "axis": 1, "dtype": "i32"}),
         Sample((), {"shape": ("n", 3), "axis": 0, "dtype": "f32"}),
@@ -131,6 +157,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     size: Sizes
     dtype: Str
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NUMBERS
 
     @staticmethod
@@ -157,6 +184,11 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
         """tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
         return low.from_number(element)
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where the size does not wrap around."""
+        return never_wraps(op.size[0], op.dtype)
 
     samples = [
         Sample((), {"size": ("n",), "dtype": "f32"}),

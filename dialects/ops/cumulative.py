@@ -39,6 +39,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         "the common form of running sums and products with a derivative that is "
         "again one"
     )
+    in_memory = True
     precision = WIDE
 
     a: Operand[Any]
@@ -133,6 +134,7 @@ class Cumulative(GraphOp, traits=[Pure]):
         start: Callable[[str], float]
         combine: dict[str, Body]
         step: Callable[[Builder, Any], tuple[Value, Value]]
+    in_memory = True
     dtypes = tuple(dt.NUMBERS)  # of any length, for the static types of subclasses
 
     @classmethod

@@ -57,6 +57,8 @@ def _each(
 class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
     """y = the lower triangle with y yᵀ = (x + xᵀ) / 2; NaN if that is not definite."""
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
@@ -131,6 +133,8 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
     not its diagonal, which counts as ones.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "its adjoints are triangular solves"
 
@@ -255,6 +259,8 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
     largest elements of a column; where all are 0, the column of l is 0 below 1.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
@@ -361,6 +367,8 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
     derivative: it is infinite or NaN.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 

@@ -34,6 +34,8 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     other sign. Neither direction divides by n.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "factored by its length; its adjoint is the opposite direction"
 

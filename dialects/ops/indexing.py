@@ -20,7 +20,7 @@ them from the end where NumPy does. An axis without elements has no nearest one:
 refused; one of symbolic size is found empty only when the model runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,7 +37,9 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.padding import along_axes, harmless_but_along
-from aotc.dialects.patterns import repeated_scalar
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, this
+from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
 from aotc.errors import InputError
@@ -320,15 +322,32 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         loops = ["parallel"] * result.rank
         return low.generic(indices, maps, low.empty(result), loops, body)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Gather") -> Value | None:
-        """Equal elements need no reading, and elements in order only moving."""
-        result = Tensor.of(op.y)
-        is_filled = op.mode == "clip" and 0 not in Tensor.of(op.x).shape
-        scalar = repeated_scalar(b, op.x) if is_filled else None
-        if scalar is not None:
-            return b.broadcast(scalar, shape=result.shape, axes=())
-        return _read_in_order(b, op)
+    simplify = (
+        Row(
+            "of equal elements, copies",
+            this(X),
+            lambda b, m: _copies(b, m.op),
+            given=(f32(3), i32(4)),
+            example=lambda b, x, i: _taken(b, b.full_like(x, 2.0), i),
+            near_miss=lambda b, x, i: _taken(b, x, i),
+            where=lambda m: m.op.mode == "clip" and 0 not in Tensor.of(m.x).shape,
+        ),
+        Row(
+            "at positions that count from 0, what is only moved",
+            this(X),
+            lambda b, m: _read_in_order(b, m.op),
+            given=(f32(3), i32(3)),
+            example=lambda b, x, i: _taken(
+                b, x, b.iota(shape=(3,), axis=0, dtype="i32")
+            ),
+            near_miss=lambda b, x, i: _taken(b, x, i),
+        ),
+    )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where x is; what is read out of bounds is 0."""
+        return is_known(op.x)
 
     samples = [
         Sample(
@@ -364,6 +383,19 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
         ),
     ]
+
+
+def _taken(b: Builder, x: Value, i: Value) -> Value:
+    """The elements of a line at some positions, for examples."""
+    return b.gather(x, i, axes=(0,), along=(0,), kept=(), mode="clip")
+
+
+def _copies(b: Builder, op: Gather) -> Value | None:
+    """What is read of a value whose elements are equal, if they are."""
+    scalar = repeated_scalar(b, op.x)
+    if scalar is None:
+        return None
+    return b.broadcast(scalar, shape=Tensor.of(op.y).shape, axes=())
 
 
 def _read_in_order(b: Builder, op: Gather) -> Value | None:

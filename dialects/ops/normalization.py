@@ -19,10 +19,12 @@ from aotc.dialects.ops.contraction import cast
 from aotc.dialects.padding import along_axes, along_axis, harmless_but_along, hiding
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg, math
+
+_PASSES = 3  # over a row
 
 
 class AlongAxis(GraphOp, traits=[Pure]):
@@ -31,6 +33,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
     x: Operand[Any]
     axis: Int
     y: Result[Any]
+    in_memory = True
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
@@ -43,6 +46,11 @@ class AlongAxis(GraphOp, traits=[Pure]):
     reorder = in_any_order(axis=rename_axes)
 
     pad = hiding(lambda _: -np.inf, along_axis)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element in each pass over a row."""
+        return _PASSES * Tensor.of(op.y).elements
 
     samples = [
         Sample((f32(2, 5),), {"axis": 1}),
@@ -194,6 +202,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     precision has its statistics in f32.
     """
 
+    in_memory = True
     is_approximated = True
     why = (
         "one body for layer, batch, group and instance norms, with the short derivative"
@@ -326,6 +335,11 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         r = low.pointwise([variance], rest, inverse)
         y = _combine(low, wide, op.axes, [x, mean, r], normal)
         return [low.convert(y, wide, source.dtype), mean, variance]
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element in each pass over a row."""
+        return _PASSES * Tensor.of(op.y).elements
 
     samples = [
         Sample((f32(2, 5),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),

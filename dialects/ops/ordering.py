@@ -1,6 +1,6 @@
 """The order of elements along an axis."""
 
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -30,6 +30,11 @@ from aotc.mlir import Value, arith, ir
 FEW, OF_EACH = 128, 8
 
 
+# float operations that take as long as comparing two elements while rows are sorted,
+# and as writing the place of one
+_COMPARED, _PLACED = 8, 400
+
+
 class Argsort(GraphOp, name="argsort", traits=[Pure]):
     """y = the positions (i32) of x in order along `axis`, the first `count` of them.
 
@@ -47,6 +52,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     descending: Bool
     count: Sizes
     y: Result[Any]
+    in_memory = True
     dtypes = dt.NUMBERS
 
     @staticmethod
@@ -99,6 +105,11 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         else:
             words = sorted_positions(low, keys, of)
         return _positions(low, op, words, of)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """As long as a kernel compares elements, and finds their places."""
+        return _COMPARED * Tensor.of(op.x).elements + _PLACED * Tensor.of(op.y).elements
 
     samples = [
         Sample((f32(2, 40),), {"axis": 1, "descending": False, "count": (40,)}),

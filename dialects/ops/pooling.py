@@ -1,6 +1,7 @@
 """Pooling over windows of an image (N, spatial…, C)."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from aotc.dialects.ops.windows import (
 )
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.dialects.views import View
 from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
@@ -62,6 +63,7 @@ class Pool(GraphOp, traits=[Pure]):
         named: dict[int, str]  # by the number of spatial axes, ops of linalg
     start = 0.0
     ufunc = "add"  # that `reduce` is of
+    in_memory = True
     takes_images = True
 
     @classmethod
@@ -150,6 +152,11 @@ class Pool(GraphOp, traits=[Pure]):
             dilations=list(op.dilation),
         )
         return low.convert(total, result.with_dtype(wide), result.dtype)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element of each window."""
+        return Tensor.of(op.y).elements * prod(op.window)
 
     samples = [
         _sample(f32(2, 4, 6, 2), (2, 2), (2, 2), (0,) * 4),

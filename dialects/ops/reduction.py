@@ -24,8 +24,11 @@ from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
 from aotc.dialects.nests import Nest
+from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.padding import Padding, along_axis, hiding
-from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, call, this
+from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
@@ -45,6 +48,7 @@ class Reduction(GraphOp, traits=[Pure]):
         combine: dict[str, Body]
         ufunc: str
         weights: Callable[[Builder, Any], Tangent]
+    in_memory = True
     dtypes = dt.NUMBERS
     needs_elements = False
 
@@ -105,15 +109,32 @@ class Reduction(GraphOp, traits=[Pure]):
         total = lower_reduction(cls, low, x, result.with_dtype(wide), op.axes)
         return low.convert(total, result.with_dtype(wide), result.dtype)
 
-    @classmethod
-    def simplify(cls, b: Builder, op: Self) -> Value | None:
-        """A reduction of repeated elements is computed from one of them."""
-        return _of_repeated(cls, b, op)
+    simplify = tuple(  # of any length, for the static types of subclasses
+        [
+            Row(
+                "of copies, a reduction of one of each",
+                this(call("broadcast", X).named("copies")),
+                lambda b, m: _of_repeated(b, m.op, m.copies),
+                given=(f32(2),),
+                example=lambda b, x: b.reduce_max(
+                    b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0, 1)
+                ),
+                near_miss=lambda b, x: b.reduce_max(
+                    b.broadcast(x, shape=(2, 3), axes=(0,)), axes=(0,)
+                ),
+            ),
+        ]
+    )
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
         """The reduction of `count` elements y: for a maximum or minimum, y itself."""
         return y
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """One for each element of its operand."""
+        return Tensor.of(op.x).elements
 
     samples = [
         Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
@@ -133,14 +154,11 @@ def lower_reduction(
     return low.reduce(x, result, axes, start, cls.combine[kind])
 
 
-def _of_repeated(cls: type[Reduction], b: Builder, op: Reduction) -> Value | None:
+def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
     """The reduction over the axes along which a broadcast repeats elements, if any.
 
     Those axes are taken out of the broadcast, and what is left is reduced as before.
     """
-    source = made_by(op.x, "broadcast")
-    if source is None:
-        return None
     x, y = Tensor.of(op.x), Tensor.of(source.x)
     own = dict(
         zip(source.axes, y.shape, strict=True)
@@ -159,7 +177,7 @@ def _of_repeated(cls: type[Reduction], b: Builder, op: Reduction) -> Value | Non
     )
     rest = tuple(left.index(axis) for axis in op.axes if axis not in gone)
     reduced = type(op).build(value, axes=rest) if rest else value
-    return cls.of_repeated(b, reduced, count)
+    return op.of_repeated(b, reduced, count)
 
 
 def _is_repeatable(x: Value, count: Size) -> bool:
@@ -245,10 +263,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
         """The product of the other elements."""
         return _others(b, op.x, op.axes)
 
-    @classmethod
-    def simplify(cls, b: Builder, op: Self) -> Value | None:
-        """Nothing: powers of integers wrap around, and those of floats round."""
-        return None
+    simplify = ()  # powers of integers wrap around, and those of floats round
 
     start = staticmethod(lambda dtype: 1)
     combine = {"f": arith.mulf, "i": arith.muli, "u": arith.muli}
@@ -342,6 +357,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
     x: Operand[Any]
     axis: Int
     y: Result[Any]
+    in_memory = True
     dtypes = dt.NUMBERS
 
     @staticmethod

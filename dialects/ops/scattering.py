@@ -56,6 +56,7 @@ class Scatter(GraphOp, traits=[Pure]):
     kept: Ints
     mode: Str
     y: Result[Any]
+    in_memory = True
 
     @classmethod
     def infer(

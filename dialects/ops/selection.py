@@ -1,5 +1,6 @@
 """Elementwise comparison, choice and conversion."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +21,8 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
 from aotc.dialects.padding import HARMLESS
-from aotc.dialects.patterns import splat_of, truth_of
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import Capture, Number, Truth, X, Y, this
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.signs import is_nonnegative
@@ -38,6 +40,11 @@ _COMPARE = {
 }
 
 
+def _beside_zero(b: Builder, x: Value, direction: str) -> Value:
+    """A comparison with zero, for examples."""
+    return b.compare(x, b.full_like(x, 0), direction=direction, exact=False)
+
+
 class Compare(GraphOp, name="compare", traits=[Pure]):
     """y = lhs <direction> rhs, as bool; direction is eq, ne, lt, le, gt or ge.
 
@@ -53,6 +60,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     direction: Str
     exact: Bool
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @classmethod
@@ -88,17 +96,44 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     pad = HARMLESS
 
-    @staticmethod
-    def simplify(b: Builder, op: "Compare") -> Value | None:
-        """What integers are beside themselves, and those not negative beside 0."""
-        truth: bool | None = None
-        if op.lhs == op.rhs and not dt.is_float(Tensor.of(op.lhs).dtype):
-            truth = op.direction in ("eq", "le", "ge")
-        elif splat_of(op.rhs) == 0.0 and op.direction in ("lt", "ge"):
-            truth = op.direction == "ge" if is_nonnegative(op.lhs) else None
-        elif splat_of(op.lhs) == 0.0 and op.direction in ("gt", "le"):
-            truth = op.direction == "le" if is_nonnegative(op.rhs) else None
-        return None if truth is None else b.full(Tensor.of(op.y), truth)
+    simplify = (
+        Row(
+            "x beside itself is equal, of integers",
+            this(X, X),
+            lambda b, m: b.full(
+                Tensor.of(m.op.y), m.op.direction in ("eq", "le", "ge")
+            ),
+            given=(i32(3), f32(3)),
+            example=lambda b, x, y: b.compare(x, x, direction="le", exact=False),
+            near_miss=lambda b, x, y: b.compare(y, y, direction="le", exact=False),
+            where=lambda m: not dt.is_float(Tensor.of(m.x).dtype),
+        ),
+        Row(
+            "x < 0 is false, and x >= 0 true, if x is not negative",
+            this(X, Number(0.0)),
+            lambda b, m: b.full(Tensor.of(m.op.y), m.op.direction == "ge"),
+            given=(i32(3),),
+            example=lambda b, x: _beside_zero(b, b.maximum(x, b.full_like(x, 1)), "lt"),
+            near_miss=lambda b, x: _beside_zero(b, x, "lt"),
+            where=lambda m: m.op.direction in ("lt", "ge") and is_nonnegative(m.x),
+        ),
+        Row(
+            "0 > x is false, and 0 <= x true, if x is not negative",
+            this(Number(0.0), X),
+            lambda b, m: b.full(Tensor.of(m.op.y), m.op.direction == "le"),
+            given=(i32(3),),
+            example=lambda b, x: b.compare(
+                b.full_like(x, 0),
+                b.bitwise_and(x, b.full_like(x, 7)),
+                direction="le",
+                exact=False,
+            ),
+            near_miss=lambda b, x: b.compare(
+                b.full_like(x, 0), x, direction="le", exact=False
+            ),
+            where=lambda m: m.op.direction in ("gt", "le") and is_nonnegative(m.x),
+        ),
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
@@ -128,6 +163,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
     on_true: Operand[Any]
     on_false: Operand[Any]
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -164,15 +200,32 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     pad = HARMLESS
 
-    @staticmethod
-    def simplify(b: Builder, op: "Select") -> Value | None:
-        """No choice between equal values, or where the condition is known."""
-        if op.on_true == op.on_false:
-            return op.on_true
-        truth = truth_of(op.condition)
-        if truth is None:
-            return None
-        return op.on_true if truth else op.on_false
+    simplify = (
+        Row(
+            "a choice between x and x is x",
+            this(Capture("condition"), X, X),
+            lambda b, m: m.x,
+            given=(boolean(3), f32(3), f32(3)),
+            example=lambda b, c, x, y: b.select(c, x, x),
+            near_miss=lambda b, c, x, y: b.select(c, x, y),
+        ),
+        Row(
+            "where all is chosen, x",
+            this(Truth(True), X, Y),
+            lambda b, m: m.x,
+            given=(boolean(3), f32(3), f32(3)),
+            example=lambda b, c, x, y: b.select(b.full_like(c, True), x, y),
+            near_miss=lambda b, c, x, y: b.select(b.bitwise_not(c), x, y),
+        ),
+        Row(
+            "where nothing is chosen, y",
+            this(Truth(False), X, Y),
+            lambda b, m: m.y,
+            given=(boolean(3), f32(3), f32(3)),
+            example=lambda b, c, x, y: b.select(b.full_like(c, False), x, y),
+            near_miss=lambda b, c, x, y: b.select(c, x, y),
+        ),
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
@@ -180,6 +233,11 @@ class Select(GraphOp, name="select", traits=[Pure]):
         return low.pointwise(
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
         )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both choices are."""
+        return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [
         Sample((boolean(2, 3), f32(2, 3), f32(2, 3))),
@@ -190,6 +248,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
 
+    on_scalars = True
     on_vectors = True
     on_integers = True
     why = "one body, and one rule for the derivative at both bounds"
@@ -265,6 +324,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
     x: Operand[Any]
     dtype: Str
     y: Result[Any]
+    on_scalars = True
     dtypes = dt.NAMES
 
     @staticmethod
@@ -305,10 +365,30 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         body = conversion(source.dtype, target.dtype)
         return low.pointwise([x], target, body)
 
+    simplify = (
+        Row(
+            "x, if it has the dtype",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.cast(x, dtype="f32"),
+            near_miss=lambda b, x: b.cast(x, dtype="f64"),
+            where=lambda m: Tensor.of(m.x).dtype == m.op.dtype,
+        ),
+    )
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where it keeps the values of integers that are not negative."""
+        source = Tensor.of(op.x).dtype
+        is_kept = source in ("bool", op.dtype) or dt.bits(source) < dt.bits(op.dtype)
+        return not dt.is_float(source) and is_kept and is_known(op.x)
+
     @staticmethod
-    def simplify(b: Builder, op: "Cast") -> Value | None:
-        """A cast to the same dtype is nothing."""
-        return op.x if Tensor.of(op.x).dtype == op.dtype else None
+    def counted_axis(op: "Cast", axis: int) -> int | None:
+        """The same, of wider integers."""
+        is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
+        return axis if op.dtype in dt.INTEGERS and is_wider else None
 
     samples = [
         Sample((f32(2, 3),), {"dtype": "f64"}),

@@ -1,7 +1,7 @@
 """Ops that move elements without computing on them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,12 +12,16 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.nests import Nest
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, call, this
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
+    Size,
     Tensor,
     element_count,
     format_shape,
@@ -28,6 +32,21 @@ from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg
 
 
+def _repeated(b: Builder, x: Value, *shape: int) -> Value:
+    """Copies of a line, for examples."""
+    return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
+
+
+def long_axes(shape: Shape) -> list[int]:
+    """The axes of more than one element."""
+    return [axis for axis, size in enumerate(shape) if size != 1]
+
+
+def squeezed(shape: Shape) -> list[Size]:
+    """The sizes of these axes."""
+    return [size for size in shape if size != 1]
+
+
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
     """y = the same elements, in row-major order, in another shape."""
 
@@ -36,6 +55,7 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     x: Operand[Any]
     shape: Sizes
     y: Result[Any]
+    on_scalars = True
     rearranges = True
     keeps_order = True
     dtypes = dt.NAMES
@@ -83,18 +103,54 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         """tensor.collapse_shape and tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
+    simplify = (
+        Row(
+            "x, if it has the shape",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(2, 3),),
+            example=lambda b, x: b.reshape(x, shape=(2, 3)),
+            near_miss=lambda b, x: b.reshape(x, shape=(3, 2)),
+            where=lambda m: Tensor.of(m.x).shape == m.op.shape,
+        ),
+        Row(
+            "of copies of one element, copies",
+            this(call("broadcast", X)),
+            lambda b, m: b.broadcast(
+                b.reshape(m.x, shape=()), shape=m.op.shape, axes=()
+            ),
+            given=(f32(1), f32(2)),
+            example=lambda b, x, y: b.reshape(_repeated(b, x, 2, 3), shape=(6,)),
+            near_miss=lambda b, x, y: b.reshape(_repeated(b, y, 3, 2), shape=(6,)),
+            where=lambda m: Tensor.of(m.x).elements == 1,
+        ),
+        Row(
+            "of two, the last",
+            this(call("reshape", X)),
+            lambda b, m: b.reshape(m.x, shape=m.op.shape),
+            given=(f32(2, 6),),
+            example=lambda b, x: b.reshape(b.reshape(x, shape=(12,)), shape=(4, 3)),
+            near_miss=lambda b, x: b.reshape(b.negate(x), shape=(4, 3)),
+        ),
+    )
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Where only axes of one element come or go."""
+        return squeezed(Tensor.of(op.x).shape) == squeezed(op.shape)
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """Those of more than one element, in order."""
+        long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
+        return dict(zip(*long, strict=False))
+
     @staticmethod
-    def simplify(b: Builder, op: "Reshape") -> Value | None:
-        """The same shape is nothing, the last of two counts, and copies come last."""
-        source = Tensor.of(op.x)
-        if source.shape == op.shape:
-            return op.x
-        repeated = made_by(op.x, "broadcast")
-        if repeated is not None and element_count(Tensor.of(repeated.x).shape) == 1:
-            one = b.reshape(repeated.x, shape=())
-            return b.broadcast(one, shape=op.shape, axes=())
-        inner = made_by(op.x, "reshape")
-        return None if inner is None else b.reshape(inner.x, shape=op.shape)
+    def counted_axis(op: "Reshape", axis: int) -> int | None:
+        """The same, if only axes of one element come or go."""
+        if not Reshape.is_merged(op):
+            return None
+        return Reshape.kept_axes(op, 0).get(axis)
 
     @staticmethod
     def view(op: "Reshape", x: View) -> View | None:
@@ -142,6 +198,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     x: Operand[Any]
     permutation: Ints
     y: Result[Any]
+    on_scalars = True
     rearranges = True
     dtypes = dt.NAMES
 
@@ -184,23 +241,63 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         init = low.empty(result)
         return linalg.transpose(x, outs=[init], permutation=op.permutation).results[0]
 
-    @staticmethod
-    def simplify(b: Builder, op: "Transpose") -> Value | None:
-        """The identity is nothing, and axes of size 1 move for nothing.
+    simplify = (
+        Row(
+            "x, if no axis moves",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(2, 3),),
+            example=lambda b, x: b.transpose(x, permutation=(0, 1)),
+            near_miss=lambda b, x: b.transpose(x, permutation=(1, 0)),
+            where=lambda m: m.op.permutation == tuple(range(len(m.op.permutation))),
+        ),
+        Row(
+            "a reshape, if axes of one element move alone",
+            this(X),
+            lambda b, m: b.reshape(m.x, shape=Tensor.of(m.op.y).shape),
+            given=(f32(2, 1, 3),),
+            example=lambda b, x: b.transpose(x, permutation=(1, 0, 2)),
+            near_miss=lambda b, x: b.transpose(x, permutation=(2, 1, 0)),
+            where=lambda m: moves_nothing(Tensor.of(m.x).shape, m.op.permutation),
+        ),
+        Row(
+            "of two, one",
+            this(call("transpose", X, permutation="order")),
+            lambda b, m: b.transpose(
+                m.x, permutation=tuple(m.order[axis] for axis in m.op.permutation)
+            ),
+            given=(f32(2, 3, 4),),
+            example=lambda b, x: b.transpose(
+                b.transpose(x, permutation=(2, 0, 1)), permutation=(0, 2, 1)
+            ),
+            near_miss=lambda b, x: b.transpose(b.negate(x), permutation=(0, 2, 1)),
+        ),
+        Row(
+            "of copies, copies",
+            this(call("broadcast", X).named("inner")),
+            lambda b, m: _reordered_broadcast(b, m.op, m.inner),
+            given=(f32(2, 3),),
+            example=lambda b, x: b.transpose(
+                b.broadcast(x, shape=(2, 4, 3), axes=(0, 2)), permutation=(2, 1, 0)
+            ),
+            near_miss=lambda b, x: b.transpose(b.negate(x), permutation=(1, 0)),
+        ),
+    )
 
-        Two transposes are one, and that of a broadcast is of what it repeats.
-        """
-        if list(op.permutation) == list(range(len(op.permutation))):
-            return op.x
-        if moves_nothing(Tensor.of(op.x).shape, op.permutation):
-            return b.reshape(op.x, shape=Tensor.of(op.y).shape)
-        inner = made_by(op.x, "transpose")
-        if inner is not None:
-            order = inner.permutation
-            composed = tuple(order[axis] for axis in op.permutation)
-            return b.transpose(inner.x, permutation=composed)
-        inner = made_by(op.x, "broadcast")
-        return None if inner is None else _reordered_broadcast(b, op, inner)
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """None: it only moves elements."""
+        return 0
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Always."""
+        return True
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """All, in another order."""
+        return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
     def view(op: "Transpose", x: View) -> View | None:
@@ -251,6 +348,8 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     shape: Sizes
     axes: Ints
     y: Result[Any]
+    is_free = True
+    on_scalars = True
     rearranges = True
     dtypes = dt.NAMES
 
@@ -325,16 +424,45 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
             lambda element, _: element,
         )
 
+    simplify = (
+        Row(
+            "x, if it has the shape",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(2, 3),),
+            example=lambda b, x: b.broadcast(x, shape=(2, 3), axes=(0, 1)),
+            near_miss=lambda b, x: b.broadcast(x, shape=(4, 2, 3), axes=(1, 2)),
+            where=lambda m: Tensor.of(m.x).shape == m.op.shape,
+        ),
+        Row(
+            "of two, one",
+            this(call("broadcast", X, axes="axes")),
+            lambda b, m: b.broadcast(
+                m.x, shape=m.op.shape, axes=tuple(m.op.axes[axis] for axis in m.axes)
+            ),
+            given=(f32(2),),
+            example=lambda b, x: b.broadcast(
+                _repeated(b, x, 3, 2), shape=(3, 4, 2), axes=(0, 2)
+            ),
+            near_miss=lambda b, x: b.broadcast(b.negate(x), shape=(3, 2), axes=(1,)),
+        ),
+    )
+
+    @classmethod
+    def is_merged(cls, op: Self) -> bool:
+        """Always."""
+        return True
+
+    @classmethod
+    def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
+        """All that x has."""
+        return dict(enumerate(op.axes))
+
     @staticmethod
-    def simplify(b: Builder, op: "Broadcast") -> Value | None:
-        """The same shape is nothing; two broadcasts are one."""
-        if Tensor.of(op.x).shape == op.shape:
-            return op.x
-        inner = made_by(op.x, "broadcast")
-        if inner is None:
-            return None
-        composed = tuple(op.axes[axis] for axis in inner.axes)
-        return b.broadcast(inner.x, shape=op.shape, axes=composed)
+    def counted_axis(op: "Broadcast", axis: int) -> int | None:
+        """Where the axis went, if it is not stretched."""
+        at = op.axes[axis]
+        return at if Tensor.of(op.x).shape[axis] == op.shape[at] else None
 
     @staticmethod
     def view(op: "Broadcast", x: View) -> View | None:
@@ -352,7 +480,7 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
 
 def _scalar_constant(value: Value) -> float | int | bool | None:
     """The Python number of a scalar constant, or None."""
-    constant = made_by(value, "constant")
+    constant = made_by(value, Constant)
     if constant is None or Tensor.of(value).rank:
         return None
     scalar: float | int | bool = constant.value.item()
@@ -411,17 +539,27 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
 
         return low.generate(source, element)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Reverse") -> Value | None:
-        """Along axes of one element it is nothing, nor is it twice."""
-        shape = Tensor.of(op.x).shape
-        axes = {axis for axis in op.axes if shape[axis] != 1}
-        if not axes:
-            return op.x
-        inner = made_by(op.x, "reverse")
-        if inner is None:
-            return None
-        return b.reverse(inner.x, axes=tuple(sorted(axes ^ {*inner.axes})))
+    simplify = (
+        Row(
+            "x, if the axes have one element",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(1, 3),),
+            example=lambda b, x: b.reverse(x, axes=(0,)),
+            near_miss=lambda b, x: b.reverse(x, axes=(0, 1)),
+            where=lambda m: not _long_axes(m.op),
+        ),
+        Row(
+            "of two, one along the axes of either",
+            this(call("reverse", X, axes="axes")),
+            lambda b, m: b.reverse(
+                m.x, axes=tuple(sorted(_long_axes(m.op) ^ {*m.axes}))
+            ),
+            given=(f32(2, 3),),
+            example=lambda b, x: b.reverse(b.reverse(x, axes=(0, 1)), axes=(1,)),
+            near_miss=lambda b, x: b.reverse(b.negate(x), axes=(1,)),
+        ),
+    )
 
     @staticmethod
     def view(op: "Reverse", x: View) -> View | None:
@@ -432,3 +570,9 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
         Sample((f32(2, 3),), {"axes": (0, 1)}),
         Sample((f32("n", 3),), {"axes": (0,)}),
     ]
+
+
+def _long_axes(op: Reverse) -> set[int]:
+    """The axes along which elements are reversed that are more than one."""
+    shape = Tensor.of(op.x).shape
+    return {axis for axis in op.axes if shape[axis] != 1}

@@ -1,7 +1,7 @@
 """Ops that cut, surround and join: slice, pad, concatenate."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.padding import Padding
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, Y, call, this
 from aotc.dialects.reordering import in_any_order, rename_axes, reorder_sizes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.slices import slice_of_broadcast, slice_of_part, slice_of_slice
@@ -32,6 +33,11 @@ from aotc.dialects.types import (
 from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor
+
+
+def _first_two(b: Builder, x: Value) -> Value:
+    """The first two elements of a line, for examples."""
+    return b.slice(x, start=(0,), sizes=(2,), strides=(1,))
 
 
 class Slice(GraphOp, name="slice", traits=[Pure]):
@@ -120,17 +126,49 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
             return low.slice(x, Tensor.of(op.y), op.start, op.strides)
         return _copy_slice(low, op, x)
 
+    simplify = (
+        Row(
+            "x, if it is whole",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(4),),
+            example=lambda b, x: b.slice(x, start=(0,), sizes=(4,), strides=(1,)),
+            near_miss=lambda b, x: b.slice(x, start=(0,), sizes=(3,), strides=(1,)),
+            where=lambda m: Tensor.of(m.x).shape == m.op.sizes,
+        ),
+        Row(
+            "of two, one",
+            this(call("slice", X).named("inner")),
+            lambda b, m: slice_of_slice(b, m.op, m.inner),
+            given=(f32(9),),
+            example=lambda b, x: _first_two(
+                b, b.slice(x, start=(1,), sizes=(4,), strides=(2,))
+            ),
+            near_miss=lambda b, x: _first_two(b, b.negate(x)),
+        ),
+        Row(
+            "of copies, copies of a slice",
+            this(call("broadcast", X).named("inner")),
+            lambda b, m: slice_of_broadcast(b, m.op, m.inner),
+            given=(f32(1),),
+            example=lambda b, x: _first_two(b, b.broadcast(x, shape=(5,), axes=(0,))),
+            near_miss=lambda b, x: _first_two(b, b.concatenate(x, x, axis=0)),
+        ),
+        Row(
+            "of what is joined, a slice of the part that has all its elements",
+            this(call("concatenate", X, Y).named("joined")),
+            lambda b, m: slice_of_part(b, m.op, m.joined),
+            given=(f32(3), f32(1)),
+            example=lambda b, x, y: _first_two(b, b.concatenate(x, y, axis=0)),
+            near_miss=lambda b, x, y: _first_two(b, b.concatenate(y, x, axis=0)),
+        ),
+    )
+
     @staticmethod
-    def simplify(b: Builder, op: "Slice") -> Value | None:
-        """The whole of x is nothing; of what is made of parts, a part is enough."""
-        if Tensor.of(op.x).shape == op.sizes:
-            return op.x
-        if (inner := made_by(op.x, "slice")) is not None:
-            return slice_of_slice(b, op, inner)
-        if (repeated := made_by(op.x, "broadcast")) is not None:
-            return slice_of_broadcast(b, op, repeated)
-        joined = made_by(op.x, "concatenate")
-        return None if joined is None else slice_of_part(b, op, joined)
+    def counted_axis(op: "Slice", axis: int) -> int | None:
+        """The same, of its first elements."""
+        is_first = op.start[axis] == 0 and op.strides[axis] == 1
+        return axis if is_first else None
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
@@ -303,14 +341,36 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             return low.pad(x, result, op.low, op.high, _filler(op))
         return _lower_general_pad(low, op, x, result)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Pad") -> Value | None:
-        """No padding is nothing; a cut is a slice."""
-        if all(n == 0 for n in (*op.low, *op.high, *op.interior)):
-            return op.x
-        cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
-        plain = not any(op.interior) and not _is_shift(op)
-        return _cut_by_slice(b, op) if cuts and plain else None
+    simplify = (
+        Row(
+            "x, if nothing is added",
+            this(X),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.pad(
+                x, low=(0,), high=(0,), interior=(0,), value=0.0
+            ),
+            near_miss=lambda b, x: b.pad(
+                x, low=(0,), high=(1,), interior=(0,), value=0.0
+            ),
+            where=lambda m: all(
+                n == 0 for n in (*m.op.low, *m.op.high, *m.op.interior)
+            ),
+        ),
+        Row(
+            "what cuts, as a slice",
+            this(X),
+            lambda b, m: _cut_by_slice(b, m.op),
+            given=(f32(3),),
+            example=lambda b, x: b.pad(
+                x, low=(-1,), high=(2,), interior=(0,), value=0.0
+            ),
+            near_miss=lambda b, x: b.pad(
+                x, low=(-1,), high=(1,), interior=(0,), value=0.0
+            ),
+            where=lambda m: _is_cut(m.op) and not _is_shift(m.op),
+        ),
+    )
 
     @staticmethod
     def view(op: "Pad", x: View) -> View | None:
@@ -338,6 +398,12 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             {"low": (-1, 2), "high": (-2, -3), "interior": (0, 0), "value": 0.5},
         ),
     ]
+
+
+def _is_cut(op: Pad) -> bool:
+    """Whether elements are lost at an end, and none put between others."""
+    cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
+    return bool(cuts) and not any(op.interior)
 
 
 def _is_shift(op: Pad) -> bool:
@@ -471,12 +537,26 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             return None
         return p.build(op, operands)
 
-    @staticmethod
-    def simplify(b: Builder, op: "Concatenate") -> Value | None:
-        """A part without elements is left out."""
-        if Tensor.of(op.lhs).shape[op.axis] == 0:
-            return op.rhs
-        return op.lhs if Tensor.of(op.rhs).shape[op.axis] == 0 else None
+    simplify = (
+        Row(
+            "y, if x has no elements",
+            this(X, Y),
+            lambda b, m: m.y,
+            given=(f32(0), f32(3)),
+            example=lambda b, x, y: b.concatenate(x, y, axis=0),
+            near_miss=lambda b, x, y: b.concatenate(y, y, axis=0),
+            where=lambda m: Tensor.of(m.x).shape[m.op.axis] == 0,
+        ),
+        Row(
+            "x, if y has no elements",
+            this(X, Y),
+            lambda b, m: m.x,
+            given=(f32(0), f32(3)),
+            example=lambda b, x, y: b.concatenate(y, x, axis=0),
+            near_miss=lambda b, x, y: b.concatenate(y, y, axis=0),
+            where=lambda m: Tensor.of(m.y).shape[m.op.axis] == 0,
+        ),
+    )
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:
@@ -493,6 +573,16 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         lhs, rhs = map(low.element_copy, (lhs, rhs), kinds)
         parts = [*_concatenated_parts(lhs, op.axis), rhs]
         return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """None: it only moves elements."""
+        return 0
+
+    @classmethod
+    def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
+        """Where both are."""
+        return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [
         Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),

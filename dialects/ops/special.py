@@ -114,6 +114,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
     At 0, -1, -2, … it is NaN for even orders and infinite for odd ones.
     """
 
+    on_scalars = True
     is_approximated = True
     why = "the derivatives of lgamma, of every order"
     precision = WIDE

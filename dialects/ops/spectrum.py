@@ -74,6 +74,8 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
     The largest element of each column of v is positive. See Note [equal values].
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 
@@ -153,6 +155,8 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
     rows as columns. See Note [equal values]; the same holds for u where s is 0.
     """
 
+    is_costly = True
+    in_memory = True
     is_approximated = True
     why = "differentiated by its equation, not through the algorithm"
 

@@ -20,7 +20,6 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.patterns import made_by
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.mlir import Value
 
@@ -47,13 +46,12 @@ class Axis(NamedTuple):
     size: int
 
 
-def without_inner_zeros(b: Builder, op: "ConvGeneral") -> Value | None:
+def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | None:
     """The same result from the image itself; None where it has no zeros inside.
 
     None, too, where the zeros cannot be avoided: see the note above.
     """
-    pad = made_by(op.x, "pad")
-    if pad is None or not any(pad.interior) or pad.value != 0.0 or op.groups != 1:
+    if not any(pad.interior) or pad.value != 0.0 or op.groups != 1:
         return None
     if {*op.strides, *op.dilation} != {1} or not _is_spatial(pad):
         return None

@@ -13,7 +13,8 @@ from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.padding import HARMLESS
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
@@ -27,6 +28,7 @@ class Unary(GraphOp, traits=[Pure]):
     y: Result[Any]
     if TYPE_CHECKING:
         derivative: Callable[[Builder, Any], Tangent]
+    on_scalars = True
 
     @classmethod
     def infer(cls, x: Tensor) -> Tensor:
@@ -83,11 +85,16 @@ class Negate(Unary, name="negate"):
         i=lambda x: arith.subi(scalars.constant(x.type, 0), x),
     )
 
-    @staticmethod
-    def simplify(b: Builder, op: "Negate") -> Value | None:
-        """-(-x) = x."""
-        inner = made_by(op.x, "negate")
-        return None if inner is None else inner.x
+    simplify = (
+        Row(
+            "-(-x) = x",
+            this(call("negate", X)),
+            lambda b, m: m.x,
+            given=(f32(3),),
+            example=lambda b, x: b.negate(b.negate(x)),
+            near_miss=lambda b, x: b.negate(b.abs(x)),
+        ),
+    )
 
 
 class Abs(Unary, name="abs"):

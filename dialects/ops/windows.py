@@ -91,6 +91,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
     strides: Ints
     dilation: Ints
     y: Result[Any]
+    is_free = True
     dtypes = ("bool", *dt.NUMBERS)
 
     @staticmethod

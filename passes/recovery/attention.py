@@ -23,7 +23,8 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.normalization import Softmax
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
 from aotc.dialects.views import Stride, Strides, View, size_of, split
 from aotc.mlir import Value
@@ -68,7 +69,7 @@ class _Side:
 def _find(root: DotGeneral, known: Known) -> _Attention | None:
     left, right = _sides(root)
     p = movement_of(root.lhs)
-    softmax = made_by(p.source, "softmax")
+    softmax = made_by(p.source, Softmax)
     rank = Tensor.of(p.source).rank
     if softmax is None or softmax.axis != rank - 1 or rank < 2:
         return None

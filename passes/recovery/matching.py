@@ -11,10 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.patterns import made_by
-from aotc.dialects.types import Tensor, element_count
-from aotc.mlir import Value
-from aotc.passes.recovery.terms import (
+from aotc.dialects.ops.creation import Dimension
+from aotc.dialects.ops.reduction import ReduceSum
+from aotc.dialects.patterns.terms import (
     AnyOf,
     Call,
     Capture,
@@ -26,12 +25,12 @@ from aotc.passes.recovery.terms import (
     Sum,
     Term,
 )
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Tensor, element_count
+from aotc.mlir import Value
 from aotc.passes.recovery.views import Numbers, View
 
 ROUNDING = 4  # units in the last place by which a constant may differ
-COMMUTATIVE = {
-    "maximum"
-}  # ops called by name; sums and products are terms of their own
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class _Matcher:
             if isinstance(count, int) and self._is_share(sign * share, count):
                 yield from self.match(total, part, 1, found)
         for share, (part, divisor) in self._numbers.factors(view, 2):
-            size = made_by(divisor.value, "dimension")
+            size = made_by(divisor.value, Dimension)
             is_count = size is not None and size.size == (_reduced_count(part),)
             if is_count and divisor.is_inverse and sign * share == 1:
                 inner = found.covering(divisor, itself=False)
@@ -170,7 +169,7 @@ class _Matcher:
         for attribute, name in term.attributes.items():
             bound = bound and bound.bind(name, getattr(view.op, attribute))
         operands = view.operands()
-        orders = permutations(operands) if term.name in COMMUTATIVE else [operands]
+        orders = [operands, operands[::-1]] if type(view.op).commutes else [operands]
         for order in orders if bound is not None else []:
             rows = [(t, v, 1) for t, v in zip(term.operands, order, strict=True)]
             yield from self._match_all(rows, bound or found)
@@ -200,7 +199,7 @@ def _reduced_count(view: View) -> Any:
     """How many elements a sum that is read here adds; None where none is."""
     while (inner := view.without_repeats()) is not None:
         view = inner
-    op = made_by(view.value, "reduce_sum")
+    op = made_by(view.value, ReduceSum)
     if op is None:
         return None
     sizes = Tensor.of(op.x).shape

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from aotc.dialects.graph import view_of_result
+from aotc.dialects.ops.binary import Divide, Multiply
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.patterns import made_by
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.mlir import Value, ir
@@ -61,10 +62,10 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
 
 def _scaled(value: Value, numbers: Numbers) -> Movement:
     """Through a multiplication with a number, or a division by one."""
-    op = made_by(value, "multiply") or made_by(value, "divide")
+    op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
         return Movement.none(value)
-    is_division = op.operation.name == "graph.divide"
+    is_division = isinstance(op, Divide)
     pairs = [(op.lhs, op.rhs)] if is_division else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for x, other in pairs:
         number = numbers.find(other)

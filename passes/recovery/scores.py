@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.selection import Select
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.views import View
 from aotc.mlir import Value
 from aotc.passes.recovery.known import Known
@@ -59,7 +61,7 @@ def scores_of(
     movement = movement_of(value, known.numbers)
     scale *= movement.factor
     inside = (*movement.inside, movement.source)
-    product = made_by(movement.source, "dot_general")
+    product = made_by(movement.source, DotGeneral)
     if product is not None:
         return Scores(product, movement.view, scale, (), inside)
     if not (movement.view.is_identity and terms):
@@ -74,12 +76,13 @@ def scores_of(
 
 def _terms_of(value: Value, known: Known, scale: float) -> Iterator[tuple[Value, Term]]:
     """The ways to read a value as scores and a term."""
-    if (op := made_by(value, "add")) is not None:
+    if (op := made_by(value, Add)) is not None:
         yield op.lhs, Term(op.rhs, scale)
         yield op.rhs, Term(op.lhs, scale)
-    if (op := made_by(value, "select")) is not None:
-        ways = (op.on_true, op.on_false, False), (op.on_false, op.on_true, True)
+    if (choice := made_by(value, Select)) is not None:
+        x, y = choice.on_true, choice.on_false
+        ways = (x, y, False), (y, x, True)
         for x, hidden, hides in ways:
             number = known.numbers.find(hidden)
             if number is not None and number * scale <= HIDDEN:
-                yield x, Term(op.condition, number * scale, hides)
+                yield x, Term(choice.condition, number * scale, hides)

@@ -2,50 +2,35 @@
 
 One row for each way of writing it. A row names what it captures: `x` and `scale` of the
 type of the result, numbers such as `epsilon`, attributes such as `axes`. Factors and
-terms are matched in the order written: those that few graphs have come first.
+terms are matched in the order written: those that few graphs have come first. Examples
+are written with `forms.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf, pi, sqrt
-from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.mlir import Value
-from aotc.passes.recovery.terms import (
+from aotc.dialects.patterns.rows import Captured, Row
+from aotc.dialects.patterns.terms import (
     Capture,
     Mean,
     Number,
     Reciprocal,
     Term,
+    X,
     any_of,
     call,
     product,
     square,
     total,
 )
+from aotc.dialects.samples import f32
+from aotc.mlir import Value
+from aotc.passes.recovery import forms
 
-Captured = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """What is written in parts, and the op that takes its place.
-
-    Args:
-        name: of what is recovered.
-        term: what is matched.
-        build: the value in its place; None if what was captured does not fit the op.
-    """
-
-    name: str
-    term: Term
-    build: Callable[[Builder, Captured], Value | None]
-
-
-X, SCALE, SHIFT = Capture("x"), Capture("scale"), Capture("shift")
+SCALE, SHIFT = Capture("scale"), Capture("shift")
+_LINES = f32(4, 8)
 
 # ---- normalisation ------------------------------------------------------------------
 
@@ -72,29 +57,8 @@ _BY_DEVIATION = _inverse_root(_VARIANCE)
 _BY_ROOT_MEAN_SQUARE = _inverse_root(Mean(square(X)))
 
 
-def _normal(b: Builder, c: Captured, *, centered: bool) -> Value:
-    epsilon, axes = c["epsilon"], c["axes"]
-    return b.normalize(c["x"], axes=axes, epsilon=epsilon, centered=centered)[0]
-
-
-def _layer_norm(b: Builder, c: Captured) -> Value:
-    return _normal(b, c, centered=True)
-
-
-def _rms_norm(b: Builder, c: Captured) -> Value:
-    return _normal(b, c, centered=False)
-
-
-def _scaled_layer_norm(b: Builder, c: Captured) -> Value:
-    return b.multiply(_layer_norm(b, c), c["scale"])
-
-
-def _scaled_rms_norm(b: Builder, c: Captured) -> Value:
-    return b.multiply(_rms_norm(b, c), c["scale"])
-
-
-def _shifted_layer_norm(b: Builder, c: Captured) -> Value:
-    return b.add(_scaled_layer_norm(b, c), c["shift"])
+def _normal(b: Builder, m: Captured, *, centered: bool) -> Value:
+    return b.normalize(m.x, axes=m.axes, epsilon=m.epsilon, centered=centered)[0]
 
 
 # x * (scale / deviation) + (shift - mean * (scale / deviation)), as
@@ -145,31 +109,93 @@ _SOFTMAX = product(1.0, _POWERS, Reciprocal(_POWER_SUM))
 _LOG_SOFTMAX = total(0.0, X, minus=(_HIGHEST, call("log", _POWER_SUM)))
 
 
-def _softmax(b: Builder, c: Captured) -> Value | None:
-    return b.softmax(c["x"], axis=c["axes"][0]) if len(c["axes"]) == 1 else None
+def _has_one_axis(m: Captured) -> bool:
+    return len(m.axes) == 1
 
 
-def _log_softmax(b: Builder, c: Captured) -> Value | None:
-    return b.log_softmax(c["x"], axis=c["axes"][0]) if len(c["axes"]) == 1 else None
-
-
-PATTERNS = (
-    Pattern("layer norm", product(1.0, _BY_DEVIATION, _CENTERED), _layer_norm),
-    Pattern(
+ROWS = (
+    Row(
+        "layer norm",
+        product(1.0, _BY_DEVIATION, _CENTERED),
+        lambda b, m: _normal(b, m, centered=True),
+        given=(_LINES,),
+        example=forms.layer_norm,
+        near_miss=lambda b, x: forms.layer_norm(b, x, axis=0),
+    ),
+    Row(
         "layer norm with a scale",
         product(1.0, _BY_DEVIATION, _CENTERED, SCALE),
-        _scaled_layer_norm,
+        lambda b, m: b.multiply(_normal(b, m, centered=True), m.scale),
+        given=(_LINES, _LINES),
+        example=lambda b, x, y: b.multiply(forms.layer_norm(b, x), y),
+        near_miss=lambda b, x, y: b.multiply(forms.layer_norm(b, x, axis=0), y),
     ),
-    Pattern("layer norm as a batch norm", _AS_BATCH_NORM, _shifted_layer_norm),
-    Pattern("RMS norm", product(1.0, _BY_ROOT_MEAN_SQUARE, X), _rms_norm),
-    Pattern(
+    Row(
+        "layer norm as a batch norm",
+        _AS_BATCH_NORM,
+        lambda b, m: b.add(b.multiply(_normal(b, m, centered=True), m.scale), m.shift),
+        given=(_LINES, _LINES, _LINES),
+        example=lambda b, x, y, z: forms.batch_norm(b, x, y, z, forms.mean(b, x)),
+        near_miss=lambda b, x, y, z: forms.batch_norm(b, x, y, z, forms.mean(b, y)),
+    ),
+    Row(
+        "RMS norm",
+        product(1.0, _BY_ROOT_MEAN_SQUARE, X),
+        lambda b, m: _normal(b, m, centered=False),
+        given=(_LINES,),
+        example=forms.rms_norm,
+        near_miss=forms.by_root_sum,
+    ),
+    Row(
         "RMS norm with a scale",
         product(1.0, _BY_ROOT_MEAN_SQUARE, X, SCALE),
-        _scaled_rms_norm,
+        lambda b, m: b.multiply(_normal(b, m, centered=False), m.scale),
+        given=(_LINES, _LINES),
+        example=lambda b, x, y: b.multiply(forms.rms_norm(b, x), y),
+        near_miss=lambda b, x, y: b.multiply(forms.by_root_sum(b, x), y),
     ),
-    Pattern("gelu", _EXACT_GELU, lambda b, c: b.gelu(c["x"], form="exact")),
-    Pattern("gelu by tanh", _TANH_GELU, lambda b, c: b.gelu(c["x"], form="tanh")),
-    Pattern("logistic", _LOGISTIC, lambda b, c: b.logistic(c["x"])),
-    Pattern("softmax", _SOFTMAX, _softmax),
-    Pattern("log softmax", _LOG_SOFTMAX, _log_softmax),
+    Row(
+        "gelu",
+        _EXACT_GELU,
+        lambda b, m: b.gelu(m.x, form="exact"),
+        given=(_LINES,),
+        example=forms.gelu,
+        near_miss=lambda b, x: forms.gelu(b, x, factor=0.7),
+    ),
+    Row(
+        "gelu by tanh",
+        _TANH_GELU,
+        lambda b, m: b.gelu(m.x, form="tanh"),
+        given=(_LINES,),
+        example=forms.tanh_gelu,
+        near_miss=lambda b, x: forms.tanh_gelu(b, x, cubic=0.05),
+    ),
+    Row(
+        "logistic",
+        _LOGISTIC,
+        lambda b, m: b.logistic(m.x),
+        given=(_LINES,),
+        example=forms.logistic,
+        near_miss=lambda b, x: forms.logistic(b, x, one=2.0),
+    ),
+    Row(
+        "softmax",
+        _SOFTMAX,
+        lambda b, m: b.softmax(m.x, axis=m.axes[0]),
+        given=(_LINES,),
+        example=lambda b, x: forms.share(b, b.exp(forms.shifted(b, x))),
+        near_miss=lambda b, x: forms.share(b, b.exp(x)),
+        where=_has_one_axis,
+    ),
+    Row(
+        "log softmax",
+        _LOG_SOFTMAX,
+        lambda b, m: b.log_softmax(m.x, axis=m.axes[0]),
+        given=(_LINES,),
+        example=lambda b, x: forms.log_share(
+            b, forms.shifted(b, x), b.exp(forms.shifted(b, x))
+        ),
+        near_miss=lambda b, x: forms.log_share(b, x, b.exp(x)),
+        where=_has_one_axis,
+    ),
 )

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Power, Subtract
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.unary import Unary
-from aotc.dialects.patterns import made_by, splat_of
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.ops.unary import Negate, Unary
+from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value, ir
 
@@ -67,14 +68,14 @@ class View:
 
     def without_repeats(self) -> View | None:
         """What is repeated or given axes of size 1 here; None if nothing is."""
-        if (op := made_by(self.value, "broadcast")) is not None:
+        if (op := made_by(self.value, Broadcast)) is not None:
             sizes = Tensor.of(op.x).shape
             labels = [self.labels[axis] for axis in op.axes]
             found = zip(sizes, labels, strict=True)
             return self.below(op.x, tuple(None if n == 1 else x for n, x in found))
-        if (op := made_by(self.value, "reshape")) is not None:
-            labels_below = _labels_below(Tensor.of(op.x).shape, self)
-            return None if labels_below is None else self.below(op.x, labels_below)
+        if (other := made_by(self.value, Reshape)) is not None:
+            labels_below = _labels_below(Tensor.of(other.x).shape, self)
+            return None if labels_below is None else self.below(other.x, labels_below)
         return None
 
     def operands(self) -> list[View]:
@@ -112,9 +113,7 @@ class Numbers:
 
     def find(self, value: Value) -> float | None:
         """The number in every element of a value, if it is known."""
-        while (
-            op := made_by(value, "broadcast") or made_by(value, "reshape")
-        ) is not None:
+        while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
             value = op.x
         if value in self.weights:
             return self.weights[value]
@@ -141,15 +140,15 @@ class Numbers:
     def _factors_of_op(
         self, view: View, count: int
     ) -> Iterator[tuple[float, tuple[View, ...]]]:
-        name, operands = view.op_name, view.operands()
-        if name == "negate":
+        op, operands = view.op, view.operands()
+        if isinstance(op, Negate):
             for number, found in self.factors(operands[0], count):
                 yield -number, found
-        elif name == "power" and self.find(operands[1].value) == count in (2, 3):
+        elif isinstance(op, Power) and self.find(operands[1].value) == count in (2, 3):
             yield 1.0, (operands[0],) * count
-        elif name in ("multiply", "divide"):
+        elif isinstance(op, Multiply | Divide):
             one, other = operands
-            other = replace(other, is_inverse=name == "divide")
+            other = replace(other, is_inverse=isinstance(op, Divide))
             for left in self._shares(one, other, count):
                 for first, some in self.factors(one, left):
                     for second, more in self.factors(other, count - left):
@@ -187,12 +186,12 @@ class Numbers:
     def _terms_of_op(
         self, view: View, count: int, sign: int
     ) -> Iterator[tuple[float, tuple[tuple[int, View], ...]]]:
-        name, operands = view.op_name, view.operands()
-        if name == "negate":
+        op, operands = view.op, view.operands()
+        if isinstance(op, Negate):
             yield from self.terms(operands[0], count, -sign)
-        elif name in ("add", "subtract"):
+        elif isinstance(op, Add | Subtract):
             one, other = operands
-            other_sign = sign if name == "add" else -sign
+            other_sign = sign if isinstance(op, Add) else -sign
             for left in self._shares(one, other, count):
                 for first, some in self.terms(one, left, sign):
                     for second, more in self.terms(other, count - left, other_sign):

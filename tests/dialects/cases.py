@@ -264,16 +264,11 @@ def edges(dtype: str) -> Any:
     return np.array(values, target)
 
 
-_WITH_EDGES = (
-    "unary", "trigonometric", "special", "rounding", "binary", "bits", "selection",
-)  # fmt: skip
-
-
 def _is_elementwise(op: Any, sample: Sample) -> bool:
     """Whether all operands are of one type, the result's shape is theirs too."""
     kinds = [type_of(x, _Any()) for x in sample.operands]
     same = bool(kinds) and all(kind == kinds[0] for kind in kinds)
-    return same and op.family in _WITH_EDGES and op.dtypes
+    return same and op.on_scalars and not op.rearranges and op.dtypes
 
 
 def _with_edges(sample: Sample, dtype: str) -> Sample:

@@ -24,6 +24,8 @@ from aotc.target import Target
 HEAD = """
 import numpy
 import aotc
+import aotc.fft
+import aotc.linalg
 import aotc.numpy as np
 rng = numpy.random.default_rng(3)
 def draw(*shape):
@@ -153,14 +155,27 @@ def test_weights_that_nothing_reads_are_dropped(program_of, weights, result):
     assert not fold(program)
 
 
-def test_growing_is_worth_it_for_products_alone(program_of):
-    outer = "np.tanh(w['a'][:, None] + w['b'][None, :])"
-    product = "w['a'][:, None] @ w['b'][None, :]"
-    weights = "{'a': draw(600), 'b': draw(600)}"
-    for value, names in ((outer, ["w.a", "w.b"]), (product, ["w.a.folded"])):
-        program = program_of(entry(weights, f"x + {value}", "(600, 600)"))
-        fold(program)
-        assert weights_of(program) == names
+OUTER = "np.tanh(w['a'][:, None] + w['b'][None, :])"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_folded"),
+    [
+        (OUTER, False),
+        ("w['a'][:, None] @ w['b'][None, :]", True),
+        (f"aotc.linalg.cholesky({OUTER} + 520.0 * np.eye(520))", True),
+        (f"aotc.linalg.eigh({OUTER})[1]", True),
+        (f"aotc.linalg.inv({OUTER} + 520.0 * np.eye(520))", True),
+        (f"aotc.linalg.qr({OUTER})[0]", True),
+        (f"aotc.linalg.svd({OUTER})[0]", True),
+        (f"aotc.fft.fft({OUTER}).real", True),
+    ],
+)
+def test_growing_is_worth_it_for_what_is_costly_alone(program_of, value, is_folded):
+    weights = "{'a': draw(520), 'b': draw(520)}"
+    program = program_of(entry(weights, f"x + {value}", "(520, 520)"))
+    fold(program)
+    assert (weights_of(program) == ["w.a", "w.b"]) is not is_folded
 
 
 @pytest.mark.parametrize(("columns", "is_folded"), [(1090, True), (1200, False)])

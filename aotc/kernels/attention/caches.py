@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.patterns import made_by
+from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.patterns.values import made_by
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import Sizes
 from aotc.kernels.attention.work import Queries
@@ -51,7 +52,7 @@ def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
     """
     assert isinstance(op, Attention)
     makers = {
-        value: made_by(value, "transpose")
+        value: made_by(value, Transpose)
         for value in (op.key, op.value)
         if value not in (op.query, op.bias)
     }

@@ -12,12 +12,6 @@ from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
-# families of ops whose results IREE computes by themselves
-_FAMILIES_IN_MEMORY = {
-    "attention", "contraction", "convolution", "cumulative", "factorization", "fourier",
-    "normalization", "ordering", "pooling", "reduction", "scattering",
-}  # fmt: skip
-
 
 def is_in_memory(value: Value, columns: Sequence[int]) -> bool:
     """Whether a kernel can read the elements of a reduction, or compute them.
@@ -40,7 +34,7 @@ def is_in_memory(value: Value, columns: Sequence[int]) -> bool:
 def _is_written(value: Value, columns: Sequence[int]) -> bool:
     """Whether a value is in memory before a reduction begins, or can be read there."""
     op = defining_op(value)
-    if not isinstance(op, GraphOp) or type(op).family in _FAMILIES_IN_MEMORY:
+    if not isinstance(op, GraphOp) or type(op).in_memory:
         return True
     if not isinstance(op, (Broadcast, Constant)):
         return False

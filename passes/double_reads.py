@@ -12,19 +12,21 @@ whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants th
 product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from heapq import nlargest
-from typing import Any
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.padding import HARMLESS
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.shape import long_axes
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Value
 
 # of the values that one is made of, those that are followed: what comes before so many
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
-_REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
 
 _Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
 _Ways = dict[Value, set[_Axes]]  # by the value that is read
@@ -43,7 +45,7 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
         if not isinstance(op, GraphOp):
             continue
         read = list(_reads(op, ways))
-        if read and _is_seen_through(op):
+        if read and type(op).is_merged(op):
             merged = _merge(read)
             found |= {root for root, axes in merged.items() if len(axes) > 1}
             latest = nlargest(_LATEST, merged, key=order.__getitem__)
@@ -66,56 +68,26 @@ def products_reduced_over_symbols(block: Block) -> set[Value]:
         if not isinstance(op, GraphOp):
             continue
         read = set[Value]().union(*(products.get(x, set()) for x in op.operands))
-        if op._op_name == "dot_general":
+        if isinstance(op, DotGeneral):
             products |= {value: {value} for value in op.results}
-        elif read and _is_seen_through(op):
+        elif read and type(op).is_merged(op):
             products |= dict.fromkeys(op.results, read)
-        elif read and op._op_name in _REDUCTIONS and _reduces_symbols(op):
+        elif read and isinstance(op, Reduction) and _reduces_symbols(op):
             found |= read
     return found
 
 
-def _reduces_symbols(op: Any) -> bool:
-    shape = Tensor.of(op.operands[0]).shape
+def _reduces_symbols(op: Reduction) -> bool:
+    shape = Tensor.of(op.x).shape
     return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
-
-
-def _is_seen_through(op: Any) -> bool:
-    """Whether IREE computes an op where its result is read."""
-    if op._op_name == "reshape":
-        sizes = [_long_sizes(value) for value in (op.operands[0], op.results[0])]
-        return sizes[0] == sizes[1]
-    if op._op_name == "dot_general":
-        return not op.lhs_contract
-    return op._op_name in ("broadcast", "transpose") or _is_elementwise(op)
-
-
-def _is_elementwise(op: GraphOp) -> bool:
-    shape = Tensor.of(op.results[0]).shape if len(op.results) else None
-    same = all(Tensor.of(value).shape == shape for value in op.operands)
-    return same and type(op).pad is HARMLESS.__func__
 
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> Iterator[_Ways]:
     """How an op reads what its operands are made of, by axes of its result."""
     for number, value in enumerate(op.operands):
-        moved = _moved_axes(op, number)
+        moved = type(op).kept_axes(op, number)
         for root, axes in ways.get(value, {}).items():
             yield {root: {tuple(moved.get(a, -1) for a in each) for each in axes}}
-
-
-def _moved_axes(op: Any, number: int) -> dict[int, int]:
-    """Where the axes of an operand are in the result."""
-    value = op.operands[number]
-    if op._op_name == "broadcast":
-        return dict(enumerate(op.axes))
-    if op._op_name == "transpose":
-        return {axis: at for at, axis in enumerate(op.permutation)}
-    if op._op_name == "reshape":
-        return dict(zip(_long_axes(value), _long_axes(op.results[0]), strict=False))
-    if op._op_name == "dot_general":
-        return {axis: at for at, axis in type(op).scaled_axes(op, number).items()}
-    return {axis: axis for axis in range(Tensor.of(value).rank)}
 
 
 def _merge(read: list[_Ways]) -> _Ways:
@@ -127,9 +99,4 @@ def _merge(read: list[_Ways]) -> _Ways:
 
 
 def _long_axes(value: Value) -> _Axes:
-    shape = Tensor.of(value).shape
-    return tuple(axis for axis, size in enumerate(shape) if size != 1)
-
-
-def _long_sizes(value: Value) -> list[object]:
-    return [size for size in Tensor.of(value).shape if size != 1]
+    return tuple(long_axes(Tensor.of(value).shape))

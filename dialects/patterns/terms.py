@@ -1,21 +1,23 @@
 """What patterns are written in: expressions with names for what they capture.
 
-Products and sums are written flat. They match whatever the order and association of
-`multiply`, `divide`, `negate`, `power` by 2 or 3, `add` and `subtract`, and what they
-read may be repeated along axes on the way: a pattern never says `broadcast`.
+Captures, numbers and calls of ops are matched as they stand (`structure.py`). Products,
+sums and means are for what may be written in many ways: they stand flat, and match
+whatever the order and association of `multiply`, `divide`, `negate`, `power` by 2 or 3,
+`add` and `subtract`, and what they read may be repeated along axes on the way: such a
+pattern never says `broadcast` (`aotc.passes.recovery.matching`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Union
 
 Constant = float | str  # a number, or the name that one is captured under
 
 
 @dataclass(frozen=True)
 class Capture:
-    """Any value of the type of the whole expression, element for element."""
+    """Any value; in an elementwise expression, of the type of the whole of it."""
 
     name: str
 
@@ -28,18 +30,42 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """True, or False, in every element."""
+
+    value: bool
+
+
+@dataclass(frozen=True)
 class Call:
     """An op of the dialect by name.
 
     Args:
-        name: of the op.
-        operands: in order; those of `maximum` in any.
+        name: of the op; empty for the one whose class has the row.
+        operands: in order; those of an op that commutes in any.
         attributes: the names under which attributes are captured.
+        op: the name under which the op is captured; empty if it is not.
     """
 
     name: str
-    operands: tuple[Term, ...]
+    operands: tuple["Term", ...]
     attributes: Mapping[str, str] = field(default_factory=dict)
+    op: str = ""
+
+    @cached_property
+    def operation(self) -> str:
+        """The name of the op, with that of its dialect."""
+        return f"graph.{self.name}"
+
+    @cached_property
+    def hardest_first(self) -> "list[tuple[int, Term]]":
+        """The operands with their places, those that may be anything at the end."""
+        places = enumerate(self.operands)
+        return sorted(places, key=lambda each: isinstance(each[1], Capture))
+
+    def named(self, op: str) -> "Call":
+        """The same, with a name under which the op is captured."""
+        return replace(self, op=op)
 
 
 @dataclass(frozen=True)
@@ -47,7 +73,7 @@ class Product:
     """`coefficient` times all `factors`."""
 
     coefficient: Constant
-    factors: tuple[Term, ...]
+    factors: tuple["Term", ...]
 
 
 @dataclass(frozen=True)
@@ -55,37 +81,46 @@ class Sum:
     """`constant` plus all terms of `plus` less all of `minus`."""
 
     constant: Constant
-    plus: tuple[Term, ...]
-    minus: tuple[Term, ...] = ()
+    plus: tuple["Term", ...]
+    minus: tuple["Term", ...] = ()
 
 
 @dataclass(frozen=True)
 class Reciprocal:
     """What a product is divided by."""
 
-    of: Term
+    of: "Term"
 
 
 @dataclass(frozen=True)
 class Mean:
     """The mean of `of` over axes, captured as `axes`; sizes may be symbolic."""
 
-    of: Term
+    of: "Term"
 
 
 @dataclass(frozen=True)
 class AnyOf:
     """One of several ways to write the same."""
 
-    choices: tuple[Term, ...]
+    choices: tuple["Term", ...]
 
 
-Term = Capture | Number | Call | Product | Sum | Reciprocal | Mean | AnyOf
+Term = Union[  # noqa: UP007 - some members name it
+    Capture, Number, Truth, Call, Product, Sum, Reciprocal, Mean, AnyOf
+]
+
+X, Y = Capture("x"), Capture("y")
 
 
 def call(name: str, *operands: Term, **attributes: str) -> Call:
     """An op, with the names that its attributes are captured under."""
     return Call(name, operands, attributes)
+
+
+def this(*operands: Term) -> Call:
+    """The op whose class has the row, captured as `op`."""
+    return Call("", operands, op="op")
 
 
 def product(coefficient: Constant, *factors: Term) -> Product:

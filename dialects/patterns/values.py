@@ -1,23 +1,26 @@
-"""What `simplify` rules ask about the operands of an op."""
+"""What is known of a value: which op computes it, and what all of its elements are."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from aotc.dialects.attributes import Array
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp
 from aotc.mlir import Value, ir
 
-if TYPE_CHECKING:
-    from aotc.dialects.builder import Builder
-    from aotc.dialects.ops.binary import Binary
+Op = TypeVar("Op", bound=GraphOp)
 
 
-def made_by(value: Value, name: str) -> Any:
-    """The op that computes `value` if it is a `graph.<name>`, else None.
+def made_by(value: Value, cls: type[Op]) -> Op | None:
+    """The op that computes `value` if it is one of class `cls`, else None."""
+    found: Op | None = _computed_by(value, cls.OPERATION_NAME)
+    return found
 
-    It is of the class of that name, which only the caller knows.
-    """
+
+def _computed_by(value: Value, operation: str) -> Any:
+    """The op that computes `value` if it has that name, else None."""
     owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != f"graph.{name}":
+    if isinstance(owner, ir.Block) or owner.name != operation:
         return None
     return owner.opview
 
@@ -42,13 +45,13 @@ def _splat_number(elements: ir.Attribute) -> float | None:
     return float(first) if (array == first).all() else None
 
 
-def repeated_scalar(b: "Builder", value: Value) -> Value | None:
+def repeated_scalar(b: Builder, value: Value) -> Value | None:
     """A scalar that every element of `value` is known to be, if there is one."""
-    while (inner := made_by(value, "broadcast")) is not None:
+    while (inner := _computed_by(value, "graph.broadcast")) is not None:
         value = inner.x
     if not ir.RankedTensorType(value.type).shape:
         return value
-    constant = made_by(value, "constant")
+    constant = _computed_by(value, "graph.constant")
     if constant is None or splat_of(value) is None:
         return None
     return b.constant(value=constant.value.reshape(-1)[0])
@@ -56,9 +59,9 @@ def repeated_scalar(b: "Builder", value: Value) -> Value | None:
 
 def truth_of(value: Value) -> bool | None:
     """What every element of a bool `value` is known to be, if there is one."""
-    while (inner := made_by(value, "broadcast")) is not None:
+    while (inner := _computed_by(value, "graph.broadcast")) is not None:
         value = inner.x
-    constant = made_by(value, "constant")
+    constant = _computed_by(value, "graph.constant")
     return None if constant is None else _truth(constant.attributes["value"])
 
 
@@ -68,12 +71,3 @@ def _truth(elements: ir.Attribute) -> bool | None:
     if array.dtype != bool or array.size == 0:
         return None
     return bool(array.flat[0]) if array.all() or not array.any() else None
-
-
-def neutral(op: "Binary", value: float, *, both: bool) -> Value | None:
-    """The other operand, when one is the neutral element."""
-    if splat_of(op.rhs) == value:
-        return op.lhs
-    if both and splat_of(op.lhs) == value:
-        return op.rhs
-    return None

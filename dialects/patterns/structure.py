@@ -1,0 +1,118 @@
+"""Find a term in a graph as it stands, op by op."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import AnyOf, Call, Capture, Number, Term, Truth
+from aotc.dialects.patterns.values import splat_of, truth_of
+from aotc.mlir import Value, ir
+
+Found = Mapping[str, Any]  # what is captured, by name
+Ways = list[Found]  # in which a term can be found
+
+
+class _Operand:
+    """A value that rows look at, one after the other: what is known of it is kept."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    @cached_property
+    def op_name(self) -> str:
+        """Of the op that computes it; empty for an argument."""
+        owner = self.value.owner
+        return "" if isinstance(owner, ir.Block) else owner.name
+
+    @cached_property
+    def number(self) -> float | None:
+        """In each of its elements."""
+        return splat_of(self.value)
+
+    @cached_property
+    def op(self) -> Any:
+        """That computes it, of its own class."""
+        return self.value.owner.opview
+
+    @cached_property
+    def operands(self) -> "list[_Operand]":
+        """What that op reads."""
+        return _operands_of(self.op)
+
+
+def _operands_of(op: GraphOp) -> list[_Operand]:
+    return [_Operand(value) for value in op.operands]
+
+
+def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
+    """What takes the place of an op by the first row that fits, written before it.
+
+    Args:
+        rows: of the op's class.
+        op: that may be replaced.
+    """
+    operands = _operands_of(op) if rows else []
+    for row in rows:
+        assert isinstance(row.term, Call)
+        for found in _ways_of_op(row.term, op, operands, {}):
+            captured = SimpleNamespace(**found)
+            if row.where(captured):
+                with ir.InsertionPoint(op), op.location:
+                    value = row.build(Builder(), captured)
+                if value is not None:
+                    return value
+    return None
+
+
+def _ways(term: Term, operand: _Operand, found: Found) -> Ways:
+    """The ways in which a value is what a term says."""
+    match term:
+        case Capture():
+            return _bind(term.name, operand.value, found)
+        case Call():
+            if operand.op_name != term.operation:
+                return []
+            return _ways_of_op(term, operand.op, operand.operands, found)
+        case Number():
+            if isinstance(term.value, str) and operand.number is not None:
+                return _bind(term.value, operand.number, found)
+            return [found] if operand.number == term.value else []
+        case Truth():
+            return [found] if truth_of(operand.value) is term.value else []
+        case AnyOf():
+            return [way for each in term.choices for way in _ways(each, operand, found)]
+    raise TypeError(f"expected a term of a graph as it stands; got {term}")
+
+
+def _ways_of_op(term: Call, op: Any, operands: list[_Operand], found: Found) -> Ways:
+    """The ways in which an op, of the name of a term, has operands as it says."""
+    all_ways = _ways_of_all(term, operands, found)
+    if type(op).commutes:
+        all_ways += _ways_of_all(term, operands[::-1], found)
+    for attribute, name in term.attributes.items():
+        all_ways = [{**way, name: getattr(op, attribute)} for way in all_ways]
+    if term.op:
+        all_ways = [{**way, term.op: op} for way in all_ways]
+    return all_ways
+
+
+def _ways_of_all(term: Call, operands: list[_Operand], found: Found) -> Ways:
+    ways = [found]
+    for place, each in term.hardest_first:
+        if len(ways) == 1:  # nearly always: no list is made
+            ways = _ways(each, operands[place], ways[0])
+        else:
+            ways = [way for one in ways for way in _ways(each, operands[place], one)]
+        if not ways:
+            break
+    return ways
+
+
+def _bind(name: str, what: Any, found: Found) -> Ways:
+    if name not in found:
+        return [{**found, name: what}]
+    return [found] if found[name] == what else []
