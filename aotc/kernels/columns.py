@@ -8,8 +8,8 @@ is one of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import Reduction
@@ -28,6 +28,7 @@ from aotc.kernels.lines import least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.walk import Combination, Walk
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 from aotc.kernels.vectors import Values, add, scale
 from aotc.mlir import Function, Value, arith
@@ -65,7 +66,7 @@ class ColumnSizes:
 
 
 @dataclass(frozen=True)
-class ColumnTile:
+class ColumnTile(Schedule):
     """The schedule of a reduction of columns.
 
     Args:
@@ -88,7 +89,7 @@ class ColumnTile:
         return self.lanes * self.vectors
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> ColumnTile | None:
     """The schedule of a reduction; None where there is no kernel for it.
 
     All but the first axes are static, those that are reduced are beside each other, and
@@ -104,7 +105,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if not is_in_memory(op.x, _columns(op)):
         return None
-    return asdict(choose_tile(sizes, machine))
+    return choose_tile(sizes, machine)
 
 
 def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
@@ -130,10 +131,10 @@ def _typical(count: Size) -> int:
     return max(1, int(bounds(count)[0]) if usual is None else usual)
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: ColumnTile) -> tuple[Size, Size]:
     """How many there are: parts of the columns, and blocks of matrices."""
     assert isinstance(op, Reduction)
-    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(op)
+    sizes = ColumnSizes.of(op)
     assert sizes is not None
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
@@ -152,12 +153,12 @@ def _columns(op: GraphOp) -> range:
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    tile: ColumnTile,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
     assert isinstance(anchor, Reduction)
-    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(anchor)
+    sizes = ColumnSizes.of(anchor)
     assert sizes is not None
     known, results = given.operands_of(function), given.results_of(function)
     epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)

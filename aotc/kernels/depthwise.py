@@ -14,7 +14,7 @@ fifth, over MobileNetV2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -26,6 +26,7 @@ from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.lines import Line, Lines, Rows, Window, least, most
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
@@ -40,7 +41,7 @@ _MOST_PRODUCTS = 128  # of a sum, in a line of a window
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Schedule):
     """How the work is cut up.
 
     Args:
@@ -64,7 +65,7 @@ class Sweep:
         return ceil_divide(needed, self.vectors), lines
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.is_narrow:
@@ -74,7 +75,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
-    return asdict(choose_sweep(typical, machine))
+    return choose_sweep(typical, machine)
 
 
 def _is_short(geometry: Geometry) -> bool:
@@ -84,11 +85,11 @@ def _is_short(geometry: Geometry) -> bool:
     return positions <= _MOST_UNROLLED and products <= _MOST_PRODUCTS
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
     """How many there are: parts of the channels, and blocks of lines."""
     geometry = geometry_of(op)
     assert geometry is not None
-    return Sweep(**schedule).workgroups(geometry)
+    return sweep.workgroups(geometry)
 
 
 def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
@@ -116,28 +117,26 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     )
 
 
-def candidates(
-    op: GraphOp, machine: Machine, planned: Mapping[str, int]
-) -> list[dict[str, int]]:
+def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     """The ways to cut up that may be better than the planned one, which comes first."""
-    geometry, first = geometry_of(op), Sweep(**planned)
+    geometry = geometry_of(op)
     assert geometry is not None
     fitting = [most for most in _ROWS_TO_TRY if 2 * most < machine.registers]
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
-    sweeps = [first, *(replace(first, rows=count) for count in rows)]
-    sweeps.append(replace(first, vectors=-(-first.vectors // 2)))
-    sweeps.append(replace(first, is_unrolled=0))
-    return [asdict(each) for each in dict.fromkeys(sweeps)]
+    sweeps = [planned, *(replace(planned, rows=count) for count in rows)]
+    sweeps.append(replace(planned, vectors=-(-planned.vectors // 2)))
+    sweeps.append(replace(planned, is_unrolled=0))
+    return [*dict.fromkeys(sweeps)]
 
 
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    sweep: Sweep,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    sweep, geometry = Sweep(**schedule), geometry_of(anchor)
+    geometry = geometry_of(anchor)
     assert geometry is not None
     known = given.operands_of(function)
     epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)

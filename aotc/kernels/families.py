@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.fusion import Fused
@@ -33,26 +34,33 @@ from aotc.kernels import (
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
+from aotc.kernels.attention.tile import AttentionTile
 from aotc.kernels.chain import schedule as chain_schedule
+from aotc.kernels.chain.schedule import ChainSchedule
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
+from aotc.kernels.movement.schedule import Blocks
+from aotc.kernels.rows.tile import RowTile
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
 from aotc.kernels.winograd.matrices import WINDOW
+from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, STRICT, allows
 
-Schedule = Mapping[str, int]
+S = TypeVar("S", bound=Schedule)
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(Generic[S]):
     """Kernels for some ops.
 
     Args:
         anchors: the ops.
+        schedule: the class of its schedules.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
         workgroups: how many there are of an op and a schedule, along two axes.
@@ -91,14 +99,15 @@ class Family:
     """
 
     anchors: tuple[type[GraphOp], ...]
-    plan: Callable[[GraphOp, Machine], Schedule | None]
-    workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
-    write: Callable[[Function, GraphOp, Schedule, Arguments], None]
-    plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
+    schedule: type[S]
+    plan: Callable[[GraphOp, Machine], S | None]
+    workgroups: Callable[[GraphOp, S], tuple[Size, Size]]
+    write: Callable[[Function, GraphOp, S, Arguments], None]
+    plan_unpacked: Callable[[GraphOp, Machine], S | None] | None = None
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
+    candidates: Callable[[GraphOp, Machine, S], Sequence[S]] = (
         lambda op, machine, planned: [planned]
     )
     reads_columns: bool = False
@@ -108,8 +117,8 @@ class Family:
     is_last: bool = False
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
-    packing: Callable[[Schedule], Packing | None] = lambda schedule: None
-    scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
+    packing: Callable[[S], Packing | None] = lambda schedule: None
+    scratch: Callable[[GraphOp, S], int] = lambda op, schedule: 0
     numerics: str = STRICT
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
@@ -136,15 +145,11 @@ class Packing:
     growth: float = 1.0
 
 
-def _contraction_packing(schedule: Schedule) -> Packing | None:
-    return _panels(Tile.of_plain(schedule))
+def _chain_packing(schedule: ChainSchedule) -> Packing | None:
+    return _panel_packing(schedule.project)
 
 
-def _chain_packing(schedule: Schedule) -> Packing | None:
-    return _panels(chain_schedule.Schedule(**schedule).project)
-
-
-def _panels(tile: Tile | None) -> Packing | None:
+def _panel_packing(tile: Tile | None) -> Packing | None:
     if tile is None or not tile.packed:
         return None
     return Packing(
@@ -153,8 +158,7 @@ def _panels(tile: Tile | None) -> Packing | None:
     )
 
 
-def _winograd_packing(schedule: Schedule) -> Packing:
-    tile = winograd_tile.Tile.of_plain(schedule)
+def _winograd_packing(tile: WinogradTile) -> Packing:
     return Packing(
         lambda b, op: winograd_packing.pack(b, op, tile),
         lambda b, op, packed: winograd_packing.unpack(b, op, packed, tile),
@@ -163,9 +167,10 @@ def _winograd_packing(schedule: Schedule) -> Packing:
 
 
 # of those that compute one op, the first with a plan for it is taken
-FAMILIES = {
+FAMILIES: dict[str, Family[Any]] = {
     "winograd": Family(
         anchors=(ConvGeneral,),
+        schedule=WinogradTile,
         plan=winograd_tile.plan,
         workgroups=winograd_tile.workgroups,
         write=winograd.write,
@@ -177,6 +182,7 @@ FAMILIES = {
     ),
     "chain": Family(
         anchors=(ConvGeneral,),
+        schedule=ChainSchedule,
         plan=chain_schedule.plan,
         workgroups=chain_schedule.workgroups,
         write=chain.write,
@@ -190,6 +196,7 @@ FAMILIES = {
     ),
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
+        schedule=Tile,
         plan=contraction_plan.plan,
         workgroups=contraction_plan.workgroups,
         write=contraction.write,
@@ -200,10 +207,11 @@ FAMILIES = {
         column_axes=contraction_plan.column_axes,
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,
-        packing=_contraction_packing,
+        packing=_panel_packing,
     ),
     "decoder": Family(
         anchors=(Attention,),
+        schedule=decoder.DecoderTile,
         plan=decoder.plan,
         workgroups=decoder.workgroups,
         write=decoder.write,
@@ -211,12 +219,14 @@ FAMILIES = {
     ),
     "attention": Family(
         anchors=(Attention,),
+        schedule=AttentionTile,
         plan=attention.plan,
         workgroups=attention.workgroups,
         write=attention.write,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
+        schedule=depthwise.Sweep,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         write=depthwise.write,
@@ -225,6 +235,7 @@ FAMILIES = {
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
+        schedule=depthwise.Sweep,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         write=depthwise.write,
@@ -233,6 +244,7 @@ FAMILIES = {
     ),
     "rows": Family(
         anchors=rows.ANCHORS,
+        schedule=RowTile,
         plan=rows.plan,
         workgroups=rows.workgroups,
         write=rows.write,
@@ -242,6 +254,7 @@ FAMILIES = {
     ),
     "columns": Family(
         anchors=rows.REDUCTIONS,
+        schedule=columns.ColumnTile,
         plan=columns.plan,
         workgroups=columns.workgroups,
         write=columns.write,
@@ -251,12 +264,14 @@ FAMILIES = {
     ),
     "sort": Family(
         anchors=(Argsort,),
+        schedule=Schedule,
         plan=sorting.plan,
         workgroups=sorting.workgroups,
         write=sorting.write,
     ),
     "movement": Family(
         anchors=(Concatenate,),
+        schedule=Blocks,
         plan=movement.plan,
         workgroups=movement.workgroups,
         write=movement.write,
@@ -264,6 +279,7 @@ FAMILIES = {
     ),
     "transpose": Family(
         anchors=(Transpose,),
+        schedule=Blocks,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
         write=transposing.write,
@@ -298,8 +314,18 @@ def choose(
             plan = family.plan if by_weight else family.plan_unpacked or family.plan
             schedule = plan(op, machine)
             if schedule is not None:
-                return Fused(name, dict(schedule))
+                return Fused(name, schedule.to_plain())
     return None
+
+
+def schedule_of(fused: Fused) -> Schedule:
+    """Return the schedule of a kernel, as its family has it.
+
+    Raises:
+        InputError: `bad-schedule`: it is none of the family.
+    """
+    found: Schedule = FAMILIES[fused.kernel].schedule.of_plain(fused.tile)
+    return found
 
 
 def is_packed(fused: Fused) -> bool:
@@ -309,12 +335,13 @@ def is_packed(fused: Fused) -> bool:
 
 def packing_of(fused: Fused) -> Packing | None:
     """How a kernel gets the second operand; None if it reads it as it lies."""
-    return FAMILIES[fused.kernel].packing(fused.tile)
+    return FAMILIES[fused.kernel].packing(schedule_of(fused))
 
 
 def scratch(fused: Fused, function: Function) -> int:
     """How many elements of scratch each share of a region's workgroups has."""
-    return FAMILIES[fused.kernel].scratch(anchor_of(fused, function), fused.tile)
+    family, anchor = FAMILIES[fused.kernel], anchor_of(fused, function)
+    return family.scratch(anchor, schedule_of(fused))
 
 
 def ops_before(fused: Fused, anchor: GraphOp) -> Sequence[GraphOp]:
@@ -327,19 +354,21 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
     """The kernel for an op whose weights come from main memory in each call."""
     if not is_packed(fused):
         return fused
-    return Fused(fused.kernel, dict(contraction_plan.plan_fetching(op, fused.tile)))
+    tile = contraction_plan.plan_fetching(op, Tile.of_plain(fused.tile))
+    return Fused(fused.kernel, tile.to_plain())
 
 
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point; see `Family.write`."""
     family = FAMILIES[fused.kernel]
-    family.write(function, anchor_of(fused, function), fused.tile, arguments)
+    anchor = anchor_of(fused, function)
+    family.write(function, anchor, schedule_of(fused), arguments)
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
     """How many workgroups the kernel of a region has, along two axes."""
     family = FAMILIES[fused.kernel]
-    return family.workgroups(anchor_of(fused, function), fused.tile)
+    return family.workgroups(anchor_of(fused, function), schedule_of(fused))
 
 
 def most_shares(fused: Fused, work: int, workgroups: int) -> int:

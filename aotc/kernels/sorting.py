@@ -13,7 +13,6 @@ equal ones by their positions, so that the order is stable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import log2
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from aotc.dialects.types import Dim, Size, Tensor, bounds, element_count, optimu
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith, ir, scf
 
@@ -39,7 +39,7 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 _SCAN, _STEP, _PASS, _MERGE, _MERGES = 1.0, 11.0, 0.3, 25.0, 2
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> Schedule | None:
     """An empty schedule; None for another axis than the last, and where IREE is faster.
 
     How many positions are wanted is static, or all of the row.
@@ -56,7 +56,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     wanted = count if isinstance(count, int) else row
     if wanted > _LARGEST_HEAP:
         return None
-    return {} if _time(row, wanted) < _time_of_iree(row, wanted) else None
+    return Schedule() if _time(row, wanted) < _time_of_iree(row, wanted) else None
 
 
 def _time(size: int, count: int) -> float:
@@ -70,7 +70,7 @@ def _time_of_iree(size: int, count: int) -> float:
     return _MERGE * whole * (log2(whole / BLOCK) + _MERGES)
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
     """One for each row."""
     return element_count(Tensor.of(op.operands[0]).shape[:-1]), 1
 
@@ -78,7 +78,7 @@ def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    schedule: Schedule,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Dot, Machine
+from aotc.kernels.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Schedule):
     """The schedule of one contraction.
 
     Args:
@@ -38,6 +39,12 @@ class Tile:
     interleaved: int = 1
     terms: int = 1
 
+    phrases = {
+        "packed": "right operand as it lies",
+        "terms": "terms in pairs",
+        "ahead": "fetches ahead",
+    }
+
     def panel_size(self, depth: int) -> int:
         """Elements of a packed panel, with zeros after the last term."""
         return -(-depth // self.terms) * self.terms * self.columns
@@ -59,17 +66,6 @@ class Tile:
     def panels_of(self, geometry: Geometry) -> int:
         """How many panels there are, each with features of one group."""
         return geometry.groups * self.panels(geometry.group_features)
-
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it: without what has its usual value."""
-        usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1, "terms": 1}
-        plain = asdict(self)
-        return {name: x for name, x in plain.items() if usual.get(name) != x}
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> Tile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
 
 
 def split_evenly(count: int, most: int) -> list[int]:

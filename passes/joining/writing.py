@@ -28,8 +28,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
         Whether that was possible: what has an effect, and has to come after one of
         them, may have to come before another.
     """
-    products = group.products
-    tile = Tile.of_plain(group.schedule)
+    products, tile = group.products, group.tile
     calls = [each.call for each in products]
     first, *_, last = in_order(calls)
     made = [value for each in calls for value in each.results]
@@ -42,7 +41,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
     with ir.InsertionPoint(last), first.location:
         operands[1:1] = [join(Builder(), _packed(products, tile), tile)]
         name = _define(products, tile, operands, results)
-        mark_fused(find(name), Fused("contraction", dict(group.schedule)))
+        mark_fused(find(name), Fused("contraction", tile.to_plain()))
         found = call(share_function(name, known), operands)
     replace_by_call(in_order(calls), results, found, late)
     return True

@@ -13,8 +13,8 @@ it by 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from aotc.dialects.graph import GraphOp
@@ -35,6 +35,7 @@ from aotc.kernels.attention.tile import (
 from aotc.kernels.attention.work import Queries, queries_of
 from aotc.kernels.elementary import exp_of_negative
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
@@ -45,7 +46,7 @@ _QUERIES = 8  # of a head of keys, also where a vector has fewer lanes
 
 
 @dataclass(frozen=True)
-class DecoderTile:
+class DecoderTile(Schedule):
     """The schedule of an attention of few queries.
 
     Args:
@@ -58,17 +59,8 @@ class DecoderTile:
     keys: int
     width: int
 
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
 
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> DecoderTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
-
-
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> DecoderTile | None:
     """The tile for an attention of few queries; None for another.
 
     No more queries share a head of keys than a vector has lanes, or 8: for more, the
@@ -88,10 +80,10 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         width=min(_MOST_WIDTH, -(-sizes.width // lanes)),
     )
     scratch = sizes.length * _scratch_of(sizes, tile)
-    return tile.to_plain() if scratch <= SCRATCH else None
+    return tile if scratch <= SCRATCH else None
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: DecoderTile) -> tuple[Size, Size]:
     """How many there are: heads of keys of all batches."""
     assert isinstance(op, Attention)
     sizes = Sizes.of(op)
@@ -101,7 +93,7 @@ def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    tile: DecoderTile,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
@@ -110,7 +102,6 @@ def write(
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     views = caches_by_heads(anchor)
     operands = [known[views.get(value, value)] for value in anchor.operands]
-    tile = DecoderTile.of_plain(schedule)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
     _Decoder(anchor, tile, given, operands, result, queries).write()
 

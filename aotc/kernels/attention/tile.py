@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor, bounds, optimum
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import most_rows, split_evenly
 
 SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
@@ -122,7 +122,7 @@ def bias_strides(op: Attention) -> Strides:
 
 
 @dataclass(frozen=True)
-class AttentionTile:
+class AttentionTile(Schedule):
     """The schedule of an attention.
 
     Args:
@@ -145,15 +145,6 @@ class AttentionTile:
     def columns(self) -> int:
         """Queries of a workgroup."""
         return self.lanes * self.vectors
-
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> AttentionTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
 
 
 def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:

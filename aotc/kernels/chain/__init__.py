@@ -15,7 +15,6 @@ ones, which is why there are only as many shares as threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -23,7 +22,7 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.kernels import arguments, depthwise, vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.chain.schedule import LineBuffers, Schedule, geometry_of_stage
+from aotc.kernels.chain.schedule import ChainSchedule, LineBuffers, geometry_of_stage
 from aotc.kernels.chain.stages import Stages, stages_of
 from aotc.kernels.contraction import Contraction
 from aotc.kernels.contraction.joined import Joined
@@ -39,13 +38,14 @@ from aotc.mlir import Function, Value, arith
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    schedule: ChainSchedule,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region, for a run of lines of the result."""
-    stages, cut = stages_of(anchor), Schedule(**schedule)
+    stages = stages_of(anchor)
     assert stages is not None
-    chain = _Chain(function, stages, cut, given, LineBuffers.of(stages, cut))
+    buffers = LineBuffers.of(stages, schedule)
+    chain = _Chain(function, stages, schedule, given, buffers)
     chain.write(*given.workgroup)
 
 
@@ -84,7 +84,7 @@ class _Chain:
 
     function: Function
     stages: Stages
-    schedule: Schedule
+    schedule: ChainSchedule
     given: Arguments
     buffers: LineBuffers
 

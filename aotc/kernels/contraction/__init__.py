@@ -15,7 +15,7 @@ a workgroup computes one, or some small ones. Products of one left operand may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -45,11 +45,10 @@ _DISTANCE = 1 << 13  # bytes from what is read at once to what is fetched then
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    tile: Tile,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    tile = Tile.of_plain(schedule)
     joined = Joined.of(anchor, tile)
     known, results = given.operands_of(function), given.results_of(function)
     if tile.packed:

@@ -12,7 +12,7 @@ written:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,16 +32,15 @@ from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import defining_op
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
+from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
 from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith, func
 
-_DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
 _LEAST = 1 << 10  # elements that are worth code of their own
 _WORK = 1 << 14  # elements of a workgroup, about: some microseconds
 _FEW = 4  # vectors that are mixed
 _SQUARES = 4  # beside each other in the result
-_FEW_RUNS = 8  # long ones, which threads would have too few of to share
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,14 @@ class _Nest:
         whole = self.is_of_runs or self.is_of_few
         return self.last.size if whole else lanes * _SQUARES
 
-    def workgroups(self, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    def workgroups(self, schedule: Blocks) -> tuple[Size, Size]:
         """How many there are: blocks of the long axis, and all that is around."""
-        blocks = ceil_divide(self.long.size, schedule["block"])
-        parts = ceil_divide(self.last.size, self.rows(schedule["lanes"]))
+        blocks = ceil_divide(self.long.size, schedule.block)
+        parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> Blocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
     What is before and after it is in memory anyway: IREE makes one dispatch of a
@@ -92,7 +91,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     assert isinstance(op, Transpose)
     source = Tensor.of(op.x)
     size = element_count(source.shape)
-    if source.dtype not in _DTYPES or (isinstance(size, int) and size < _LEAST):
+    if source.dtype not in DTYPES or (isinstance(size, int) and size < _LEAST):
         return None
     nest, lanes = _nest_of(op), machine.lanes
     if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
@@ -101,15 +100,15 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if nest.is_of_runs:
         outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
         is_long = nest.last.size > _WORK
-        is_for_one = is_long and (not isinstance(outer, int) or outer < _FEW_RUNS)
+        is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
         if 2 * nest.last.size < lanes or is_for_one:
             return None
-        return {"lanes": lanes, "block": max(1, _WORK // nest.last.size)}
+        return Blocks(lanes, max(1, _WORK // nest.last.size))
     assert isinstance(nest.long.size, int)
     if not nest.is_of_few and 2 * min(nest.last.size, nest.long.size) < lanes:
         return None
     squares = max(1, _WORK // (lanes * nest.rows(lanes)))
-    return {"lanes": lanes, "block": lanes * squares}
+    return Blocks(lanes, lanes * squares)
 
 
 def _is_in_memory(value: Value) -> bool:
@@ -155,7 +154,7 @@ def _nest_of(op: Transpose) -> _Nest | None:
     return _Nest(others, beside, last)
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: Blocks) -> tuple[Size, Size]:
     """How many there are; see `_Nest.workgroups`."""
     assert isinstance(op, Transpose)
     nest = _nest_of(op)
@@ -173,14 +172,14 @@ def is_computed(function: Function, anchor: GraphOp) -> bool:
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    schedule: Blocks,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
     assert isinstance(anchor, Transpose)
     nest = _nest_of(anchor)
     assert nest is not None
-    kernel = _Kernel(nest, schedule["lanes"], schedule["block"], given)
+    kernel = _Kernel(nest, schedule.lanes, schedule.block, given)
     if nest.is_of_runs:
         kernel.write_runs()
     elif nest.is_of_few:

@@ -10,7 +10,7 @@ has lanes, so that results are vectors, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -41,7 +41,7 @@ _LEAST = 1 << 10  # elements that are worth code of their own
 _LEAST_OF_NORMS = 1 << 7  # for which IREE has three dispatches or more
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     """The schedule for an op along the last axes; None where there is no kernel for it.
 
     The length of a row is static, elements are f32, and nobody reads the statistics of
@@ -61,7 +61,7 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     least = _LEAST if is_reduced else _LEAST_OF_NORMS
     if sizes.typical_count * sizes.length < least or 2 * sizes.length < machine.lanes:
         return None
-    return choose_tile(sizes, machine, is_reduced=is_reduced).to_plain()
+    return choose_tile(sizes, machine, is_reduced=is_reduced)
 
 
 def column_axes(op: GraphOp) -> int:
@@ -74,21 +74,21 @@ def row_axes(op: GraphOp) -> int:
     return len(reduced_axes(op))
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
     """How many there are: blocks of rows."""
     sizes = RowSizes.of(op)
     assert sizes is not None
-    return ceil_divide(sizes.count, RowTile.of_plain(schedule).block), 1
+    return ceil_divide(sizes.count, tile.block), 1
 
 
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    tile: RowTile,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    tile, sizes = RowTile.of_plain(schedule), RowSizes.of(anchor)
+    sizes = RowSizes.of(anchor)
     assert sizes is not None
     known, results = given.operands_of(function), given.results_of(function)
     epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Size, Tensor, bounds, element_count, optimum
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 
 _TYPICAL_ROWS = 32
@@ -63,7 +63,7 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class RowTile:
+class RowTile(Schedule):
     """The schedule of what is computed along rows.
 
     Args:
@@ -77,15 +77,6 @@ class RowTile:
     rows: int
     vectors: int
     block: int
-
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> RowTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
 
 
 def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTile:

@@ -15,7 +15,7 @@ earlier and computes some once more, which gives the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -27,7 +27,7 @@ from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.kernels.winograd.matrices import matrices
-from aotc.kernels.winograd.tile import Scratch, Tile, tile_count
+from aotc.kernels.winograd.tile import Scratch, WinogradTile, tile_count
 from aotc.kernels.winograd.transforms import transform_tile
 from aotc.mlir import Function, Value, arith
 
@@ -38,11 +38,11 @@ _LINE = 16  # elements of a line of a cache
 def write(
     function: Function,
     anchor: GraphOp,
-    schedule: Mapping[str, int],
+    tile: WinogradTile,
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
+    geometry = geometry_of(anchor)
     assert geometry is not None
     known = given.operands_of(function)
     del known[function.entry_block.arguments[1]]  # which is transformed
@@ -80,7 +80,7 @@ class Winograd:
     """
 
     geometry: Geometry
-    tile: Tile
+    tile: WinogradTile
     given: Arguments
     results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue

@@ -15,11 +15,11 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor
 from aotc.kernels.winograd.matrices import matrices
-from aotc.kernels.winograd.tile import Tile
+from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Value
 
 
-def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
+def pack(b: Builder, op: GraphOp, tile: WinogradTile) -> Value:
     """The transformed kernel as [panel][product][channel][column of a panel].
 
     Zeros fill the last panel.
@@ -36,7 +36,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
     return b.to_order(value, (2, 0, 1, 3))
 
 
-def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
+def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
     """The kernel, to a few roundings, from what `pack` has made of it."""
     shape = _static_shape(op)
     _, _, channels, features = shape
@@ -50,7 +50,7 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
     return b.to_shape(value, shape)
 
 
-def _filter_matrix(tile: Tile) -> np.ndarray[Any, Any]:
+def _filter_matrix(tile: WinogradTile) -> np.ndarray[Any, Any]:
     """What transforms the 9 elements of a kernel, of both axes: G by G."""
     along = np.array(matrices(tile.outputs).filter, np.float64)
     return np.kron(along, along)
