@@ -13,15 +13,8 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import (
-    Size,
-    Tensor,
-    bounds,
-    ceil_divide,
-    element_count,
-    optimum,
-)
-from aotc.kernels import vectors
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.lines import least, most
@@ -30,11 +23,10 @@ from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.walk import Combination, Walk
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
+from aotc.kernels.typical import IMAGES, typical
 from aotc.kernels.vectors import Values, add, scale
 from aotc.mlir import Function, Value, arith
 
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 16  # elements of a workgroup, at least: tens of microseconds
 _SPARE = 6  # registers that are left to what makes the elements
 
 
@@ -99,9 +91,8 @@ def plan(op: GraphOp, machine: Machine) -> ColumnTile | None:
     x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
-    each = sizes.length * sizes.width
-    count = _typical(sizes.count)
-    if count * each < _LEAST or 2 * sizes.width < machine.lanes:
+    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
+    if size < grain.elements(grain.LEAST) or 2 * sizes.width < machine.lanes:
         return None
     if not is_in_memory(op.x, _columns(op)):
         return None
@@ -114,21 +105,15 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
     count = max(split_evenly(needed, machine.registers - _SPARE))
     under_way = machine.latency * machine.multiply_adds
     work = sizes.length * count * machine.lanes
-    tiles, wanted = -(-needed // count), -(-_WORK // work)
-    typical = _typical(sizes.count)
+    tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
+    matrices = typical(sizes.count, IMAGES)
     return ColumnTile(
         lanes=machine.lanes,
         vectors=count,
         steps=min(sizes.length, -(-under_way // count)),
         tiles=max(split_evenly(tiles, min(tiles, wanted))),
-        block=max(split_evenly(typical, max(1, min(typical, wanted // tiles)))),
+        block=max(split_evenly(matrices, max(1, min(matrices, wanted // tiles)))),
     )
-
-
-def _typical(count: Size) -> int:
-    """How many matrices most calls have, or else the fewest that one may have."""
-    usual = optimum(count)
-    return max(1, int(bounds(count)[0]) if usual is None else usual)
 
 
 def workgroups(op: GraphOp, tile: ColumnTile) -> tuple[Size, Size]:

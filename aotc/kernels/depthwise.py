@@ -20,7 +20,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
 from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry, geometry_of
@@ -31,9 +31,6 @@ from aotc.kernels.tile import split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith
 
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
-_WORK = 50_000  # float operations of a workgroup, at least: some microseconds
-_LINE_WORK = 2_000_000  # of a line, beyond which workgroups share its channels
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
 _ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
@@ -71,7 +68,7 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     if geometry is None or geometry.is_narrow:
         return None
     typical = geometry.typical
-    if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
+    if typical.flops < grain.LEAST or 2 * geometry.features < machine.lanes:
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
@@ -105,9 +102,11 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     products = geometry.depth  # of a sum
     vectors = -(-geometry.groups // geometry.groups_together(machine.lanes))
     line = flops // total
-    if line > _LINE_WORK:
-        vectors = max(split_evenly(vectors, -(-_LINE_WORK * vectors // line)))
-    block = min(total, -(-_WORK // line))
+    if line > grain.LINE_OF_WINDOWS:
+        vectors = max(
+            split_evenly(vectors, -(-grain.LINE_OF_WINDOWS * vectors // line))
+        )
+    block = min(total, -(-grain.WINDOWS // line))
     return Sweep(
         lanes=machine.lanes,
         rows=max(split_evenly(geometry.result[1], _MOST_ROWS)),

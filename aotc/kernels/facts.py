@@ -28,7 +28,7 @@ from aotc.dialects.symbols import (
 from aotc.dialects.types import Size, Tensor, element_count, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
-from aotc.kernels import families
+from aotc.kernels import families, grain
 from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
@@ -106,11 +106,11 @@ def _usual_symbol(position: int) -> int:
 
 
 def work_of(function: Function) -> Size:
-    """The float operations of a region, where a byte moved counts as two of them."""
+    """The float operations of a region, and of each byte moved (`grain`)."""
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
     moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
-    return sum(map(flops_of, ops), start=0) + 2 * sum(moved, start=0)
+    return sum(map(flops_of, ops), start=0) + grain.BYTE * sum(moved, start=0)
 
 
 def _computing_ops(function: Function) -> list[GraphOp]:

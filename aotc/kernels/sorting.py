@@ -20,16 +20,16 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import BLOCK, key
 from aotc.dialects.ops.ordering import Argsort, is_few
-from aotc.dialects.types import Dim, Size, Tensor, bounds, element_count, optimum
+from aotc.dialects.types import Dim, Size, Tensor, element_count
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
+from aotc.kernels.typical import SORTED, typical
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Function, Value, arith, ir, scf
 
 _LARGEST_HEAP = 1 << 16  # of which elements are in the second cache
-_TYPICAL = 1 << 12  # elements of a row, where a call decides how many
 _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
 # Nanoseconds on an EPYC of Zen 4: to compare an element with the top, and for one that
@@ -51,8 +51,7 @@ def plan(op: GraphOp, machine: Machine) -> Schedule | None:
         return None
     if isinstance(count, Dim) and count != size:
         return None
-    usual = optimum(size)
-    row = max(_TYPICAL, int(bounds(size)[0])) if usual is None else max(1, usual)
+    row = typical(size, SORTED)
     wanted = count if isinstance(count, int) else row
     if wanted > _LARGEST_HEAP:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
+from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Dot, Machine
 from aotc.kernels.schedule import Schedule
@@ -94,7 +95,6 @@ _MOST_ROWS, _MOST_VECTORS = 14, 8
 _MOST_CANDIDATES = 8  # of rows and vectors, to measure
 # of a vector, in multiply-adds, beside which most of it is done
 _WIDENING = {"f32": 0.0, "bf16": 0.5, "f16": 0.25}
-_WORK = 100_000  # float operations of a workgroup, at least: some microseconds
 _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
@@ -302,7 +302,7 @@ def _choose_block(geometry: Geometry, tile: Tile) -> int:
     panels = static_size(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features * geometry.bytes <= CACHED
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
-    worth = max(1, static_size(geometry.flops) // (_WORK * panels))
+    worth = max(1, static_size(geometry.flops) // (grain.PRODUCT * panels))
     return -(-tiles // min(wanted, worth, tiles))
 
 
@@ -312,7 +312,7 @@ def _choose_products(geometry: Geometry, tile: Tile) -> int:
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
         return 1
-    worth = -(-_WORK * panels // static_size(geometry.flops))
+    worth = -(-grain.PRODUCT * panels // static_size(geometry.flops))
     return max(1, min(worth, panels // _WORKGROUPS, products))
 
 

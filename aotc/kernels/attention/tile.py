@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor, bounds, optimum
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import most_rows, split_evenly
+from aotc.kernels.typical import ATTENDED, typical
 
 SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
-_TYPICAL = 128  # queries and positions, where a call decides how many
 _QUERIES = 32  # of a workgroup, at most
 _MOST_WIDTH = 4  # vectors of weighted sums in registers
 
@@ -64,15 +64,7 @@ class Sizes:
     @property
     def typical(self) -> tuple[int, int]:
         """Queries and positions for which it is cut up: where calls decide, as most."""
-        length, positions = map(_typical, (self.length, self.positions))
-        return length, positions
-
-
-def _typical(size: Size) -> int:
-    if (usual := optimum(size)) is not None:
-        return max(1, usual)
-    least, most = bounds(size)
-    return int(min(max(least, _TYPICAL), most))
+        return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 
 def has_kernel_types(op: Attention) -> bool:

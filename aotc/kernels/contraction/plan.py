@@ -9,6 +9,7 @@ from dataclasses import replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
+from aotc.kernels import grain
 from aotc.kernels.contraction.joined import Joined, known_geometry, whole_geometry
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.layout import windows_of_left
@@ -29,7 +30,6 @@ from aotc.kernels.tile import (
 )
 from aotc.mlir import Value
 
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
 _FEW_TILES = 16  # of a panel
 _SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
@@ -147,7 +147,7 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     typical, layout = geometry.typical, geometry.layout
     if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
         return None
-    is_small = typical.flops < _LEAST_WORK
+    is_small = typical.flops < grain.LEAST
     is_narrow = 2 * geometry.group_features < machine.lanes
     gains = geometry.is_float and _has_windows(geometry)
     return None if is_small or (is_narrow and not gains) else geometry

@@ -18,15 +18,8 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
-from aotc.dialects.types import (
-    Size,
-    Tensor,
-    bounds,
-    ceil_divide,
-    element_count,
-    optimum,
-)
-from aotc.kernels import vectors
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import (
     Epilogue,
@@ -39,12 +32,11 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
 from aotc.kernels.movement.views import MemoryView, view_of
+from aotc.kernels.typical import typical
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
 _MOST_PARTS = 8
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 14  # elements of a workgroup, at least: some microseconds
 
 
 def plan(op: GraphOp, machine: Machine) -> Blocks | None:
@@ -66,13 +58,12 @@ def plan(op: GraphOp, machine: Machine) -> Blocks | None:
     if rows == 1 or not is_static or len(static) < len(parts):
         return None
     width = sum(static)
-    is_small = isinstance(rows, int) and rows * width < _LEAST
-    usual = optimum(rows)
-    few = bounds(rows)[0] if usual is None else usual
-    is_long = width > _WORK and few < FEW_ROWS
+    is_small = isinstance(rows, int) and rows * width < grain.elements(grain.LEAST)
+    block = grain.elements(grain.MOVEMENT)
+    is_long = width > block and typical(rows, 1) < FEW_ROWS
     if 2 * min(static) < machine.lanes or is_small or is_long:
         return None
-    return Blocks(machine.lanes, max(1, _WORK // width))
+    return Blocks(machine.lanes, max(1, block // width))
 
 
 def is_inner(op: GraphOp) -> bool:

@@ -27,7 +27,7 @@ from aotc.dialects.types import (
     static_size,
 )
 from aotc.dialects.views import Loop, View, common_loops
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import defining_op
 from aotc.kernels.machine import Machine
@@ -37,8 +37,6 @@ from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith, func
 
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 14  # elements of a workgroup, about: some microseconds
 _FEW = 4  # vectors that are mixed
 _SQUARES = 4  # beside each other in the result
 
@@ -91,23 +89,25 @@ def plan(op: GraphOp, machine: Machine) -> Blocks | None:
     assert isinstance(op, Transpose)
     source = Tensor.of(op.x)
     size = element_count(source.shape)
-    if source.dtype not in DTYPES or (isinstance(size, int) and size < _LEAST):
+    is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
+    if source.dtype not in DTYPES or is_small:
         return None
     nest, lanes = _nest_of(op), machine.lanes
     if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
         return None
     assert isinstance(nest.last.size, int)
+    block = grain.elements(grain.MOVEMENT)
     if nest.is_of_runs:
         outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
-        is_long = nest.last.size > _WORK
+        is_long = nest.last.size > block
         is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
         if 2 * nest.last.size < lanes or is_for_one:
             return None
-        return Blocks(lanes, max(1, _WORK // nest.last.size))
+        return Blocks(lanes, max(1, block // nest.last.size))
     assert isinstance(nest.long.size, int)
     if not nest.is_of_few and 2 * min(nest.last.size, nest.long.size) < lanes:
         return None
-    squares = max(1, _WORK // (lanes * nest.rows(lanes)))
+    squares = max(1, block // (lanes * nest.rows(lanes)))
     return Blocks(lanes, lanes * squares)
 
 

@@ -23,7 +23,7 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.types import Size, Tensor, ceil_divide
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
@@ -36,9 +36,6 @@ from aotc.mlir import Function, Value, arith
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
-
-_LEAST = 1 << 10  # elements that are worth code of their own
-_LEAST_OF_NORMS = 1 << 7  # for which IREE has three dispatches or more
 
 
 def plan(op: GraphOp, machine: Machine) -> RowTile | None:
@@ -58,7 +55,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
         return None
     is_reduced = isinstance(op, Reduction)
-    least = _LEAST if is_reduced else _LEAST_OF_NORMS
+    least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
     if sizes.typical_count * sizes.length < least or 2 * sizes.length < machine.lanes:
         return None
     return choose_tile(sizes, machine, is_reduced=is_reduced)
