@@ -17,7 +17,6 @@ from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.lines import least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.walk import Combination, Walk
@@ -25,7 +24,8 @@ from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 from aotc.kernels.typical import IMAGES, typical
 from aotc.kernels.vectors import Values, add, scale
-from aotc.mlir import Function, Value, arith
+from aotc.kernels.walks import block_bounds, parts, visit_some_parts
+from aotc.mlir import Function, Value
 
 _SPARE = 6  # registers that are left to what makes the elements
 
@@ -103,14 +103,13 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
     count = max(split_evenly(needed, machine.registers - _SPARE))
-    under_way = machine.latency * machine.multiply_adds
     work = sizes.length * count * machine.lanes
     tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
     matrices = typical(sizes.count, IMAGES)
     return ColumnTile(
         lanes=machine.lanes,
         vectors=count,
-        steps=min(sizes.length, -(-under_way // count)),
+        steps=min(sizes.length, -(-machine.under_way // count)),
         tiles=max(split_evenly(tiles, min(tiles, wanted))),
         block=max(split_evenly(matrices, max(1, min(matrices, wanted // tiles)))),
     )
@@ -177,32 +176,20 @@ class _Kernel:
             block: the number of its block of matrices.
             count: of all matrices.
         """
-        tile = self.tile
-        first = scale(block, tile.block)
-        last = arith.minsi(add(first, tile.block), count)
+        tile, width = self.tile, self.sizes.width
 
-        def write_matrix(matrix: Value, _: Values) -> Values:
-            self._write_tiles(matrix, scale(part, tile.tiles))
-            return []
+        def write_matrix(matrix: Value) -> None:
+            visit_some_parts(
+                (scale(part, tile.tiles), tile.tiles),
+                width,
+                tile.columns,
+                lambda number, columns: self._write_tile(
+                    matrix, scale(number, tile.columns), columns
+                ),
+            )
 
-        vectors.loop(first, last, 1, [], write_matrix)
-
-    def _write_tiles(self, matrix: Value, first: Value) -> None:
-        """The tiles of a part of the columns: whole ones, and the last one."""
-        tile, end = self.tile, add(first, self.tile.tiles)
-        whole, rest = divmod(self.sizes.width, tile.columns)
-
-        def write_some(first: Value, end: Value, columns: int) -> None:
-            def write(number: Value, _: Values) -> Values:
-                self._write_tile(matrix, scale(number, tile.columns), columns)
-                return []
-
-            vectors.loop(first, end, 1, [], write)
-
-        if whole:
-            write_some(first, least(end, whole), tile.columns)
-        if rest:
-            write_some(most(first, whole), least(end, whole + 1), rest)
+        bounds = block_bounds(block, tile.block, count)
+        vectors.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
         """Some columns of a matrix."""
@@ -219,9 +206,9 @@ class _Kernel:
                     at=add(add(row, column), first),
                     column=add(column, first),
                     key=number,
-                    count=min(lanes, count - first),
+                    count=there,
                 )
-                for number, first in enumerate(range(0, count, lanes))
+                for number, (first, there) in enumerate(parts(count, lanes))
             ]
 
         def elements(row: Value, _: int) -> Values:

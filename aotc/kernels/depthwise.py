@@ -23,12 +23,13 @@ from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.lines import Line, Lines, Rows, Window, least, most
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.lines import Line, Lines, Rows, Window
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import block_bounds, visit_some_parts
 from aotc.mlir import Function, Value, arith
 
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
@@ -84,9 +85,7 @@ def _is_short(geometry: Geometry) -> bool:
 
 def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
     """How many there are: parts of the channels, and blocks of lines."""
-    geometry = geometry_of(op)
-    assert geometry is not None
-    return sweep.workgroups(geometry)
+    return sweep.workgroups(known_geometry(op))
 
 
 def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
@@ -118,8 +117,7 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
 
 def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     """The ways to cut up that may be better than the planned one, which comes first."""
-    geometry = geometry_of(op)
-    assert geometry is not None
+    geometry = known_geometry(op)
     fitting = [most for most in _ROWS_TO_TRY if 2 * most < machine.registers]
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
     sweeps = [planned, *(replace(planned, rows=count) for count in rows)]
@@ -135,8 +133,7 @@ def write(
     given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
-    geometry = geometry_of(anchor)
-    assert geometry is not None
+    geometry = known_geometry(anchor)
     known = given.operands_of(function)
     epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)
     Windows(
@@ -228,9 +225,7 @@ class Windows:
             part: the number of its part of the channels.
             block: the number of its block of lines.
         """
-        first = scale(block, self.sweep.block)
-        last = arith.minsi(add(first, self.sweep.block), self.lines)
-        self.write_lines(part, first, last)
+        self.write_lines(part, *block_bounds(block, self.sweep.block, self.lines))
 
     def write_lines(self, part: Value, first: Value, last: Value) -> None:
         """Write the work of a part of the channels, for some lines of results.
@@ -258,21 +253,12 @@ class Windows:
     def _write_rows(self, part: Value, rows: Rows) -> None:
         """Some rows: the vectors of groups that are whole, and the last one."""
         together = self.geometry.groups_together(self.sweep.lanes)
-        whole, rest = divmod(self.geometry.groups, together)
-        first = scale(part, self.sweep.vectors)
-        end = add(first, self.sweep.vectors)
 
-        def write_vectors(first: Value, end: Value, count: int) -> None:
-            def write(number: Value, _: Values) -> Values:
-                self._write_tile(rows, _Groups(scale(number, together), count))
-                return []
+        def write(number: Value, count: int) -> None:
+            self._write_tile(rows, _Groups(scale(number, together), count))
 
-            vectors.loop(first, end, 1, [], write)
-
-        if whole:
-            write_vectors(first, least(end, whole), together)
-        if rest:
-            write_vectors(most(first, whole), least(end, whole + 1), rest)
+        some = scale(part, self.sweep.vectors), self.sweep.vectors
+        visit_some_parts(some, self.geometry.groups, together, write)
 
     # ---- one tile -------------------------------------------------------------------
 

@@ -209,6 +209,13 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     return None if found is None else replace(found, dtype=types[0].dtype)
 
 
+def known_geometry(op: GraphOp) -> Geometry:
+    """What an op that has a kernel computes."""
+    found = geometry_of(op)
+    assert found is not None
+    return found
+
+
 def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
     """What a convolution computes, as windows over images even where they are 1×1.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import Dot, Machine
+from aotc.kernels.machine import KEPT_BYTES, Dot, Machine
 from aotc.kernels.schedule import Schedule
 
 
@@ -89,7 +89,6 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
     return groups
 
 
-CACHED = 1 << 20  # bytes of a packed operand that may stay in a cache over calls
 PART = 272  # terms of rows that are widened together; a power of two would alias rows
 _MOST_ROWS, _MOST_VECTORS = 14, 8
 _MOST_CANDIDATES = 8  # of rows and vectors, to measure
@@ -194,7 +193,7 @@ def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
         return False
     if not isinstance(weight, int) or not isinstance(rows, int):
         return False
-    return weight > CACHED and 2 * rows <= CACHED
+    return weight > KEPT_BYTES and 2 * rows <= KEPT_BYTES
 
 
 def group_count(geometry: Geometry, tile: Tile) -> Size:
@@ -261,12 +260,11 @@ def cycles(
 ) -> float:
     """A model of the time of a contraction on one core.
 
-    A step of a tile takes as long as its multiply-adds, its loads, or one of them until
-    its result is there, whichever is longest; a tile pays for its beginning and end.
     What a tile reads again of a panel that is not in the first cache, and of the rows,
-    adds to that; its weights were fitted to measurements of 34 shapes. Narrow elements
-    take operations that widen them: of a panel in each step, of rows once in a tile. A
-    step is that of as many terms as are multiplied at a time.
+    adds to the time of its sums (`Machine.tile_cycles`); the weights were fitted to
+    measurements of 34 shapes. Narrow elements take operations that widen them: of a
+    panel in each step, of rows once in a tile. A step is that of as many terms as are
+    multiplied at a time.
     """
     dots = [dot for dot in machine.dots_of(geometry.dtype) if dot.terms == terms]
     widening, operations = _WIDENING.get(geometry.dtype, 0.0), 1
@@ -281,26 +279,26 @@ def cycles(
             busy = size * width * operations + widening * width
             if geometry.is_narrow:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / machine.lanes
-            step = max(
-                machine.latency,
-                busy / machine.multiply_adds,
-                (size + width) / machine.loads,
-            )
             steps = -(-geometry.depth // terms)
-            total += count * (steps * step + 2 * size * width + 12)
+            total += count * machine.tile_cycles(steps, size, width, busy)
     panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
     total *= static_size(geometry.products if geometry.is_product else geometry.lines)
     total *= geometry.groups
-    return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
+    return total * (with_reloads(rows, vectors) + reread / rows)
+
+
+def with_reloads(rows: int, vectors: int) -> float:
+    """Return by what the cycles of tiles grow that load their operands again each."""
+    return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
 def _choose_block(geometry: Geometry, tile: Tile) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles = _tile_count(geometry, tile.rows)
     panels = static_size(geometry.products) * tile.panels_of(geometry)
-    is_cached = geometry.depth * geometry.features * geometry.bytes <= CACHED
+    is_cached = geometry.depth * geometry.features * geometry.bytes <= KEPT_BYTES
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
     worth = max(1, static_size(geometry.flops) // (grain.PRODUCT * panels))
     return -(-tiles // min(wanted, worth, tiles))

@@ -18,8 +18,9 @@ from aotc.errors import InputError
 from aotc.kernels import movement
 from aotc.kernels.chain.schedule import ChainSchedule
 from aotc.kernels.chain.stages import stages_of
-from aotc.kernels.contraction.joined import Joined, known_geometry
+from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead, schedule_of
+from aotc.kernels.geometry import known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
 from aotc.kernels.movement.schedule import Blocks

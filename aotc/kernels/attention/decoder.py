@@ -37,6 +37,7 @@ from aotc.kernels.elementary import exp_of_negative
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import parts
 from aotc.mlir import Function, Value, arith
 
 _KEYS = 32  # of a block: what is read of hidden positions is less than that
@@ -196,7 +197,7 @@ class _Decoder:
         factor = vectors.splat(float(self._op.scale), lanes)
         row = scale(query, sizes.row_step * sizes.depth)
         begin, target = add(self._queries.query, row), scale(query, self._depth)
-        for first, count in _vectors_of(sizes.depth, lanes):
+        for first, count in parts(sizes.depth, lanes):
             x = vectors.load(self._query, add(begin, first), lanes, count)
             vectors.store(
                 arith.mulf(x, factor), self._scaled, add(target, first), lanes
@@ -204,7 +205,7 @@ class _Decoder:
         zero = vectors.splat(0.0, lanes)
         self._store(self._highest, query, vectors.splat(-inf, lanes))
         self._store(self._totals, query, zero)
-        for first, count in _vectors_of(sizes.width, lanes):
+        for first, count in parts(sizes.width, lanes):
             at = add(self._result_of(query), first)
             vectors.store(zero, self._result, at, lanes, count)
 
@@ -213,7 +214,7 @@ class _Decoder:
         lanes = self._lanes
         total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
         factor = reciprocal(total, safe=self._op.safe)
-        for first, count in _vectors_of(self._sizes.width, lanes):
+        for first, count in parts(self._sizes.width, lanes):
             at = add(self._result_of(query), first)
             x = vectors.load(self._result, at, lanes, count)
             vectors.store(arith.mulf(x, factor), self._result, at, lanes, count)
@@ -246,7 +247,7 @@ class _Decoder:
         found = [
             self._bias_at(block, index(row), group)
             for row in range(rows)
-            for group in _vectors_of(block.count, self._lanes)
+            for group in parts(block.count, self._lanes)
         ]
         highest = found[0]
         for each in found[1:]:
@@ -271,7 +272,7 @@ class _Decoder:
 
     def _weigh(self, block: _Block, query: Value) -> None:
         """Write e**(score - highest) of a block, and the softmax up to its end."""
-        groups = _vectors_of(block.count, self._lanes)
+        groups = parts(block.count, self._lanes)
         scores = [self._score(block, query, group) for group in groups]
         before = highest = self._load(self._highest, query)
         for score in scores:
@@ -321,7 +322,7 @@ class _Decoder:
 
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the result of a query with its factor and add that of a block."""
-        found = _vectors_of(self._sizes.width, self._lanes)
+        found = parts(self._sizes.width, self._lanes)
         for first in range(0, len(found), self._tile.width):
             panel = found[first : first + self._tile.width]
             self._add_panel(block, query, panel)
@@ -357,8 +358,3 @@ class _Decoder:
         sums = vectors.loop(0, block.count, 1, sums, add_products)
         for (at, n), total in zip(places, sums, strict=True):
             vectors.store(total, self._result, at, lanes, n)
-
-
-def _vectors_of(length: int, lanes: int) -> list[tuple[int, int]]:
-    """The vectors of a row: the first element, and how many there are."""
-    return [(first, min(lanes, length - first)) for first in range(0, length, lanes)]

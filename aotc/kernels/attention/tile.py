@@ -7,12 +7,12 @@ from typing import Any
 
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import most_rows, split_evenly
 from aotc.kernels.typical import ATTENDED, typical
 
-SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
+SCRATCH = STACK_BYTES // 4  # f32 elements of a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
 _QUERIES = 32  # of a workgroup, at most

@@ -10,9 +10,8 @@ from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import Group
 from aotc.mlir import Value, arith
-
-Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how many
 
 
 @dataclass(frozen=True)

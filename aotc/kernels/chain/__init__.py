@@ -29,9 +29,9 @@ from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.contraction.sums import Begin
 from aotc.kernels.depthwise import Windows
 from aotc.kernels.epilogue import Epilogue
-from aotc.kernels.lines import least, most
 from aotc.kernels.tile import Tile
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import least, most
 from aotc.mlir import Function, Value, arith
 
 

@@ -28,7 +28,8 @@ from aotc.kernels.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.contraction.widening import Widening
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.lines import Line, Lines, Rows, least, most
+from aotc.kernels.lines import Line, Lines, Rows
+from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.tile import (
     Tile,
     are_panels_outer,
@@ -37,9 +38,8 @@ from aotc.kernels.tile import (
     split_evenly,
 )
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import branch_at_rest, least, most
 from aotc.mlir import Function, Value, arith
-
-_DISTANCE = 1 << 13  # bytes from what is read at once to what is fetched then
 
 
 def write(
@@ -226,13 +226,12 @@ class Contraction:
         def write_rest() -> None:
             write(needed, rest - (needed - 1) * tile.lanes)
 
-        if not rest:
-            write_whole()
-        elif not whole:
-            write_rest()
-        else:
-            is_whole = int_compare("slt", inside, index(before + whole))
-            vectors.branch(is_whole, write_whole, write_rest)
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", inside, index(before + whole)),
+            write_whole,
+            write_rest,
+        )
 
     def _write_rows_of_block(self, panel: Panel, block: Value) -> None:
         first = scale(block, self.tile.block)
@@ -367,7 +366,7 @@ class Contraction:
         if not self.tile.ahead:
             return None
         if tiles == 1:
-            return add(panel.right, _DISTANCE // self.geometry.bytes)
+            return add(panel.right, PREFETCH_BYTES // self.geometry.bytes)
         products = self.geometry.products
         if number is None or not isinstance(products, int):
             return None

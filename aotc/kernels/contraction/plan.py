@@ -10,12 +10,11 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels import grain
-from aotc.kernels.contraction.joined import Joined, known_geometry, whole_geometry
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.contraction.joined import Joined, whole_geometry
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.tile import (
-    CACHED,
     Tile,
     are_panels_outer,
     block_count,
@@ -71,9 +70,8 @@ def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
     A tile that is the only one of its panel then fetches what it reads some steps
     later. From a cache, it reads faster without.
     """
-    geometry = geometry_of(op)
-    assert geometry is not None
-    if tile.block > 1 or not _fetches(geometry, tile, CACHED):
+    geometry = known_geometry(op)
+    if tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
         return tile
     return replace(tile, ahead=1)
 
@@ -92,7 +90,7 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
     """The tile for a packed operand, with what its kernel fetches of the next panel."""
-    least = _MANY if tile.block <= _FEW_TILES else CACHED
+    least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
     if several and _fetches(geometry, tile, least):
         return replace(tile, ahead=1)
@@ -101,14 +99,13 @@ def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
 
 def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
     """The tiles that may be better than the planned one, which comes first."""
-    geometry = geometry_of(op)
-    assert geometry is not None
+    geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
     tiles = [planned]
     for tile in candidate_tiles(geometry.typical, machine, planned.terms):
         if not planned.packed:
             tiles.append(replace(tile, packed=0))
-        elif planned.ahead and tile.block == 1 and _fetches(geometry, tile, CACHED):
+        elif planned.ahead and tile.block == 1 and _fetches(geometry, tile, KEPT_BYTES):
             tiles.append(replace(tile, ahead=1))
         else:
             tiles.append(_fetch_next(geometry, tile))

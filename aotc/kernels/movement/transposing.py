@@ -35,6 +35,7 @@ from aotc.kernels.movement.runs import write_run
 from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
 from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import parts
 from aotc.mlir import Function, Value, arith, func
 
 _FEW = 4  # vectors that are mixed
@@ -242,13 +243,10 @@ class _Kernel:
         def write(place: Value, width: int) -> None:
             begin = self._along(around, place)
 
-            def write_square(row: Value, count: int = lanes) -> None:
+            def write_square(row: Value, count: int) -> None:
                 self._square(self._move(begin, last, row), width, count)
 
-            vectors.repeat_for(first, arith.minui(end, whole), lanes, write_square)
-            if rest:
-                is_last = int_compare("ugt", end, whole)
-                vectors.branch(is_last, lambda: write_square(whole, rest), lambda: None)
+            self._visit_vectors((first, end), (whole, rest), write_square)
 
         self._along_long(write)
 
@@ -298,8 +296,7 @@ class _Kernel:
     def _run(self, width: int) -> list[tuple[int, int]]:
         """The vectors of a run of all indices: where they begin, and their lengths."""
         assert isinstance(self.nest.last.size, int)
-        size = width * self.nest.last.size
-        return [(at, min(self.lanes, size - at)) for at in range(0, size, self.lanes)]
+        return parts(width * self.nest.last.size, self.lanes)
 
     @property
     def _first(self) -> Value:
@@ -308,16 +305,31 @@ class _Kernel:
 
     def _along_long(self, write: Callable[[Value, int], None]) -> None:
         """Go through the block of the long axis by vectors."""
-        size, lanes, first = self.nest.long.size, self.lanes, self._first
+        size, first = self.nest.long.size, self._first
         assert isinstance(size, int)
-        end, rest = add(first, self.block), size % lanes
-        whole = index(size - rest)
+        end, rest = add(first, self.block), size % self.lanes
+        self._visit_vectors((first, end), (index(size - rest), rest), write)
+
+    def _visit_vectors(
+        self,
+        block: tuple[Value, Value],
+        axis: tuple[Value, int],
+        visit: Callable[[Value, int], None],
+    ) -> None:
+        """Do something with the vectors of an axis that are in a block of it.
+
+        Args:
+            block: where it begins, and where it ends if the axis is as long.
+            axis: where the last vector begins that is not whole, and its elements.
+            visit: is given where a vector begins, and how many elements it has.
+        """
+        (first, end), (whole, rest), lanes = block, axis, self.lanes
         vectors.repeat_for(
-            first, arith.minui(end, whole), lanes, lambda n: write(n, lanes)
+            first, arith.minui(end, whole), lanes, lambda at: visit(at, lanes)
         )
         if rest:
             is_last = int_compare("ugt", end, whole)
-            vectors.branch(is_last, lambda: write(whole, rest), lambda: None)
+            vectors.branch(is_last, lambda: visit(whole, rest), lambda: None)
 
     def _outer_place(self, number: Value) -> _Place:
         """Where the outer axes have an index, by its number."""

@@ -31,8 +31,9 @@ from aotc.kernels.rows.formulas import Row, formula
 from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile, reduced_axes
 from aotc.kernels.rows.walk import Combination, Walk
-from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Function, Value, arith
+from aotc.kernels.vectors import Values, add, scale
+from aotc.kernels.walks import block_bounds, visit_by_size
+from aotc.mlir import Function, Value
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
@@ -121,28 +122,23 @@ class _Kernel:
             count: of all rows.
             is_even: whether they are known to be a multiple of those of a tile.
         """
-        rows, first = self.tile.rows, scale(block, self.tile.block)
-        last = arith.minsi(add(first, self.tile.block), count)
+        rows = self.tile.rows
+        first, last = block_bounds(block, self.tile.block, count)
         if is_even:
-            self._write_tiles(first, last, rows)
-            return
-        whole = arith.subi(last, arith.remui(last, index(rows)))
-        self._write_tiles(first, whole, rows)
-        self._write_tiles(whole, last, 1)
+            vectors.repeat_for(
+                first, last, rows, lambda row: self._write_tile(row, rows)
+            )
+        else:
+            visit_by_size(first, last, rows, self._write_tile)
 
-    def _write_tiles(self, first: Value, last: Value, rows: int) -> None:
-        """Rows, so many of them side by side."""
+    def _write_tile(self, first: Value, rows: int) -> None:
+        """Rows side by side."""
         tile = self.tile
         walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
-
-        def write(row: Value, _: Values) -> Values:
-            if isinstance(self.anchor, Reduction):
-                self._write_numbers(self.anchor, walk, row)
-            else:
-                self._write_row(walk, row)
-            return []
-
-        vectors.loop(first, last, rows, [], write)
+        if isinstance(self.anchor, Reduction):
+            self._write_numbers(self.anchor, walk, first)
+        else:
+            self._write_row(walk, first)
 
     def _write_row(self, walk: Walk, number: Value) -> None:
         """A row of results for each row."""

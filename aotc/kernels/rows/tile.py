@@ -84,7 +84,6 @@ def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTi
         machine: that computes them.
         is_reduced: whether a row gives one number.
     """
-    under_way = machine.latency * machine.multiply_adds
     needed = -(-sizes.length // machine.lanes)
     count = sizes.typical_count
     is_many = is_reduced and needed <= _SHORT and count >= machine.lanes
@@ -94,6 +93,6 @@ def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTi
     return RowTile(
         lanes=machine.lanes,
         rows=rows,
-        vectors=min(needed, max(1, under_way // rows)),
+        vectors=min(needed, max(1, machine.under_way // rows)),
         block=rows * max(split_evenly(tiles, min(wanted, tiles))),
     )

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.machine import Machine
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.machine import LINE_BYTES, Machine
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.tile import choose_tile, cycles, most_rows, split_evenly
+from aotc.kernels.tile import (
+    choose_tile,
+    cycles,
+    most_rows,
+    split_evenly,
+    with_reloads,
+)
 from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW
 
-_LINE = 16  # elements of a line of a cache
+LINE = LINE_BYTES // 4  # elements of a line of a cache
 _MOST_VECTORS = 4
 _MOST_PASSES = 4  # of accumulators over one product
 _WORKGROUPS = 8  # that are worth it to transform inputs for each of them
@@ -112,12 +118,12 @@ class Scratch:
     def elements(self) -> int:
         """All of them."""
         end = self.first_pixel + self.tile.products * self.channels
-        return -(-end // _LINE) * _LINE
+        return -(-end // LINE) * LINE
 
 
 def _odd_lines(elements: int) -> int:
-    lines = -(-elements // _LINE)
-    return (lines | 1) * _LINE
+    lines = -(-elements // LINE)
+    return (lines | 1) * LINE
 
 
 def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
@@ -194,14 +200,9 @@ def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
     blocks, panels = -(-count // tile.block), tile.panels(geometry.features)
     total = 0.0
     for rows in split_evenly(tile.block, tile.rows):
-        step = max(
-            machine.latency,
-            rows * width / machine.multiply_adds,
-            (rows + width) / machine.loads,
-        )
-        total += geometry.channels * step + 2 * rows * width + 12
+        total += machine.tile_cycles(geometry.channels, rows, width)
     total *= blocks * panels * tile.products
-    total *= 1 + 0.2 * (tile.rows + width) / (tile.rows * width)
+    total *= with_reloads(tile.rows, width)
     inputs = tile.groups(geometry.features) * -(-geometry.channels // tile.lanes)
     results = panels * width
     total += _TRANSFORM[tile.outputs] * blocks * tile.block * (inputs + results)
@@ -234,14 +235,11 @@ def tile_count(geometry: Geometry, outputs: int) -> Size:
 
 def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
     """How many there are: blocks of image tiles, and groups of panels."""
-    geometry = geometry_of(op)
-    assert geometry is not None
+    geometry = known_geometry(op)
     count = tile_count(geometry, tile.outputs)
     return ceil_divide(count, tile.block), tile.groups(geometry.features)
 
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
     """How many elements of memory a share of the workgroups has for itself."""
-    geometry = geometry_of(op)
-    assert geometry is not None
-    return Scratch.of(geometry, tile).elements
+    return Scratch.of(known_geometry(op), tile).elements
