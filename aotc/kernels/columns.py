@@ -8,7 +8,6 @@ is one of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -81,13 +80,12 @@ class ColumnTile(Schedule):
         return self.lanes * self.vectors
 
 
-def plan(op: GraphOp, machine: Machine) -> ColumnTile | None:
+def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     """The schedule of a reduction; None where there is no kernel for it.
 
     All but the first axes are static, those that are reduced are beside each other, and
     elements are f32.
     """
-    assert isinstance(op, Reduction)
     x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
@@ -115,9 +113,8 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
     )
 
 
-def workgroups(op: GraphOp, tile: ColumnTile) -> tuple[Size, Size]:
+def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
     """How many there are: parts of the columns, and blocks of matrices."""
-    assert isinstance(op, Reduction)
     sizes = ColumnSizes.of(op)
     assert sizes is not None
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
@@ -135,18 +132,13 @@ def _columns(op: GraphOp) -> range:
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    tile: ColumnTile,
-    given: Arguments,
+    function: Function, anchor: Reduction, tile: ColumnTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Reduction)
     sizes = ColumnSizes.of(anchor)
     assert sizes is not None
-    known, results = given.operands_of(function), given.results_of(function)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    kernel = _Kernel(anchor, sizes, tile, results, epilogue)
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    kernel = _Kernel(anchor, sizes, tile, epilogue)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
@@ -158,14 +150,12 @@ class _Kernel:
         anchor: what is computed.
         sizes: of the matrices.
         tile: how they are cut up.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the anchor gives, and the elements of columns.
+        epilogue: makes the results of what the anchor gives, and elements of columns.
     """
 
     anchor: Reduction
     sizes: ColumnSizes
     tile: ColumnTile
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, part: Value, block: Value, count: Value) -> None:
@@ -218,4 +208,4 @@ class _Kernel:
         side = -(-count // lanes)
         walk = Walk(side, sizes.length, lanes, self.tile.steps, width=1)
         sums, here = walk.reduce(how, elements), places(scale(matrix, sizes.width))
-        self.epilogue.write(self.results, list(zip(here, sums, strict=True)))
+        self.epilogue.write(here, sums)

@@ -126,24 +126,13 @@ def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     return [*dict.fromkeys(sweeps)]
 
 
-def write(
-    function: Function,
-    anchor: GraphOp,
-    sweep: Sweep,
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -> None:
     """Write the kernel of a region."""
     geometry = known_geometry(anchor)
-    known = given.operands_of(function)
-    epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)
-    Windows(
-        geometry,
-        sweep,
-        given.size(geometry.lines),
-        reduction_of(anchor, known),
-        given.results_of(function),
-        epilogue,
-    ).write(*given.workgroup)
+    epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
+    reduction = reduction_of(anchor, epilogue.memories)
+    lines = given.size(geometry.lines)
+    Windows(geometry, sweep, lines, reduction, epilogue).write(*given.workgroup)
 
 
 @dataclass(frozen=True)
@@ -205,8 +194,7 @@ class Windows:
         sweep: how it is cut up.
         lines: how many lines of results there are.
         reduction: what is made of a window.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the windows give.
+        epilogue: makes the results of what the windows give.
         begin: where the images and the results begin in memory.
     """
 
@@ -214,7 +202,6 @@ class Windows:
     sweep: Sweep
     lines: Value
     reduction: Reduction
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
     begin: tuple[Value | int, Value | int] = (0, 0)
 
@@ -273,7 +260,7 @@ class Windows:
         ]
         start = vectors.splat(self.reduction.start, lanes)
         totals = self._reduce(rows, groups, [start] * rows.count)
-        self.epilogue.write(self.results, list(zip(places, totals, strict=True)))
+        self.epilogue.write(places, totals)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""

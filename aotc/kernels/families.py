@@ -51,11 +51,12 @@ from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, STRICT, allows
 
+A = TypeVar("A", bound=GraphOp)
 S = TypeVar("S", bound=Schedule)
 
 
 @dataclass(frozen=True)
-class Family(Generic[S]):
+class Family(Generic[A, S]):
     """Kernels for some ops.
 
     Args:
@@ -98,18 +99,18 @@ class Family(Generic[S]):
             (`Arguments.workgroup`). There are at most as many runs as threads.
     """
 
-    anchors: tuple[type[GraphOp], ...]
+    anchors: tuple[type[A], ...]
     schedule: type[S]
-    plan: Callable[[GraphOp, Machine], S | None]
-    workgroups: Callable[[GraphOp, S], tuple[Size, Size]]
-    write: Callable[[Function, GraphOp, S, Arguments], None]
-    plan_unpacked: Callable[[GraphOp, Machine], S | None] | None = None
+    plan: Callable[[A, Machine], S | None]
+    workgroups: Callable[[A, S], tuple[Size, Size]]
+    write: Callable[[Function, A, S, Arguments], None]
+    plan_unpacked: Callable[[A, Machine], S | None] | None = None
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[GraphOp, Machine, S], Sequence[S]] = (
-        lambda op, machine, planned: [planned]
-    )
+    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, planned: [
+        planned
+    ]
     reads_columns: bool = False
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
@@ -118,7 +119,7 @@ class Family(Generic[S]):
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
-    scratch: Callable[[GraphOp, S], int] = lambda op, schedule: 0
+    scratch: Callable[[A, S], int] = lambda op, schedule: 0
     numerics: str = STRICT
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
@@ -167,7 +168,7 @@ def _winograd_packing(tile: WinogradTile) -> Packing:
 
 
 # of those that compute one op, the first with a plan for it is taken
-FAMILIES: dict[str, Family[Any]] = {
+FAMILIES: dict[str, Family[Any, Any]] = {
     "winograd": Family(
         anchors=(ConvGeneral,),
         schedule=WinogradTile,
@@ -379,7 +380,7 @@ def most_shares(fused: Fused, work: int, workgroups: int) -> int:
 
 def anchor_of(fused: Fused, function: Function) -> GraphOp:
     """The op of a region that its kernel is for: the first that no other such needs."""
-    kinds = FAMILIES[fused.kernel].anchors
+    kinds: tuple[type[GraphOp], ...] = FAMILIES[fused.kernel].anchors
     found = [op for op in function.entry_block.operations if isinstance(op, kinds)]
     if len(found) == 1:
         return found[0]

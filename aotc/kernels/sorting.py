@@ -16,7 +16,6 @@ from __future__ import annotations
 from math import log2
 from typing import NamedTuple
 
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import BLOCK, key
 from aotc.dialects.ops.ordering import Argsort, is_few
@@ -39,12 +38,11 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 _SCAN, _STEP, _PASS, _MERGE, _MERGES = 1.0, 11.0, 0.3, 25.0, 2
 
 
-def plan(op: GraphOp, machine: Machine) -> Schedule | None:
+def plan(op: Argsort, machine: Machine) -> Schedule | None:
     """An empty schedule; None for another axis than the last, and where IREE is faster.
 
     How many positions are wanted is static, or all of the row.
     """
-    assert isinstance(op, Argsort)
     source, result = Tensor.of(op.x), Tensor.of(op.y)
     size, count = source.shape[-1], result.shape[-1]
     if op.axis != source.rank - 1 or 0 in result.shape:
@@ -69,19 +67,15 @@ def _time_of_iree(size: int, count: int) -> float:
     return _MERGE * whole * (log2(whole / BLOCK) + _MERGES)
 
 
-def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
+def workgroups(op: Argsort, schedule: Schedule) -> tuple[Size, Size]:
     """One for each row."""
     return element_count(Tensor.of(op.operands[0]).shape[:-1]), 1
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Schedule,
-    given: Arguments,
+    function: Function, anchor: Argsort, schedule: Schedule, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Argsort)
     source, result = given.memories
     _Heap(anchor, given, source, result).write(given.workgroup[0])
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
@@ -61,14 +60,13 @@ class DecoderTile(Schedule):
     width: int
 
 
-def plan(op: GraphOp, machine: Machine) -> DecoderTile | None:
+def plan(op: Attention, machine: Machine) -> DecoderTile | None:
     """The tile for an attention of few queries; None for another.
 
     No more queries share a head of keys than a vector has lanes, or 8: for more, the
     other form has fewer operations. None is causal: of one query, that would hide
     all positions but the first. A call may decide how many positions there are.
     """
-    assert isinstance(op, Attention)
     if op.causal or not has_kernel_types(op):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
@@ -84,21 +82,16 @@ def plan(op: GraphOp, machine: Machine) -> DecoderTile | None:
     return tile if scratch <= SCRATCH else None
 
 
-def workgroups(op: GraphOp, tile: DecoderTile) -> tuple[Size, Size]:
+def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
     """How many there are: heads of keys of all batches."""
-    assert isinstance(op, Attention)
     sizes = Sizes.of(op)
     return sizes.batch * sizes.heads, 1
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    tile: DecoderTile,
-    given: Arguments,
+    function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Attention)
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     views = caches_by_heads(anchor)

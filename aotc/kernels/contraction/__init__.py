@@ -42,17 +42,9 @@ from aotc.kernels.walks import branch_at_rest, least, most
 from aotc.mlir import Function, Value, arith
 
 
-def write(
-    function: Function,
-    anchor: GraphOp,
-    tile: Tile,
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> None:
     """Write the kernel of a region."""
     joined = Joined.of(anchor, tile)
-    known, results = given.operands_of(function), given.results_of(function)
-    if tile.packed:
-        del known[function.entry_block.arguments[1]]  # which is in another order
     totals = [each.results[0] for each in joined.anchors]
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
@@ -60,12 +52,12 @@ def write(
     widening = Widening.of(joined.whole, tile)
 
     def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
-        own = results
+        anchor, packed = joined.anchors[part], 1 if tile.packed else None
+        epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=packed)
         if not others:
-            anchor = joined.anchors[part]
-            own = [pair for pair in results if depends(pair[0], anchor)]
-        epilogue = Epilogue(totals[part], known, tile.lanes, given.machine)
-        return Contraction(joined, part, given, own, epilogue, others, widening)
+            own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
+            epilogue = replace(epilogue, results=own)
+        return Contraction(joined, part, given, epilogue, others, widening)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -93,8 +85,7 @@ class Contraction:
         joined: the product, and those that are computed beside it.
         part: which of them it is.
         given: the memories of the operands first.
-        results: the values that are wanted, and the memory of each.
-        epilogue: makes them of the sums.
+        epilogue: makes the results of the sums.
         others: what the sums of the products are that its panels hold besides.
         widening: of the rows of narrow elements; None if they are read as they are.
     """
@@ -102,7 +93,6 @@ class Contraction:
     joined: Joined
     part: int
     given: Arguments
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
     others: Sequence[Value] = ()
     widening: Widening | None = None
@@ -395,7 +385,7 @@ class Contraction:
         places = self._places(panel, rows)
         if not self.others:
             sums = self.sums.over_window(panel, rows)
-            self.epilogue.write(self.results, list(zip(places, sums, strict=True)))
+            self.epilogue.write(places, sums)
             return
         tile = self.tile
         every = replace(panel, vectors=tile.vectors, last=tile.lanes)
@@ -410,7 +400,7 @@ class Contraction:
         ]
         sums, *rest = of_products
         others = dict(zip(self.others, rest, strict=True))
-        self.epilogue.write(self.results, list(zip(places, sums, strict=True)), others)
+        self.epilogue.write(places, sums, others)
 
     def _places(self, panel: Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes

@@ -39,7 +39,7 @@ from aotc.mlir import Function, Value, arith
 _MOST_PARTS = 8
 
 
-def plan(op: GraphOp, machine: Machine) -> Blocks | None:
+def plan(op: Concatenate, machine: Machine) -> Blocks | None:
     """The schedule of a concatenation; None where there is no kernel for it.
 
     It is the last one of a chain, and not along the first axis that has elements beside
@@ -47,7 +47,6 @@ def plan(op: GraphOp, machine: Machine) -> Blocks | None:
     static, and rows of each part have half a vector at least. A few long rows are left
     to IREE, which shares parts of them between threads.
     """
-    assert isinstance(op, Concatenate)
     result, parts = Tensor.of(op.y), [Tensor.of(x) for x in parts_of(op)]
     if result.dtype not in DTYPES or len(parts) > _MOST_PARTS or is_inner(op):
         return None
@@ -92,9 +91,8 @@ def parts_of(op: Concatenate) -> list[Value]:
     return found
 
 
-def workgroups(op: GraphOp, schedule: Blocks) -> tuple[Size, Size]:
+def workgroups(op: Concatenate, schedule: Blocks) -> tuple[Size, Size]:
     """One for each block of rows."""
-    assert isinstance(op, Concatenate)
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
     return ceil_divide(rows, schedule.block), 1
 
@@ -151,13 +149,9 @@ def _is_member(op: object) -> bool:
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Blocks,
-    given: Arguments,
+    function: Function, anchor: Concatenate, schedule: Blocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Concatenate)
     arguments = list(function.entry_block.arguments)
     *sources, result = given.memories
     memories = dict(zip(arguments, sources, strict=True))
@@ -250,7 +244,8 @@ class _Kernel:
         sources = {
             value: self.memories[view.source] for value, view in part.views.items()
         }
-        epilogue = Epilogue(part.value, self.memories, self.lanes, self.given.machine)
+        machine = self.given.machine
+        epilogue = Epilogue(part.value, self.memories, (), self.lanes, machine)
 
         def write(first: Value, count: int) -> None:
             known = {

@@ -81,13 +81,12 @@ class _Nest:
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
 
 
-def plan(op: GraphOp, machine: Machine) -> Blocks | None:
+def plan(op: Transpose, machine: Machine) -> Blocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
     What is before and after it is in memory anyway: IREE makes one dispatch of a
     transpose and what it computes around it.
     """
-    assert isinstance(op, Transpose)
     source = Tensor.of(op.x)
     size = element_count(source.shape)
     is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
@@ -171,13 +170,9 @@ def is_computed(function: Function, anchor: GraphOp) -> bool:
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Blocks,
-    given: Arguments,
+    function: Function, anchor: Transpose, schedule: Blocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Transpose)
     nest = _nest_of(anchor)
     assert nest is not None
     kernel = _Kernel(nest, schedule.lanes, schedule.block, given)

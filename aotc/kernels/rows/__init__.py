@@ -10,7 +10,6 @@ has lanes, so that results are vectors, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -79,18 +78,12 @@ def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
     return ceil_divide(sizes.count, tile.block), 1
 
 
-def write(
-    function: Function,
-    anchor: GraphOp,
-    tile: RowTile,
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
     """Write the kernel of a region."""
     sizes = RowSizes.of(anchor)
     assert sizes is not None
-    known, results = given.operands_of(function), given.results_of(function)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    kernel = _Kernel(anchor, sizes.length, tile, results, epilogue)
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    kernel = _Kernel(anchor, sizes.length, tile, epilogue)
     block, _ = given.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
     kernel.write(block, given.size(sizes.count), is_even=is_even)
@@ -104,14 +97,12 @@ class _Kernel:
         anchor: what is computed.
         length: of a row.
         tile: how they are cut up.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the anchor gives, and the elements of rows.
+        epilogue: makes the results of what the anchor gives, and the elements of rows.
     """
 
     anchor: GraphOp
     length: int
     tile: RowTile
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, block: Value, count: Value, *, is_even: bool) -> None:
@@ -155,12 +146,16 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        _, kept = self.results[0]
+        _, kept = self.epilogue.results[0]
         row = Row(walk, begin, compute, compute, kept)
         if not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         result = formula(self.anchor, row)
-        walk.visit(lambda at, count: self._finish(place(at, count), result(at, count)))
+        walk.visit(
+            lambda at, count: self.epilogue.write(
+                [place(at, count)], [result(at, count)]
+            )
+        )
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
         """A number for each of some rows."""
@@ -174,8 +169,4 @@ class _Kernel:
             ]
 
         totals = vectors.reduce_lanes(walk.reduce(how, elements), how.combine)
-        self._finish(Place(first, first, 0, walk.rows), totals)
-
-    def _finish(self, place: Place, value: Value) -> None:
-        """Compute the results at a place from the anchor's, and store them."""
-        self.epilogue.write(self.results, [(place, value)])
+        self.epilogue.write([Place(first, first, 0, walk.rows)], [totals])

@@ -15,7 +15,7 @@ earlier and computes some once more, which gives the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,17 +36,11 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    tile: WinogradTile,
-    given: Arguments,
+    function: Function, anchor: GraphOp, tile: WinogradTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    geometry = known_geometry(anchor)
-    known = given.operands_of(function)
-    del known[function.entry_block.arguments[1]]  # which is transformed
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    Winograd(geometry, tile, given, given.results_of(function), epilogue).write()
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
+    Winograd(known_geometry(anchor), tile, given, epilogue).write()
 
 
 @dataclass(frozen=True)
@@ -74,14 +68,12 @@ class Winograd:
         geometry: of the convolution.
         tile: how it is cut up.
         given: the memories of the operands first, and that of the share.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of the sums.
+        epilogue: makes the results of the sums.
     """
 
     geometry: Geometry
     tile: WinogradTile
     given: Arguments
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     @property
@@ -413,10 +405,7 @@ class Winograd:
             scale(line, shape.result[1]), scale(tile.position, self.tile.outputs)
         )
         start = add(scale(pixel, shape.features), column)
-        outputs = []
-        for i in range(counts[0]):
-            for j in range(counts[1]):
-                offset = (i * shape.result[1] + j) * shape.features
-                place = Place(add(start, offset), column, 0, count)
-                outputs.append((place, found[i][j]))
-        self.epilogue.write(self.results, outputs)
+        outputs = [(i, j) for i in range(counts[0]) for j in range(counts[1])]
+        offsets = [(i * shape.result[1] + j) * shape.features for i, j in outputs]
+        places = [Place(add(start, offset), column, 0, count) for offset in offsets]
+        self.epilogue.write(places, [found[i][j] for i, j in outputs])
