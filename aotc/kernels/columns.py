@@ -90,7 +90,7 @@ def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
     size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
-    if size < grain.elements(grain.LEAST) or 2 * sizes.width < machine.lanes:
+    if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
         return None
     if not is_in_memory(op.x, _columns(op)):
         return None

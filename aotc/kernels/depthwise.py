@@ -69,7 +69,7 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     if geometry is None or geometry.is_narrow:
         return None
     typical = geometry.typical
-    if typical.flops < grain.LEAST or 2 * geometry.features < machine.lanes:
+    if typical.flops < grain.LEAST or not machine.half_fills(geometry.features):
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None

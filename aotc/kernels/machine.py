@@ -85,6 +85,10 @@ class Machine:
         """Those that multiply elements of a dtype, the best first."""
         return [dot for dot in self.dots if dtype in dot.dtypes]
 
+    def half_fills(self, elements: int) -> bool:
+        """Whether elements beside each other fill half a vector, or more."""
+        return 2 * elements >= self.lanes
+
     @property
     def under_way(self) -> int:
         """Multiply-adds that are begun before the first one's result is there."""

@@ -13,6 +13,10 @@ from aotc.kernels.tile import Tile
 SCHEDULES = sorted({x.schedule for x in FAMILIES.values()}, key=lambda x: x.__name__)
 
 
+def test_no_two_schedules_have_one_name():
+    assert len({kind.__name__ for kind in SCHEDULES}) == len(SCHEDULES)
+
+
 @pytest.mark.parametrize("kind", SCHEDULES)
 def test_the_mapping_of_a_schedule_reads_back(kind):
     names = [each.name for each in fields(kind)]

@@ -134,7 +134,7 @@ def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
     """Whether each stage is of f32, of half a vector of features, and of some lines."""
     return all(
         each.dtype == "f32"
-        and 2 * each.features >= machine.lanes
+        and machine.half_fills(each.features)
         and min(each.result) >= 2
         for each in geometries
     )

@@ -145,7 +145,7 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
         return None
     is_small = typical.flops < grain.LEAST
-    is_narrow = 2 * geometry.group_features < machine.lanes
+    is_narrow = not machine.half_fills(geometry.group_features)
     gains = geometry.is_float and _has_windows(geometry)
     return None if is_small or (is_narrow and not gains) else geometry
 

@@ -60,7 +60,7 @@ def plan(op: Concatenate, machine: Machine) -> Blocks | None:
     is_small = isinstance(rows, int) and rows * width < grain.elements(grain.LEAST)
     block = grain.elements(grain.MOVEMENT)
     is_long = width > block and typical(rows, 1) < FEW_ROWS
-    if 2 * min(static) < machine.lanes or is_small or is_long:
+    if is_small or is_long or not machine.half_fills(min(static)):
         return None
     return Blocks(machine.lanes, max(1, block // width))
 

@@ -101,11 +101,12 @@ def plan(op: Transpose, machine: Machine) -> Blocks | None:
         outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
         is_long = nest.last.size > block
         is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
-        if 2 * nest.last.size < lanes or is_for_one:
+        if is_for_one or not machine.half_fills(nest.last.size):
             return None
         return Blocks(lanes, max(1, block // nest.last.size))
     assert isinstance(nest.long.size, int)
-    if not nest.is_of_few and 2 * min(nest.last.size, nest.long.size) < lanes:
+    shorter = min(nest.last.size, nest.long.size)
+    if not nest.is_of_few and not machine.half_fills(shorter):
         return None
     squares = max(1, block // (lanes * nest.rows(lanes)))
     return Blocks(lanes, lanes * squares)

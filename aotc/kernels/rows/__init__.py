@@ -56,7 +56,9 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
         return None
     is_reduced = isinstance(op, Reduction)
     least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
-    if sizes.typical_count * sizes.length < least or 2 * sizes.length < machine.lanes:
+    if sizes.typical_count * sizes.length < least:
+        return None
+    if not machine.half_fills(sizes.length):
         return None
     return choose_tile(sizes, machine, is_reduced=is_reduced)
 
