@@ -36,7 +36,6 @@ from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
 from aotc.kernels.attention.tile import AttentionTile
 from aotc.kernels.chain import schedule as chain_schedule
-from aotc.kernels.chain.schedule import ChainSchedule
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
@@ -47,7 +46,6 @@ from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
 from aotc.kernels.winograd.matrices import WINDOW
-from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, STRICT, allows
 
@@ -108,9 +106,7 @@ class Family(Generic[A, S]):
     has_epilogue: bool = False
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, planned: [
-        planned
-    ]
+    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
     reads_columns: bool = False
     has_narrow: bool = False
     prologue_axes: Callable[[GraphOp], int] | None = None
@@ -146,7 +142,7 @@ class Packing:
     growth: float = 1.0
 
 
-def _chain_packing(schedule: ChainSchedule) -> Packing | None:
+def _chain_packing(schedule: chain_schedule.ChainSchedule) -> Packing | None:
     return _panel_packing(schedule.project)
 
 
@@ -159,7 +155,7 @@ def _panel_packing(tile: Tile | None) -> Packing | None:
     )
 
 
-def _winograd_packing(tile: WinogradTile) -> Packing:
+def _winograd_packing(tile: winograd_tile.WinogradTile) -> Packing:
     return Packing(
         lambda b, op: winograd_packing.pack(b, op, tile),
         lambda b, op, packed: winograd_packing.unpack(b, op, packed, tile),
@@ -171,7 +167,7 @@ def _winograd_packing(tile: WinogradTile) -> Packing:
 FAMILIES: dict[str, Family[Any, Any]] = {
     "winograd": Family(
         anchors=(ConvGeneral,),
-        schedule=WinogradTile,
+        schedule=winograd_tile.WinogradTile,
         plan=winograd_tile.plan,
         workgroups=winograd_tile.workgroups,
         write=winograd.write,
@@ -183,7 +179,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "chain": Family(
         anchors=(ConvGeneral,),
-        schedule=ChainSchedule,
+        schedule=chain_schedule.ChainSchedule,
         plan=chain_schedule.plan,
         workgroups=chain_schedule.workgroups,
         write=chain.write,

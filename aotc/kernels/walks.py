@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from aotc.dialects.types import Size
 from aotc.kernels import vectors
+from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Value, arith
 
@@ -65,6 +66,15 @@ def visit_by_size(
 
 
 Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how many
+
+
+def row_groups(count: Value | int, most: int) -> list[Group]:
+    """Return rows as tiles of at most `most`, evenly; as a call decides, also of one."""
+    if isinstance(count, int):
+        return [*split_groups(count, most)]
+    whole = arith.divui(count, index(most))
+    first = scale(whole, most)
+    return [(0, most, whole), (first, 1, arith.subi(count, first))]
 
 
 def visit_groups(groups: Iterable[Group], visit: Callable[[Value, int], None]) -> None:

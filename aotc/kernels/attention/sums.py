@@ -9,9 +9,9 @@ from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes
-from aotc.kernels.attention.work import Block, Queries, Scratch, dynamic_groups
+from aotc.kernels.attention.work import Block, Queries, Scratch
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.kernels.walks import branch_at_rest, parts, visit_groups
+from aotc.kernels.walks import branch_at_rest, parts, row_groups, visit_groups
 from aotc.mlir import Value, arith
 
 
@@ -104,7 +104,7 @@ class WeightedSums:
         whole, rest = length // columns * columns, length % columns
 
         def write_rows(count: int | Value) -> None:
-            visit_groups(dynamic_groups(count, self.tile.queries), write_tile)
+            visit_groups(row_groups(count, self.tile.queries), write_tile)
 
         def write_tile(query: Value, count: int) -> None:
             for panel in self._panels():
