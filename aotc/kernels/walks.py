@@ -69,7 +69,7 @@ Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how 
 
 
 def row_groups(count: Value | int, most: int) -> list[Group]:
-    """Return rows as tiles of at most `most`, evenly; as a call decides, also of one."""
+    """Return rows in tiles of at most `most`: evenly, or, of a Value, then of one."""
     if isinstance(count, int):
         return [*split_groups(count, most)]
     whole = arith.divui(count, index(most))
