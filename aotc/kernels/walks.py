@@ -112,7 +112,7 @@ def branch_at_rest(
         vectors.branch(is_whole(), write_whole, write_rest)
 
 
-def block_bounds(number: Value, size: int, end: Value) -> tuple[Value, Value]:
+def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Value]:
     """Return the first element of a block and the one after its last."""
     first = scale(number, size)
     return first, least(add(first, size), end)

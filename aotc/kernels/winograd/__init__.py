@@ -28,7 +28,7 @@ from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
-from aotc.kernels.walks import branch_at_rest, visit_groups, visit_parts
+from aotc.kernels.walks import block_bounds, branch_at_rest, visit_groups, visit_parts
 from aotc.kernels.winograd.matrices import matrices
 from aotc.kernels.winograd.tile import LINE, Scratch, WinogradTile, tile_count
 from aotc.kernels.winograd.transforms import transform_tile
@@ -98,15 +98,14 @@ class Winograd:
         first = scale(block, self.tile.block)
         first = arith.minsi(first, add(count, -self.tile.block))
         self._for_tiles(first, self._write_input)
-        panel = scale(group, self.tile.group)
         panels = self.tile.panels(self.geometry.features)
-        end = arith.minsi(add(panel, self.tile.group), index(panels))
 
         def write_panel(panel: Value) -> None:
             self._write_products(panel)
             self._write_results(panel, first)
 
-        vectors.repeat_for(panel, end, 1, write_panel)
+        bounds = block_bounds(group, self.tile.group, panels)
+        vectors.repeat_for(*bounds, 1, write_panel)
 
     def _for_tiles(self, first: Value, write: Callable[[ImageTile], None]) -> None:
         """Do something with each tile of a block."""
@@ -321,10 +320,8 @@ class Winograd:
         """Transform the sums of a panel back, and write what is computed from them."""
         lanes, features = self.tile.lanes, self.geometry.features
         whole, rest = divmod(features, lanes)
-        begin = scale(panel, self.tile.columns)
-        end = arith.minsi(
-            add(begin, self.tile.columns), index((whole + (rest > 0)) * lanes)
-        )
+        padded = (whole + (rest > 0)) * lanes
+        begin, end = block_bounds(panel, self.tile.columns, padded)
 
         def write_tile(tile: ImageTile) -> None:
             def write_vector(column: Value) -> None:
