@@ -3,7 +3,8 @@
 The unit is a float operation, as in the work of a region (`facts.work_of`); to read or
 write a byte takes as long as `BYTE` of them. A workgroup has some microseconds of work:
 to begin a smaller one would cost too much, and larger ones are shared less evenly.
-Families differ in it, because schedules would with one value for all.
+Families differ in it, because schedules would with one value for all. Schedules of one
+op for one machine are compared by cycles (`Machine.tile_cycles`).
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from aotc.mlir import Function, Value, arith, ir, scf
 _LARGEST_HEAP = 1 << 16  # of which elements are in the second cache
 _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
-# Nanoseconds on an EPYC of Zen 4: to compare an element with the top, and for one that
-# is wanted to go a level through the heap. IREE's code takes so many for each element
-# and each of a few that are wanted, or else for each element and each merge, where
-# sorting blocks takes as long as some merges.
-_SCAN, _STEP, _PASS, _MERGE, _MERGES = 1.0, 11.0, 0.3, 25.0, 2
+# Float operations, eight for each nanosecond measured on an EPYC of Zen 4: to compare an
+# element with the top, and for one that is wanted to go a level through the heap. IREE's
+# code takes so many for each element and each of a few that are wanted, or else for each
+# element and each merge, where sorting blocks takes as long as some merges.
+_SCAN, _STEP, _PASS, _MERGE, _MERGES = 8.0, 88.0, 2.4, 200.0, 2
 
 
 def plan(op: Argsort, machine: Machine) -> Schedule | None:
@@ -53,14 +53,14 @@ def plan(op: Argsort, machine: Machine) -> Schedule | None:
     wanted = count if isinstance(count, int) else row
     if wanted > _LARGEST_HEAP:
         return None
-    return Schedule() if _time(row, wanted) < _time_of_iree(row, wanted) else None
+    return Schedule() if _work(row, wanted) < _work_of_iree(row, wanted) else None
 
 
-def _time(size: int, count: int) -> float:
+def _work(size: int, count: int) -> float:
     return _SCAN * size + _STEP * count * log2(size + 1)
 
 
-def _time_of_iree(size: int, count: int) -> float:
+def _work_of_iree(size: int, count: int) -> float:
     if is_few(count, size):
         return _PASS * count * size
     whole = -(-size // BLOCK) * BLOCK
