@@ -31,10 +31,10 @@ from aotc.mlir import Function, Value, arith, ir, scf
 _LARGEST_HEAP = 1 << 16  # of which elements are in the second cache
 _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
-# Float operations, eight for each nanosecond measured on an EPYC of Zen 4: to compare an
-# element with the top, and for one that is wanted to go a level through the heap. IREE's
-# code takes so many for each element and each of a few that are wanted, or else for each
-# element and each merge, where sorting blocks takes as long as some merges.
+# Float operations, eight to a nanosecond as measured on an EPYC of Zen 4: to compare an
+# element with the top, and for one that is wanted to go a level through the heap.
+# IREE's code takes so many for each element and each of a few that are wanted, or else
+# for each element and each merge, where sorting blocks takes as long as some merges.
 _SCAN, _STEP, _PASS, _MERGE, _MERGES = 8.0, 88.0, 2.4, 200.0, 2
 
 
