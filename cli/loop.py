@@ -82,9 +82,10 @@ class Result:
         done = self.history
         epochs = done.steps / (done.steps_per_epoch or 1)
         unit = "epoch" if epochs == 1 else "epochs"
+        size = done.batch_size
+        rows = "" if size is None else f" of {output.counted(size, 'row')}"
         lines = [
-            f"{done.entry}: {output.counted(done.steps, 'step')} of "
-            f"{output.counted(done.batch_size, 'row')}, "
+            f"{done.entry}: {output.counted(done.steps, 'step')}{rows}, "
             f"{epochs:.4g} {unit}, {done.seconds:.1f} s",
             *self._measured_lines(),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
@@ -66,7 +67,7 @@ class Region:
         return found
 
     @property
-    def family(self) -> Family:
+    def family(self) -> Family[Any, Any]:
         """What its kernel takes."""
         return self.capabilities.families[self.fused.kernel]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
@@ -32,7 +33,7 @@ class Emitted:
         most_tensors: that a kernel reads and writes.
     """
 
-    families: Mapping[str, Family]
+    families: Mapping[str, Family[Any, Any]]
     machine_of: Callable[[Target], Machine | None]
     most_tensors: int
 
@@ -53,7 +54,7 @@ class Capabilities:
     emitted: Emitted
 
     @property
-    def families(self) -> Mapping[str, Family]:
+    def families(self) -> Mapping[str, Family[Any, Any]]:
         """What its emitter has kernels of."""
         return self.emitted.families
 
@@ -81,7 +82,7 @@ class Capabilities:
                 plan = family.plan if by_weight else family.plan_unpacked or family.plan
                 schedule = plan(op, self.machine)
                 if schedule is not None:
-                    return Fused(name, dict(schedule))
+                    return Fused(name, schedule.to_plain())
         return None
 
 

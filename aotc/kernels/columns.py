@@ -8,32 +8,24 @@ is one of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import (
-    Size,
-    Tensor,
-    bounds,
-    ceil_divide,
-    element_count,
-    optimum,
-)
-from aotc.kernels import vectors
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.lines import least, most
 from aotc.kernels.machine import Machine
 from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.walk import Combination, Walk
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
+from aotc.kernels.typical import IMAGES, typical
 from aotc.kernels.vectors import Values, add, scale
-from aotc.mlir import Function, Value, arith
+from aotc.kernels.walks import block_bounds, parts, visit_some_parts
+from aotc.mlir import Function, Value
 
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 16  # elements of a workgroup, at least: tens of microseconds
 _SPARE = 6  # registers that are left to what makes the elements
 
 
@@ -65,7 +57,7 @@ class ColumnSizes:
 
 
 @dataclass(frozen=True)
-class ColumnTile:
+class ColumnTile(Schedule):
     """The schedule of a reduction of columns.
 
     Args:
@@ -88,52 +80,42 @@ class ColumnTile:
         return self.lanes * self.vectors
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     """The schedule of a reduction; None where there is no kernel for it.
 
     All but the first axes are static, those that are reduced are beside each other, and
     elements are f32.
     """
-    assert isinstance(op, Reduction)
     x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
-    each = sizes.length * sizes.width
-    count = _typical(sizes.count)
-    if count * each < _LEAST or 2 * sizes.width < machine.lanes:
+    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
+    if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
         return None
     if not is_in_memory(op.x, _columns(op)):
         return None
-    return asdict(choose_tile(sizes, machine))
+    return choose_tile(sizes, machine)
 
 
 def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
     count = max(split_evenly(needed, machine.registers - _SPARE))
-    under_way = machine.latency * machine.multiply_adds
     work = sizes.length * count * machine.lanes
-    tiles, wanted = -(-needed // count), -(-_WORK // work)
-    typical = _typical(sizes.count)
+    tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
+    matrices = typical(sizes.count, IMAGES)
     return ColumnTile(
         lanes=machine.lanes,
         vectors=count,
-        steps=min(sizes.length, -(-under_way // count)),
+        steps=min(sizes.length, -(-machine.under_way // count)),
         tiles=max(split_evenly(tiles, min(tiles, wanted))),
-        block=max(split_evenly(typical, max(1, min(typical, wanted // tiles)))),
+        block=max(split_evenly(matrices, max(1, min(matrices, wanted // tiles)))),
     )
 
 
-def _typical(count: Size) -> int:
-    """How many matrices most calls have, or else the fewest that one may have."""
-    usual = optimum(count)
-    return max(1, int(bounds(count)[0]) if usual is None else usual)
-
-
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
     """How many there are: parts of the columns, and blocks of matrices."""
-    assert isinstance(op, Reduction)
-    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(op)
+    sizes = ColumnSizes.of(op)
     assert sizes is not None
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
@@ -150,18 +132,13 @@ def _columns(op: GraphOp) -> range:
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: Reduction, tile: ColumnTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Reduction)
-    tile, sizes = ColumnTile(**schedule), ColumnSizes.of(anchor)
+    sizes = ColumnSizes.of(anchor)
     assert sizes is not None
-    known, results = given.operands_of(function), given.results_of(function)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    kernel = _Kernel(anchor, sizes, tile, results, epilogue)
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    kernel = _Kernel(anchor, sizes, tile, epilogue)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
@@ -173,14 +150,12 @@ class _Kernel:
         anchor: what is computed.
         sizes: of the matrices.
         tile: how they are cut up.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the anchor gives, and the elements of columns.
+        epilogue: makes the results of what the anchor gives, and elements of columns.
     """
 
     anchor: Reduction
     sizes: ColumnSizes
     tile: ColumnTile
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, part: Value, block: Value, count: Value) -> None:
@@ -191,32 +166,20 @@ class _Kernel:
             block: the number of its block of matrices.
             count: of all matrices.
         """
-        tile = self.tile
-        first = scale(block, tile.block)
-        last = arith.minsi(add(first, tile.block), count)
+        tile, width = self.tile, self.sizes.width
 
-        def write_matrix(matrix: Value, _: Values) -> Values:
-            self._write_tiles(matrix, scale(part, tile.tiles))
-            return []
+        def write_matrix(matrix: Value) -> None:
+            visit_some_parts(
+                (scale(part, tile.tiles), tile.tiles),
+                width,
+                tile.columns,
+                lambda number, columns: self._write_tile(
+                    matrix, scale(number, tile.columns), columns
+                ),
+            )
 
-        vectors.loop(first, last, 1, [], write_matrix)
-
-    def _write_tiles(self, matrix: Value, first: Value) -> None:
-        """The tiles of a part of the columns: whole ones, and the last one."""
-        tile, end = self.tile, add(first, self.tile.tiles)
-        whole, rest = divmod(self.sizes.width, tile.columns)
-
-        def write_some(first: Value, end: Value, columns: int) -> None:
-            def write(number: Value, _: Values) -> Values:
-                self._write_tile(matrix, scale(number, tile.columns), columns)
-                return []
-
-            vectors.loop(first, end, 1, [], write)
-
-        if whole:
-            write_some(first, least(end, whole), tile.columns)
-        if rest:
-            write_some(most(first, whole), least(end, whole + 1), rest)
+        bounds = block_bounds(block, tile.block, count)
+        vectors.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
         """Some columns of a matrix."""
@@ -233,9 +196,9 @@ class _Kernel:
                     at=add(add(row, column), first),
                     column=add(column, first),
                     key=number,
-                    count=min(lanes, count - first),
+                    count=there,
                 )
-                for number, first in enumerate(range(0, count, lanes))
+                for number, (first, there) in enumerate(parts(count, lanes))
             ]
 
         def elements(row: Value, _: int) -> Values:
@@ -245,4 +208,4 @@ class _Kernel:
         side = -(-count // lanes)
         walk = Walk(side, sizes.length, lanes, self.tile.steps, width=1)
         sums, here = walk.reduce(how, elements), places(scale(matrix, sizes.width))
-        self.epilogue.write(self.results, list(zip(here, sums, strict=True)))
+        self.epilogue.write(here, sums)

@@ -14,25 +14,24 @@ fifth, over MobileNetV2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
 from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.lines import Line, Lines, Rows, Window, least, most
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.lines import Line, Lines, Rows, Window
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import block_bounds, visit_some_parts
 from aotc.mlir import Function, Value, arith
 
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
-_WORK = 50_000  # float operations of a workgroup, at least: some microseconds
-_LINE_WORK = 2_000_000  # of a line, beyond which workgroups share its channels
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
 _ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
@@ -40,7 +39,7 @@ _MOST_PRODUCTS = 128  # of a sum, in a line of a window
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Schedule):
     """How the work is cut up.
 
     Args:
@@ -64,17 +63,17 @@ class Sweep:
         return ceil_divide(needed, self.vectors), lines
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.is_narrow:
         return None
     typical = geometry.typical
-    if typical.flops < _LEAST_WORK or 2 * geometry.features < machine.lanes:
+    if typical.flops < grain.LEAST or not machine.half_fills(geometry.features):
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
-    return asdict(choose_sweep(typical, machine))
+    return choose_sweep(typical, machine)
 
 
 def _is_short(geometry: Geometry) -> bool:
@@ -84,11 +83,9 @@ def _is_short(geometry: Geometry) -> bool:
     return positions <= _MOST_UNROLLED and products <= _MOST_PRODUCTS
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
     """How many there are: parts of the channels, and blocks of lines."""
-    geometry = geometry_of(op)
-    assert geometry is not None
-    return Sweep(**schedule).workgroups(geometry)
+    return sweep.workgroups(known_geometry(op))
 
 
 def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
@@ -104,9 +101,11 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     products = geometry.depth  # of a sum
     vectors = -(-geometry.groups // geometry.groups_together(machine.lanes))
     line = flops // total
-    if line > _LINE_WORK:
-        vectors = max(split_evenly(vectors, -(-_LINE_WORK * vectors // line)))
-    block = min(total, -(-_WORK // line))
+    if line > grain.LINE_OF_WINDOWS:
+        vectors = max(
+            split_evenly(vectors, -(-grain.LINE_OF_WINDOWS * vectors // line))
+        )
+    block = min(total, -(-grain.WINDOWS // line))
     return Sweep(
         lanes=machine.lanes,
         rows=max(split_evenly(geometry.result[1], _MOST_ROWS)),
@@ -116,39 +115,24 @@ def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
     )
 
 
-def candidates(
-    op: GraphOp, machine: Machine, planned: Mapping[str, int]
-) -> list[dict[str, int]]:
+def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     """The ways to cut up that may be better than the planned one, which comes first."""
-    geometry, first = geometry_of(op), Sweep(**planned)
-    assert geometry is not None
+    geometry = known_geometry(op)
     fitting = [most for most in _ROWS_TO_TRY if 2 * most < machine.registers]
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
-    sweeps = [first, *(replace(first, rows=count) for count in rows)]
-    sweeps.append(replace(first, vectors=-(-first.vectors // 2)))
-    sweeps.append(replace(first, is_unrolled=0))
-    return [asdict(each) for each in dict.fromkeys(sweeps)]
+    sweeps = [planned, *(replace(planned, rows=count) for count in rows)]
+    sweeps.append(replace(planned, vectors=-(-planned.vectors // 2)))
+    sweeps.append(replace(planned, is_unrolled=0))
+    return [*dict.fromkeys(sweeps)]
 
 
-def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -> None:
     """Write the kernel of a region."""
-    sweep, geometry = Sweep(**schedule), geometry_of(anchor)
-    assert geometry is not None
-    known = given.operands_of(function)
-    epilogue = Epilogue(anchor.results[0], known, sweep.lanes, given.machine)
-    Windows(
-        geometry,
-        sweep,
-        given.size(geometry.lines),
-        reduction_of(anchor, known),
-        given.results_of(function),
-        epilogue,
-    ).write(*given.workgroup)
+    geometry = known_geometry(anchor)
+    epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
+    reduction = reduction_of(anchor, epilogue.memories)
+    lines = given.size(geometry.lines)
+    Windows(geometry, sweep, lines, reduction, epilogue).write(*given.workgroup)
 
 
 @dataclass(frozen=True)
@@ -210,8 +194,7 @@ class Windows:
         sweep: how it is cut up.
         lines: how many lines of results there are.
         reduction: what is made of a window.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the windows give.
+        epilogue: makes the results of what the windows give.
         begin: where the images and the results begin in memory.
     """
 
@@ -219,7 +202,6 @@ class Windows:
     sweep: Sweep
     lines: Value
     reduction: Reduction
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
     begin: tuple[Value | int, Value | int] = (0, 0)
 
@@ -230,9 +212,7 @@ class Windows:
             part: the number of its part of the channels.
             block: the number of its block of lines.
         """
-        first = scale(block, self.sweep.block)
-        last = arith.minsi(add(first, self.sweep.block), self.lines)
-        self.write_lines(part, first, last)
+        self.write_lines(part, *block_bounds(block, self.sweep.block, self.lines))
 
     def write_lines(self, part: Value, first: Value, last: Value) -> None:
         """Write the work of a part of the channels, for some lines of results.
@@ -260,21 +240,12 @@ class Windows:
     def _write_rows(self, part: Value, rows: Rows) -> None:
         """Some rows: the vectors of groups that are whole, and the last one."""
         together = self.geometry.groups_together(self.sweep.lanes)
-        whole, rest = divmod(self.geometry.groups, together)
-        first = scale(part, self.sweep.vectors)
-        end = add(first, self.sweep.vectors)
 
-        def write_vectors(first: Value, end: Value, count: int) -> None:
-            def write(number: Value, _: Values) -> Values:
-                self._write_tile(rows, _Groups(scale(number, together), count))
-                return []
+        def write(number: Value, count: int) -> None:
+            self._write_tile(rows, _Groups(scale(number, together), count))
 
-            vectors.loop(first, end, 1, [], write)
-
-        if whole:
-            write_vectors(first, least(end, whole), together)
-        if rest:
-            write_vectors(most(first, whole), least(end, whole + 1), rest)
+        some = scale(part, self.sweep.vectors), self.sweep.vectors
+        visit_some_parts(some, self.geometry.groups, together, write)
 
     # ---- one tile -------------------------------------------------------------------
 
@@ -289,7 +260,7 @@ class Windows:
         ]
         start = vectors.splat(self.reduction.start, lanes)
         totals = self._reduce(rows, groups, [start] * rows.count)
-        self.epilogue.write(self.results, list(zip(places, totals, strict=True)))
+        self.epilogue.write(places, totals)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""

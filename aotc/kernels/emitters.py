@@ -7,9 +7,9 @@ What a kernel takes is said by its family, which passes ask for it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from aotc.dialects.fusion import Fused
-from aotc.dialects.graph import GraphOp
 from aotc.kernels import (
     attention,
     chain,
@@ -23,13 +23,13 @@ from aotc.kernels import (
 )
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention import decoder
-from aotc.kernels.families import Schedule, anchor_of
+from aotc.kernels.families import anchor_of, schedule_of
 from aotc.kernels.movement import transposing
 from aotc.mlir import Function
 
 # writes the kernel of a region at the insertion point, given the region, its anchor
-# and the schedule
-Emitter = Callable[[Function, GraphOp, Schedule, Arguments], None]
+# and the schedule, both of the classes that its family names
+Emitter = Callable[[Function, Any, Any, Arguments], None]
 
 FOR_PROCESSORS: Mapping[str, Emitter] = {
     "winograd": winograd.write,
@@ -50,4 +50,4 @@ FOR_PROCESSORS: Mapping[str, Emitter] = {
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point."""
     emit = FOR_PROCESSORS[fused.kernel]
-    emit(function, anchor_of(fused, function), fused.tile, arguments)
+    emit(function, anchor_of(fused, function), schedule_of(fused), arguments)

@@ -27,6 +27,7 @@ from aotc.dialects.walking import defining_op
 from aotc.dtypes import UNSIGNED
 from aotc.errors import CompileError
 from aotc.kernels import elementary, vectors
+from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
     Number,
@@ -38,7 +39,7 @@ from aotc.kernels.operands import (
 )
 from aotc.kernels.rounding import round_to
 from aotc.kernels.tile import split_evenly
-from aotc.mlir import Value, arith, ir
+from aotc.mlir import Function, Value, arith, ir
 
 # whose results are numbers of their operands' dtype, whatever it is
 _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
@@ -81,70 +82,77 @@ class Place:
     count: int
 
 
+@dataclass(frozen=True)
 class Epilogue:
-    """Computes the values of a region from the sums.
+    """Computes the values of a region from the sums, and stores them.
 
     Args:
         total: the value that the sums are.
         memories: where the arguments of the region lie.
+        results: each value that is wanted, and the memory that it goes to.
         lanes: of a vector.
         machine: that computes them; None if that is not known.
     """
 
-    def __init__(
-        self,
-        total: Value,
-        memories: Mapping[Value, Value],
+    total: Value
+    memories: Mapping[Value, Value]
+    results: Sequence[tuple[Value, Value]]
+    lanes: int
+    machine: Machine | None
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        anchor: GraphOp,
+        given: Arguments,
         lanes: int,
-        machine: Machine | None = None,
-    ) -> None:
-        self._together = Machine.together if machine is None else machine.together
-        self._total = total
-        self._memories = memories
-        self._lanes = lanes
-        self._lowering = VectorLowering()
+        *,
+        packed: int | None = None,
+    ) -> Epilogue:
+        """Return that of all results of a region.
+
+        Args:
+            function: the region.
+            anchor: whose first result the sums are.
+            given: the arguments of the kernel.
+            lanes: of a vector.
+            packed: the number of an argument that does not lie as the region has it.
+        """
+        known = given.operands_of(function)
+        if packed is not None:
+            del known[function.entry_block.arguments[packed]]
+        results = given.results_of(function)
+        return cls(anchor.results[0], known, results, lanes, given.machine)
 
     def write(
         self,
-        results: Sequence[tuple[Value, Value]],
-        sums: Sequence[tuple[Place, Value]],
+        places: Sequence[Place],
+        sums: Sequence[Value],
         others: Mapping[Value, Sequence[Value]] | None = None,
     ) -> None:
-        """Write values at some places.
+        """Write the results at some places.
 
         Args:
-            results: each value that is wanted, and the memory that it goes to.
-            sums: each place, and what the sums are there.
-            others: values that are other sums, and what these are at the places.
+            places: where they lie.
+            sums: what the sums are there.
+            others: values that are other sums, and what these are there.
         """
         shared: dict[tuple[Value, int], Value] = {}
-        wanted = [value for value, _ in results]
+        every = {self.total: sums, **(others or {})}
         first = 0
-        for count in split_evenly(len(sums), self._together):
+        together = (self.machine or Machine).together
+        for count in split_evenly(len(places), together):
             here = slice(first, first + count)
-            known = {value: [*x[here]] for value, x in (others or {}).items()}
-            some, first = sums[here], first + count
-            found = self._apply(wanted, some, shared, known)
-            for (place, _), values in zip(some, found, strict=True):
-                for value, (_, memory) in zip(values, results, strict=True):
-                    vectors.store(value, memory, place.at, self._lanes, place.count)
-
-    def _apply(
-        self,
-        wanted: Sequence[Value],
-        sums: Sequence[tuple[Place, Value]],
-        shared: dict[tuple[Value, int], Value],
-        others: Mapping[Value, list[Value]],
-    ) -> list[list[Value]]:
-        """The vectors of the values that are wanted, at each of some places."""
-        places = [place for place, _ in sums]
-        every = {self._total: [total for _, total in sums], **others}
-        known = {
-            value: [round_to(x, Tensor.of(value).dtype) for x in found]
-            for value, found in every.items()
-        }
-        found = [self._value(each, known, places, shared) for each in wanted]
-        return [list(values) for values in zip(*found, strict=True)]
+            known = {
+                value: [round_to(x, Tensor.of(value).dtype) for x in found[here]]
+                for value, found in every.items()
+            }
+            some, first = places[here], first + count
+            found = [self._value(x, known, some, shared) for x, _ in self.results]
+            for place, values in zip(some, zip(*found, strict=True), strict=True):
+                for value, (_, memory) in zip(values, self.results, strict=True):
+                    vectors.store(value, memory, place.at, self.lanes, place.count)
 
     def compute(
         self,
@@ -165,7 +173,7 @@ class Epilogue:
 
     def is_read(self, value: Value) -> bool:
         """Whether a value is read from memory, not computed."""
-        return value in self._memories
+        return value in self.memories
 
     def _value(
         self,
@@ -185,8 +193,8 @@ class Epilogue:
         places: Sequence[Place],
         shared: dict[tuple[Value, int], Value],
     ) -> list[Value]:
-        if value in self._memories:
-            memory, lanes = self._memories[value], self._lanes
+        if value in self.memories:
+            memory, lanes = self.memories[value], self.lanes
             return [vectors.load(memory, p.at, lanes, p.count) for p in places]
         match operand_of(value):
             case Number() | PerColumn() as read:
@@ -223,11 +231,11 @@ class Epilogue:
             return [_as_float(x, Tensor.of(op.x).dtype) for x in given[0]]
         if type(op).is_approximated and len(given[0]) > 1:
             long = [vectors.concatenate(each) for each in given]
-            (found,) = as_tuple(type(op).lower(self._lowering, op, *long))
-            return vectors.split(found, self._lanes)
+            (found,) = as_tuple(type(op).lower(VectorLowering(), op, *long))
+            return vectors.split(found, self.lanes)
         found = []
         for each in zip(*given, strict=True):
-            found += as_tuple(type(op).lower(self._lowering, op, *each))
+            found += as_tuple(type(op).lower(VectorLowering(), op, *each))
         return found
 
     def _read_columns(self, read: SomeColumns, place: Place) -> Value:
@@ -235,20 +243,20 @@ class Epilogue:
         row = self._row_of(place, read.width)
         begin = vectors.scale(row, read.stride)
         at = vectors.add(begin, vectors.add(place.column, read.first))
-        return vectors.load(self._memories[read.source], at, self._lanes, place.count)
+        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
 
     def _read_of_row(self, read: PerRow, place: Place) -> Value:
         """What is the same in all of a row."""
         row = self._row_of(place, read.width)
-        element = vectors.load_element(self._memories[read.source], row)
-        return vectors.repeat(element, self._lanes)
+        element = vectors.load_element(self.memories[read.source], row)
+        return vectors.repeat(element, self.lanes)
 
     def _read_of_group(self, read: PerGroup, place: Place) -> Value:
         """What is the same at a place in all rows of a group."""
         length = vectors.index(read.rows * read.width)
         index = arith.divui(arith.subi(place.at, place.column), length)
         at = vectors.add(vectors.scale(index, read.width), place.column)
-        return vectors.load(self._memories[read.source], at, self._lanes, place.count)
+        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
 
     def _row_of(self, place: Place, width: int) -> Value:
         """The number of the row of a place, of rows of so many elements."""
@@ -258,21 +266,21 @@ class Epilogue:
     def _splat(self, op: Constant) -> Value:
         """A constant without axes in all lanes."""
         if Tensor.of(op.results[0]).dtype != "i32":
-            return vectors.splat(float(op.value), self._lanes)
+            return vectors.splat(float(op.value), self.lanes)
         element = ir.IntegerType.get_signless(32)
         number = ir.IntegerAttr.get(element, int(op.value))
-        kind = vectors.vector_type(self._lanes, element)
+        kind = vectors.vector_type(self.lanes, element)
         return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
 
     def _read_shared(self, read: Number | PerColumn, place: Place) -> Value:
         """What is the same in all rows."""
-        memory = self._memories.get(read.source)
+        memory = self.memories.get(read.source)
         if isinstance(read, PerColumn):
             assert memory is not None  # as all that are no constants
-            return vectors.load(memory, place.column, self._lanes, place.count)
+            return vectors.load(memory, place.column, self.lanes, place.count)
         if memory is not None:
             element = vectors.load_element(memory, vectors.index(0))
-            return vectors.repeat(element, self._lanes)
+            return vectors.repeat(element, self.lanes)
         op = _computing_op(read.source)
         assert isinstance(op, Constant)
         return self._splat(op)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aotc.dialects.fusion import Fused, fused_of
@@ -17,13 +17,12 @@ from aotc.dialects.symbols import (
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
-from aotc.kernels import families
+from aotc.kernels import families, grain
 from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.tile import Tile, cycles
-from aotc.kernels.winograd.tile import Tile as WinogradTile
-from aotc.kernels.winograd.tile import estimate
+from aotc.kernels.winograd.tile import WinogradTile, estimate
 from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
@@ -60,7 +59,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     found: Facts = {
         "family": fused.kernel,
         "tile": dict(fused.tile),
-        "schedule": schedule_text(fused.tile),
+        "schedule": str(families.schedule_of(fused)),
         "ops": [_name_of(op) for op in ops],
         "sizes": {
             contract.name: contract.multiple_of * value
@@ -90,29 +89,11 @@ def _usual_symbol(position: int) -> int:
 
 
 def work_of(function: Function) -> Size:
-    """The float operations of a region, where a byte moved counts as two of them."""
+    """The float operations of a region, and of each byte moved (`grain`)."""
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
     moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
-    return sum(map(flops_of, ops), start=0) + 2 * sum(moved, start=0)
-
-
-def schedule_text(tile: Mapping[str, int]) -> str:
-    """A schedule in words: `8 rows × 3 vectors of 16`, and what else it says."""
-    rest = dict(tile)
-    text = ""
-    lies = "right operand as it lies" if rest.pop("packed", 1) == 0 else ""
-    ahead = "fetches ahead" if rest.pop("ahead", 0) else ""
-    pairs = "terms in pairs" if rest.pop("terms", 1) > 1 else ""
-    if {"rows", "vectors", "lanes"} <= rest.keys():
-        rows, vectors, lanes = (rest.pop(name) for name in ("rows", "vectors", "lanes"))
-        text = f"{_plural(rows, 'row')} × {_plural(vectors, 'vector')} of {lanes}"
-    others = (f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
-    return ", ".join(filter(None, [text, *others, lies, pairs, ahead]))
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return sum(map(flops_of, ops), start=0) + grain.BYTE * sum(moved, start=0)
 
 
 def _computing_ops(function: Function) -> list[GraphOp]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.fusion import Fused
@@ -29,6 +30,7 @@ from aotc.kernels import (
 )
 from aotc.kernels.attention import decoder
 from aotc.kernels.attention.caches import caches_by_heads
+from aotc.kernels.attention.tile import AttentionTile
 from aotc.kernels.chain import schedule as chain_schedule
 from aotc.kernels.contraction import plan as contraction_plan
 from aotc.kernels.elementwise import (
@@ -42,6 +44,9 @@ from aotc.kernels.elementwise import (
 )
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
+from aotc.kernels.movement.schedule import Blocks
+from aotc.kernels.rows.tile import RowTile
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd import tile as winograd_tile
@@ -49,15 +54,17 @@ from aotc.kernels.winograd.matrices import WINDOW
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, STRICT
 
-Schedule = Mapping[str, int]
+A = TypeVar("A", bound=GraphOp)
+S = TypeVar("S", bound=Schedule)
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(Generic[A, S]):
     """Kernels for some ops.
 
     Args:
         anchors: the ops.
+        schedule: the class of its schedules.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
         workgroups: how many there are of an op and a schedule, along two axes.
@@ -98,29 +105,28 @@ class Family:
             (`Arguments.workgroup`). There are at most as many runs as threads.
     """
 
-    anchors: tuple[type[GraphOp], ...]
-    plan: Callable[[GraphOp, Machine], Schedule | None]
-    workgroups: Callable[[GraphOp, Schedule], tuple[Size, Size]]
-    plan_unpacked: Callable[[GraphOp, Machine], Schedule | None] | None = None
+    anchors: tuple[type[A], ...]
+    schedule: type[S]
+    plan: Callable[[A, Machine], S | None]
+    workgroups: Callable[[A, S], tuple[Size, Size]]
+    plan_unpacked: Callable[[A, Machine], S | None] | None = None
     epilogue: Operands = NONE
     prologue: Operands = NONE
     floats: Container[str] = ("f32",)
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[GraphOp, Machine, Schedule], Sequence[Schedule]] = (
-        lambda op, machine, planned: [planned]
-    )
+    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
     prologue_axes: Callable[[GraphOp], int] = lambda op: 1
     is_part: Callable[[GraphOp], bool] | None = None
-    source: Callable[[GraphOp, Schedule, Value], Value | None] | None = None
+    source: Callable[[GraphOp, S, Value], Value | None] | None = None
     most_joined: int = 1
     leaves_states: bool = True
     second_columns: Callable[[GraphOp], range | None] = lambda op: None
     is_last: bool = False
     before: Callable[[GraphOp], Sequence[GraphOp]] | None = None
     has_runs: bool = False
-    packing: Callable[[Schedule], Packing | None] = lambda schedule: None
-    scratch: Callable[[GraphOp, Schedule], int] = lambda op, schedule: 0
+    packing: Callable[[S], Packing | None] = lambda schedule: None
+    scratch: Callable[[A, S], int] = lambda op, schedule: 0
     numerics: str = STRICT
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
@@ -164,15 +170,11 @@ class Packing:
     growth: float = 1.0
 
 
-def _contraction_packing(schedule: Schedule) -> Packing | None:
-    return _panels(Tile.of_plain(schedule))
+def _chain_packing(schedule: chain_schedule.ChainSchedule) -> Packing | None:
+    return _panel_packing(schedule.project)
 
 
-def _chain_packing(schedule: Schedule) -> Packing | None:
-    return _panels(chain_schedule.Schedule(**schedule).project)
-
-
-def _panels(tile: Tile | None) -> Packing | None:
+def _panel_packing(tile: Tile | None) -> Packing | None:
     if tile is None or not tile.packed:
         return None
     return Packing(
@@ -181,8 +183,7 @@ def _panels(tile: Tile | None) -> Packing | None:
     )
 
 
-def _winograd_packing(schedule: Schedule) -> Packing:
-    tile = winograd_tile.Tile.of_plain(schedule)
+def _winograd_packing(tile: winograd_tile.WinogradTile) -> Packing:
     return Packing(
         lambda b, op, _: winograd_packing.pack(b, op, tile),
         lambda b, op, packed, _: winograd_packing.unpack(b, op, packed, tile),
@@ -196,9 +197,10 @@ def _last_axes(value: Value, count: int) -> range:
 
 
 # of those that compute one op, the first with a plan for it is taken
-FAMILIES = {
+FAMILIES: dict[str, Family[Any, Any]] = {
     "winograd": Family(
         anchors=(ConvGeneral,),
+        schedule=winograd_tile.WinogradTile,
         plan=winograd_tile.plan,
         workgroups=winograd_tile.workgroups,
         plan_unpacked=winograd_tile.plan_unpacked,
@@ -209,6 +211,7 @@ FAMILIES = {
     ),
     "chain": Family(
         anchors=(ConvGeneral,),
+        schedule=chain_schedule.ChainSchedule,
         plan=chain_schedule.plan,
         workgroups=chain_schedule.workgroups,
         plan_unpacked=lambda op, machine: None,
@@ -222,6 +225,7 @@ FAMILIES = {
     ),
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
+        schedule=Tile,
         plan=contraction_plan.plan,
         workgroups=contraction_plan.workgroups,
         plan_unpacked=contraction_plan.plan_unpacked,
@@ -232,21 +236,24 @@ FAMILIES = {
         candidates=contraction_plan.candidates,
         views=contraction_plan.views,
         most_joined=4,  # of more, results would wait long for their readers
-        packing=_contraction_packing,
+        packing=_panel_packing,
     ),
     "decoder": Family(
         anchors=(Attention,),
+        schedule=decoder.DecoderTile,
         plan=decoder.plan,
         workgroups=decoder.workgroups,
         views=caches_by_heads,
     ),
     "attention": Family(
         anchors=(Attention,),
+        schedule=AttentionTile,
         plan=attention.plan,
         workgroups=attention.workgroups,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
+        schedule=depthwise.Sweep,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -254,6 +261,7 @@ FAMILIES = {
     ),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
+        schedule=depthwise.Sweep,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -261,6 +269,7 @@ FAMILIES = {
     ),
     "rows": Family(
         anchors=rows.ANCHORS,
+        schedule=RowTile,
         plan=rows.plan,
         workgroups=rows.workgroups,
         epilogue=BY_ROWS,
@@ -270,6 +279,7 @@ FAMILIES = {
     ),
     "columns": Family(
         anchors=rows.REDUCTIONS,
+        schedule=columns.ColumnTile,
         plan=columns.plan,
         workgroups=columns.workgroups,
         epilogue=BY_ROWS,
@@ -279,11 +289,13 @@ FAMILIES = {
     ),
     "sort": Family(
         anchors=(Argsort,),
+        schedule=Schedule,
         plan=sorting.plan,
         workgroups=sorting.workgroups,
     ),
     "movement": Family(
         anchors=(Concatenate,),
+        schedule=Blocks,
         plan=movement.plan,
         workgroups=movement.workgroups,
         prologue=ALIKE,
@@ -294,12 +306,23 @@ FAMILIES = {
     ),
     "transpose": Family(
         anchors=(Transpose,),
+        schedule=Blocks,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
         leaves_states=False,
         is_last=True,
     ),
 }
+
+
+def schedule_of(fused: Fused) -> Schedule:
+    """Return the schedule of a kernel, as its family has it.
+
+    Raises:
+        InputError: `bad-schedule`: it is none of the family.
+    """
+    found: Schedule = FAMILIES[fused.kernel].schedule.of_plain(fused.tile)
+    return found
 
 
 def is_packed(fused: Fused) -> bool:
@@ -309,12 +332,13 @@ def is_packed(fused: Fused) -> bool:
 
 def packing_of(fused: Fused) -> Packing | None:
     """How a kernel gets the second operand; None if it reads it as it lies."""
-    return FAMILIES[fused.kernel].packing(fused.tile)
+    return FAMILIES[fused.kernel].packing(schedule_of(fused))
 
 
 def scratch(fused: Fused, function: Function) -> int:
     """How many elements of scratch each share of a region's workgroups has."""
-    return FAMILIES[fused.kernel].scratch(anchor_of(fused, function), fused.tile)
+    family, anchor = FAMILIES[fused.kernel], anchor_of(fused, function)
+    return family.scratch(anchor, schedule_of(fused))
 
 
 def ops_before(fused: Fused, anchor: GraphOp) -> Sequence[GraphOp]:
@@ -327,13 +351,14 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
     """The kernel for an op whose weights come from main memory in each call."""
     if not is_packed(fused):
         return fused
-    return Fused(fused.kernel, dict(contraction_plan.plan_fetching(op, fused.tile)))
+    tile = contraction_plan.plan_fetching(op, Tile.of_plain(fused.tile))
+    return Fused(fused.kernel, tile.to_plain())
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
     """How many workgroups the kernel of a region has, along two axes."""
     family = FAMILIES[fused.kernel]
-    return family.workgroups(anchor_of(fused, function), fused.tile)
+    return family.workgroups(anchor_of(fused, function), schedule_of(fused))
 
 
 def most_shares(fused: Fused, work: int, workgroups: int) -> int:
@@ -344,7 +369,7 @@ def most_shares(fused: Fused, work: int, workgroups: int) -> int:
 
 def anchor_of(fused: Fused, function: Function) -> GraphOp:
     """The op of a region that its kernel is for: the first that no other such needs."""
-    kinds = FAMILIES[fused.kernel].anchors
+    kinds: tuple[type[GraphOp], ...] = FAMILIES[fused.kernel].anchors
     found = [op for op in function.entry_block.operations if isinstance(op, kinds)]
     if len(found) == 1:
         return found[0]

@@ -26,13 +26,12 @@ from aotc.dialects.types import (
     Tensor,
     bounds,
     element_count,
-    optimum,
 )
 from aotc.dtypes import to_numpy
 from aotc.kernels.layout import Layout, layout_of
+from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
 
-_FEW_ROWS, _TYPICAL_ROWS = 32, 128  # of a product of which calls decide how many
-_TYPICAL_TERMS = 64  # that its sums have, where a call decides how many
+_FEW_ROWS = 32  # of a product of which calls decide how many
 _FLOATS = {"f32", "bf16", "f16"}
 _INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
 
@@ -181,19 +180,11 @@ class Geometry:
         over for one is as good for many. Where that is few rows of a product, it has
         more: smaller tiles, which a call of few rows needs, are there besides.
         """
-        images = _typical(self.images, 1)
+        images = typical(self.images, IMAGES)
         if self.is_product and bounds(self.images)[0] < _FEW_ROWS:
-            images = _typical(self.images, _TYPICAL_ROWS)
-        few = self.with_sizes(lambda size: _typical(size, 1))
+            images = typical(self.images, PRODUCT_ROWS)
+        few = self.with_sizes(lambda size: typical(size, 1))
         return replace(few, images=images, channels=self.channels)
-
-
-def _typical(size: Size, wanted: int) -> int:
-    """What a size is in most calls, or else the nearest to `wanted` that it may be."""
-    if (usual := optimum(size)) is not None:
-        return max(1, usual)
-    least, most = bounds(size)
-    return int(min(max(least, wanted), most))
 
 
 def geometry_of(op: GraphOp) -> Geometry | None:
@@ -216,6 +207,13 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     else:
         found = _of_pooling(op) if isinstance(op, Pool) else None
     return None if found is None else replace(found, dtype=types[0].dtype)
+
+
+def known_geometry(op: GraphOp) -> Geometry:
+    """What an op that has a kernel computes."""
+    found = geometry_of(op)
+    assert found is not None
+    return found
 
 
 def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
@@ -246,7 +244,7 @@ def _of_product(op: DotGeneral) -> Geometry | None:
         return None
     rhs = Tensor.of(op.rhs)
     features = _count(rhs, free_axes(rhs.rank, op.rhs_batch, op.rhs_contract))
-    depth = _typical(layout.terms, _TYPICAL_TERMS)
+    depth = typical(layout.terms, PRODUCT_TERMS)
     return product(layout.rows, depth, features, layout)
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels import vectors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import split_evenly
-from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import least, most
 from aotc.mlir import Value, arith
 
 Window = tuple[Value | int, Value | int]
@@ -81,12 +83,7 @@ class Lines:
         self, first: Value, last: Value, write_line: Callable[[Line], None]
     ) -> None:
         """Do something for the lines from `first` to before `last`."""
-
-        def write(number: Value, _: Values) -> Values:
-            write_line(self._line(number))
-            return []
-
-        vectors.loop(first, last, 1, [], write)
+        vectors.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
         self, line: Line, window: Window, write_tile: Callable[[Rows], None]
@@ -107,23 +104,19 @@ class Lines:
         step = shape.strides[1] * shape.channels
         before = shape.padding[1] * shape.channels
 
-        def write_at(start: Value, count: int, inside: list[range] | None) -> None:
+        def write_at(
+            start: Value, count: int, inside: list[range] | None = None
+        ) -> None:
             begin = add(add(left, scale(start, step)), -before)
             at = add(result, scale(start, shape.features))
             write_tile(Rows(begin, at, count, window, inside))
-
-        def write_alike(first: int, count: int, number: int) -> None:
-            def write(start: Value, _: Values) -> Values:
-                write_at(start, count, None)
-                return []
-
-            vectors.loop(first, first + number * count, count, [], write)
 
         for first, count, number, inside in self._tiles():
             if number == 1:
                 write_at(index(first), count, inside)
             else:
-                write_alike(first, count, number)
+                end, write = first + number * count, partial(write_at, count=count)
+                vectors.repeat_for(first, end, count, write)
 
     def window(self, line: Line) -> Window:
         """The lines of the windows of a line of results that are no padding."""
@@ -193,16 +186,6 @@ class Lines:
             ]
             found.append(range(seen[0], seen[-1] + 1) if seen else range(0))
         return None if all(len(rows) == count for rows in found) else found
-
-
-def least(value: Value, limit: int | Value) -> Value:
-    """The lesser one."""
-    return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
-
-
-def most(value: Value, limit: int | Value) -> Value:
-    """The greater one."""
-    return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
 def _ceildiv(value: Value, divisor: int) -> Value:

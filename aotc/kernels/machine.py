@@ -7,6 +7,12 @@ from typing import Any
 
 from aotc.target import Target
 
+# Of all processors alike.
+LINE_BYTES = 64  # of a line of a cache
+PREFETCH_BYTES = 1 << 13  # from what is read at once to what is fetched then
+KEPT_BYTES = 1 << 20  # of weights that may stay in a cache from call to call
+STACK_BYTES = 1 << 15  # that IREE grants a kernel
+
 
 @dataclass(frozen=True)
 class Mma:
@@ -85,6 +91,35 @@ class Machine:
     def multipliers_of(self, dtype: str) -> list[Mma]:
         """Those that take elements of a dtype, the best first."""
         return [mma for mma in (*self.multipliers, FMA) if dtype in mma.dtypes]
+
+    def half_fills(self, elements: int) -> bool:
+        """Whether elements beside each other fill half a vector, or more."""
+        return 2 * elements >= self.lanes
+
+    @property
+    def under_way(self) -> int:
+        """Multiply-adds that are begun before the first one's result is there."""
+        return self.latency * self.multiply_adds
+
+    def tile_cycles(
+        self, steps: int, rows: int, vectors: int, busy: float | None = None
+    ) -> float:
+        """A model of the time in which the sums of a tile are made.
+
+        A step takes as long as its multiply-adds, its loads, or one of them until its
+        result is there, whichever is longest; a tile pays for its beginning and end.
+
+        Args:
+            steps: so many.
+            rows: of the tile, of which each step loads an element.
+            vectors: of each row, that each step loads.
+            busy: multiply-adds of a step, and what takes as long as some of them; by
+                default one of each row and vector.
+        """
+        busy = rows * vectors if busy is None else busy
+        loads = (rows + vectors) / self.loads
+        step = max(self.latency, busy / self.multiply_adds, loads)
+        return steps * step + 2 * rows * vectors + 12
 
     @property
     def way_bytes(self) -> int:

@@ -68,7 +68,7 @@ class Prologue:
             }
             for wanted in (True, False)
         )
-        epilogue = Epilogue(loaded, {}, lanes)
+        epilogue = Epilogue(loaded, {}, (), lanes, None)
         return cls(factor.value, loaded, columns, numbers, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:

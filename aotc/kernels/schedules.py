@@ -15,7 +15,7 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.kernels.families import FAMILIES, Schedule
+from aotc.kernels.families import FAMILIES, schedule_of
 from aotc.kernels.machine import Machine
 from aotc.mlir import Value
 
@@ -87,7 +87,7 @@ class TunedSchedules:
     """The schedules of a tuning file for one target."""
 
     machine: Machine
-    schedules: Mapping[str, Schedule]
+    schedules: Mapping[str, Mapping[str, int]]
     _met: set[str] = field(default_factory=set)
 
     def choose(self, fused: Fused, anchor: GraphOp, key: str) -> Fused:
@@ -122,7 +122,8 @@ def candidates_of(
 ) -> list[dict[str, int]]:
     """The schedules that a kernel can have; the first is the model's choice."""
     family = FAMILIES[fused.kernel]
-    return [dict(each) for each in family.candidates(anchor, machine, fused.tile)]
+    candidates = family.candidates(anchor, machine, schedule_of(fused))
+    return [each.to_plain() for each in candidates]
 
 
 def tuned_schedules(

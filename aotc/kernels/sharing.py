@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.vectors import add, index
 from aotc.mlir import Value, arith
 
 # 2, 4, 8, … threads divide each of them evenly, one by one or by eights.
 _COUNTS = (1, 2, 4, 8, 16, 64, 256)
-_WORK = 300_000  # of a share, at least: some microseconds
 _RUN = 2  # workgroups that most runs have at least, where neighbours compute some twice
 _MOST_RUNS = 64  # memory for the scratch of each is set aside, however many there are
 
@@ -32,7 +31,7 @@ def share_count(work: int, workgroups: int) -> int:
         work: of all of them, as `facts.work_of` has it.
         workgroups: how many there are.
     """
-    wanted = max(1, min(work // _WORK, workgroups))
+    wanted = max(1, min(work // grain.SHARE, workgroups))
     return max(count for count in _COUNTS if count <= wanted)
 
 
@@ -52,7 +51,7 @@ def run_count_value(work: Value, workgroups: Value) -> Value:
 
 def share_count_value(work: Value, workgroups: Value) -> Value:
     """`share_count` of index values, at the insertion point."""
-    wanted = arith.minui(arith.divui(work, index(_WORK)), workgroups)
+    wanted = arith.minui(arith.divui(work, index(grain.SHARE)), workgroups)
     found = index(_COUNTS[0])
     for count in _COUNTS[1:]:
         is_enough = int_compare("uge", wanted, index(count))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
+from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import FMA, Machine, Mma
+from aotc.kernels.machine import FMA, KEPT_BYTES, Machine, Mma
+from aotc.kernels.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Schedule):
     """The schedule of one contraction.
 
     Args:
@@ -38,6 +40,12 @@ class Tile:
     interleaved: int = 1
     terms: int = 1
 
+    phrases = {
+        "packed": "right operand as it lies",
+        "terms": "terms in pairs",
+        "ahead": "fetches ahead",
+    }
+
     def panel_size(self, depth: int) -> int:
         """Elements of a packed panel, with zeros after the last term."""
         return -(-depth // self.terms) * self.terms * self.columns
@@ -60,17 +68,6 @@ class Tile:
         """How many panels there are, each with features of one group."""
         return geometry.groups * self.panels(geometry.group_features)
 
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it: without what has its usual value."""
-        usual = {"products": 1, "packed": 1, "ahead": 0, "interleaved": 1, "terms": 1}
-        plain = asdict(self)
-        return {name: x for name, x in plain.items() if usual.get(name) != x}
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> Tile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
-
 
 def split_evenly(count: int, most: int) -> list[int]:
     """`count` in parts of at most `most`, which differ by one at most."""
@@ -92,13 +89,11 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
     return groups
 
 
-CACHED = 1 << 20  # bytes of a packed operand that may stay in a cache over calls
 PART = 272  # terms of rows that are widened together; a power of two would alias rows
 _MOST_ROWS, _MOST_VECTORS = 14, 8
 _MOST_CANDIDATES = 8  # of rows and vectors, to measure
 # of a vector, in multiply-adds, beside which most of it is done
 _WIDENING = {"f32": 0.0, "bf16": 0.5, "f16": 0.25}
-_WORK = 100_000  # float operations of a workgroup, at least: some microseconds
 _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
@@ -198,7 +193,7 @@ def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
         return False
     if not isinstance(weight, int) or not isinstance(rows, int):
         return False
-    return weight > CACHED and 2 * rows <= CACHED
+    return weight > KEPT_BYTES and 2 * rows <= KEPT_BYTES
 
 
 def group_count(geometry: Geometry, tile: Tile) -> Size:
@@ -265,12 +260,11 @@ def cycles(
 ) -> float:
     """A model of the time of a contraction on one core.
 
-    A step of a tile takes as long as its multiply-adds, its loads, or one of them until
-    its result is there, whichever is longest; a tile pays for its beginning and end.
     What a tile reads again of a panel that is not in the first cache, and of the rows,
-    adds to that; its weights were fitted to measurements of 34 shapes. Narrow elements
-    take operations that widen them: of a panel in each step, of rows once in a tile. A
-    step is that of as many terms as are multiplied at a time.
+    adds to the time of its sums (`Machine.tile_cycles`); the weights were fitted to
+    measurements of 34 shapes. Narrow elements take operations that widen them: of a
+    panel in each step, of rows once in a tile. A step is that of as many terms as are
+    multiplied at a time.
     """
     known = machine.multipliers_of(geometry.dtype)
     mma = next((mma for mma in known if mma.terms == terms), FMA)
@@ -286,28 +280,28 @@ def cycles(
             busy = size * width * mma.operations + widening * width
             if geometry.is_narrow:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / machine.lanes
-            step = max(
-                machine.latency,
-                busy / machine.multiply_adds,
-                (size + width) / machine.loads,
-            )
             steps = -(-geometry.depth // terms)
-            total += count * (steps * step + 2 * size * width + 12)
+            total += count * machine.tile_cycles(steps, size, width, busy)
     panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3
     total *= static_size(geometry.products if geometry.is_product else geometry.lines)
     total *= geometry.groups
-    return total * (1 + 0.2 * (rows + vectors) / (rows * vectors) + reread / rows)
+    return total * (with_reloads(rows, vectors) + reread / rows)
+
+
+def with_reloads(rows: int, vectors: int) -> float:
+    """Return by what the cycles of tiles grow that load their operands again each."""
+    return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
 def _choose_block(geometry: Geometry, tile: Tile) -> int:
     """Whole panels, unless they are too few to be shared, and work enough for that."""
     tiles = _tile_count(geometry, tile.rows)
     panels = static_size(geometry.products) * tile.panels_of(geometry)
-    is_cached = geometry.depth * geometry.features * geometry.bytes <= CACHED
+    is_cached = geometry.depth * geometry.features * geometry.bytes <= KEPT_BYTES
     wanted = -(-(_WORKGROUPS if is_cached else _FEWER_WORKGROUPS) // panels)
-    worth = max(1, static_size(geometry.flops) // (_WORK * panels))
+    worth = max(1, static_size(geometry.flops) // (grain.PRODUCT * panels))
     return -(-tiles // min(wanted, worth, tiles))
 
 
@@ -317,7 +311,7 @@ def _choose_products(geometry: Geometry, tile: Tile) -> int:
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
         return 1
-    worth = -(-_WORK * panels // static_size(geometry.flops))
+    worth = -(-grain.PRODUCT * panels // static_size(geometry.flops))
     return max(1, min(worth, panels // _WORKGROUPS, products))
 
 

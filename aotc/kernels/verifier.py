@@ -7,7 +7,6 @@ become a kernel that reads past the end of an operand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import functions_of
@@ -15,21 +14,23 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
+from aotc.errors import InputError
 from aotc.kernels import movement
-from aotc.kernels.chain.schedule import Schedule as ChainSchedule
+from aotc.kernels.chain.schedule import ChainSchedule
 from aotc.kernels.chain.stages import stages_of
-from aotc.kernels.contraction.joined import Joined, known_geometry
-from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead
+from aotc.kernels.contraction.joined import Joined
+from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead, schedule_of
+from aotc.kernels.geometry import known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
+from aotc.kernels.movement.schedule import Blocks
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.prologue import why_no_prologue
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.schedules import candidates_of
 from aotc.kernels.terms import term_of
 from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module, Value
-
-Schedule = dict[str, Any]
 
 
 def impossible_regions(module: Module, machine: Machine | None) -> Iterator[str]:
@@ -62,11 +63,15 @@ def _why_impossible(function: Function, fused: Fused, machine: Machine | None) -
     ]
     if not anchors:
         return f"it has no op that kernels of the family '{fused.kernel}' compute"
-    if fused.kernel == "contraction" and len(anchors) > 1:
-        why = _why_not_joined(anchors, Tile.of_plain(fused.tile), machine)
+    try:
+        schedule = schedule_of(fused)
+    except InputError as error:
+        return error.message
+    if isinstance(schedule, Tile) and len(anchors) > 1:
+        why = _why_not_joined(anchors, schedule, machine)
     else:
         why = _why_no_schedule(anchor_of(fused, function), fused, machine)
-    return why or _why_misread(function, anchors, fused)
+    return why or _why_misread(function, anchors, fused, schedule)
 
 
 def _why_no_schedule(anchor: GraphOp, fused: Fused, machine: Machine) -> str:
@@ -81,13 +86,13 @@ def _why_no_schedule(anchor: GraphOp, fused: Fused, machine: Machine) -> str:
     )
 
 
-def _schedules(anchor: GraphOp, family: str, machine: Machine) -> list[Schedule]:
+def _schedules(anchor: GraphOp, family: str, machine: Machine) -> list[dict[str, int]]:
     """The schedules that a build may choose for an op, measured ones among them."""
-    found: list[Schedule] = []
+    found: list[dict[str, int]] = []
     for plan in (FAMILIES[family].plan, FAMILIES[family].plan_unpacked):
         planned = None if plan is None else plan(anchor, machine)
         if planned is not None:
-            first = Fused(family, dict(planned))
+            first = Fused(family, planned.to_plain())
             for each in (first, fetch_ahead(anchor, first)):
                 known = candidates_of(each, anchor, machine)
                 found += (schedule for schedule in known if schedule not in found)
@@ -112,15 +117,18 @@ def _why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) ->
     return f"{len(anchors)} products cannot be joined as {tile.to_plain()}"
 
 
-def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -> str:
+def _why_misread(
+    function: Function, anchors: Sequence[GraphOp], fused: Fused, schedule: Schedule
+) -> str:
     """Why a kernel would take an operand for what it is not; "" if it would not."""
-    if fused.kernel == "contraction":
-        return _why_product_misread(function, anchors, fused)
+    if isinstance(schedule, Tile):
+        return _why_product_misread(function, anchors, schedule)
     anchor = anchor_of(fused, function)
-    if fused.kernel == "chain":
-        return _why_chain_misread(function, anchor, fused)
+    if isinstance(schedule, ChainSchedule):
+        return _why_chain_misread(function, anchor, schedule)
     if fused.kernel == "movement":
-        is_right = movement.is_computed(function, anchor, fused.tile)
+        assert isinstance(schedule, Blocks)
+        is_right = movement.is_computed(function, anchor, schedule)
         return "" if is_right else "expected parts of its arguments in a concatenation"
     if fused.kernel == "transpose":
         is_right = transposing.is_computed(function, anchor)
@@ -129,13 +137,13 @@ def _why_misread(function: Function, anchors: Sequence[GraphOp], fused: Fused) -
 
 
 def _why_product_misread(
-    function: Function, anchors: Sequence[GraphOp], fused: Fused
+    function: Function, anchors: Sequence[GraphOp], tile: Tile
 ) -> str:
     """The same of products: operands are read where the first arguments are."""
     left, right = list(function.entry_block.arguments)[:2]
-    tile, (first, *_) = Tile.of_plain(fused.tile), anchors
+    first, *_ = anchors
     for anchor in anchors:
-        views = FAMILIES[fused.kernel].views(anchor)
+        views = FAMILIES["contraction"].views(anchor)
         lhs, rhs = (views.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
@@ -161,13 +169,15 @@ def _why_product_misread(
     return f"expected a right operand of the shape {expected}; got {found}"
 
 
-def _why_chain_misread(function: Function, anchor: GraphOp, fused: Fused) -> str:
+def _why_chain_misread(
+    function: Function, anchor: GraphOp, schedule: ChainSchedule
+) -> str:
     """The same of a chain of convolutions.
 
     Its kernel reads the weight of the last stage, packed, where the first argument is,
     and the image and the other weights where the arguments are that its stages name.
     """
-    stages, tile = stages_of(anchor), ChainSchedule(**fused.tile).project
+    stages, tile = stages_of(anchor), schedule.project
     arguments = list(function.entry_block.arguments)
     assert stages is not None  # or it would have no schedule
     first = stages.expand or stages.depthwise

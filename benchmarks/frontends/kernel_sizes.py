@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
 
-from aotc.kernels.families import FAMILIES
+from aotc.kernels import grain
+from aotc.kernels.chain import schedule as chain
 
-_NAMES = ("_LEAST_WORK", "_LEAST")  # of what families call too little work
 
-
-def thresholds() -> Iterator[tuple[Any, str]]:
+def thresholds() -> Iterator[tuple[ModuleType, str]]:
     """What decides which operators are worth a kernel: modules, and names in them."""
-    modules = {family.plan.__module__ for family in FAMILIES.values()}
-    for module in map(sys.modules.__getitem__, sorted(modules)):
-        yield from ((module, name) for name in _NAMES if hasattr(module, name))
+    yield grain, "LEAST"
+    yield chain, "_LEAST"
 
 
 def write_kernels_of_any_size() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ class Group:
 
     Args:
         products: in order; one that is read by another comes before it.
-        schedule: of the kernel.
+        tile: of the kernel.
     """
 
     products: tuple[Product, ...]
-    schedule: Mapping[str, Any]
+    tile: Tile
 
 
 def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
@@ -41,10 +41,10 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
     for product in reversed(products):  # the last reader of others first
         together = _read_together(product, rest) if product in rest else []
         if len(together) > 1:
-            schedule = _schedule(together, machine, interleaved=True)
-            if schedule is not None:
+            tile = _joined_tile(together, machine, interleaved=True)
+            if tile is not None:
                 rest = [each for each in rest if each not in together]
-                yield Group(tuple(together), schedule)
+                yield Group(tuple(together), tile)
     while len(rest) > 1:
         chosen = _independent(rest)
         rest = [each for each in rest if each not in chosen]
@@ -72,24 +72,23 @@ def group_of(products: Sequence[Product], machine: Machine) -> Group | None:
     """Products that do not depend on each other, panel by panel, if that is better."""
     if len(products) == 1:
         return None
-    schedule = _schedule(products, machine, interleaved=False)
-    return None if schedule is None else Group(tuple(products), schedule)
+    tile = _joined_tile(products, machine, interleaved=False)
+    return None if tile is None else Group(tuple(products), tile)
 
 
-def _schedule(
+def _joined_tile(
     products: Sequence[Product], machine: Machine, *, interleaved: bool
-) -> Mapping[str, int] | None:
-    schedule = plan_joined(
+) -> Tile | None:
+    tile = plan_joined(
         [each.anchor for each in products],
-        [each.fused.tile for each in products],
+        [each.tile for each in products],
         machine,
         interleaved=interleaved,
     )
-    if schedule is None:
+    if tile is None:
         return None
     features = [each.geometry.features for each in products]
-    tile = Tile.of_plain(schedule)
-    return schedule if products[0].is_stored_by(tile, features) else None
+    return tile if products[0].is_stored_by(tile, features) else None
 
 
 def reads(product: Product, source: Product) -> bool:

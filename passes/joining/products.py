@@ -10,9 +10,8 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, clone, in_order
-from aotc.kernels.contraction.joined import known_geometry
 from aotc.kernels.families import FAMILIES, packing_of
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.build_time_values import MOST_EXTRA_BYTES, MOST_EXTRA_SHARE

@@ -28,8 +28,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
         Whether that was possible: what has an effect, and has to come after one of
         them, may have to come before another.
     """
-    products = group.products
-    tile = Tile.of_plain(group.schedule)
+    products, tile = group.products, group.tile
     calls = [each.call for each in products]
     first, *_, last = in_order(calls)
     made = [value for each in calls for value in each.results]
@@ -43,7 +42,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
         operands[1:1] = [join(Builder(), _packed(products, tile), tile)]
         name = _define(products, tile, operands, results)
         kernel = products[0].fused.kernel
-        mark_fused(find(name), Fused(kernel, dict(group.schedule)))
+        mark_fused(find(name), Fused(kernel, tile.to_plain()))
         found = call(share_function(name, known), operands)
     replace_by_call(in_order(calls), results, found, late)
     return True

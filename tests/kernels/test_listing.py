@@ -9,11 +9,10 @@ from aotc.cli.main import main
 from aotc.cli.sarif import sarif
 from aotc.explain import explain
 from aotc.importers import load
-from aotc.kernels.facts import schedule_text
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.listing import _places, kernels_listed
 from aotc.kernels.machine import machine_of
-from aotc.kernels.tile import choose_tile, cycles
+from aotc.kernels.tile import Tile, choose_tile, cycles
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -80,7 +79,8 @@ def test_tells_what_a_kernel_computes_how_and_where_from(variants, model):
     (region,) = [row for row in rows if "layers" in row["entries"]]
     assert region["ops"] == ["dot_general", "gelu"]
     assert region["family"] == "contraction"
-    assert region["schedule"] == schedule_text(region["tile"])
+    schedule = Tile.of_plain(region["tile"])
+    assert region["schedule"] == str(schedule)
     assert region["flops"] == 2 * 32 * 64 * 64 + 32 * 64
     assert region["bytes_read"] == 4 * (32 * 64 + 64 * 64)
     assert region["bytes_written"] == 4 * 32 * 64

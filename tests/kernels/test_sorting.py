@@ -26,7 +26,7 @@ def bundles(bundles):
 
     def build_for(target):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sorting, "_time", lambda size, count: 0.0)
+            patch.setattr(sorting, "_work", lambda size, count: 0.0)
             return bundles(target)
 
     return build_for

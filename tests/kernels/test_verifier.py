@@ -50,7 +50,12 @@ def test_what_a_build_has_written_is_read(regions):
         ("vectors = 3", "vectors = 0", PACKED),
         ("lanes = 8", "lanes = 16", PACKED),
         (r"rows = \d+", "rows = -4", PACKED),
-        (r"rows = \d+ : i64, ", "", PACKED),
+        (r"rows = \d+ : i64, ", "", "integer for each of lanes, vectors, rows, block"),
+        (
+            "tile = {",
+            "tile = {columns = 3 : i64, ",
+            "integer for each .*got .*'columns'",
+        ),
         (r"block = \d+", "products = 2 : i64, block = 11", PACKED),
         ("tile = {", "tile = {packed = 0 : i64, ", "second argument"),
         (", packed = 0 : i64", "", r"of the shape \(\d, 64, \d+\)"),

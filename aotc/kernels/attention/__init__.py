@@ -14,10 +14,9 @@ finite there is not seen, while the reference multiplies it by 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size, ceil_divide
 from aotc.kernels import vectors
@@ -39,14 +38,13 @@ from aotc.mlir import Function, Value, arith
 _FEWEST = 4  # the share of lanes that have a query is no less than one in so many
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: Attention, machine: Machine) -> AttentionTile | None:
     """The tile for an attention; None where there is no kernel for it.
 
     The transposed queries and the scores of a block are on the stack, so heads are at
     most some hundred elements deep. A bias does not vary with the query alone. Of a few
     queries most lanes would be empty: see `decoder`.
     """
-    assert isinstance(op, Attention)
     if not has_kernel_types(op):
         return None
     strides = bias_strides(op)
@@ -55,29 +53,22 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     length, _ = Sizes.of(op).typical
     if _FEWEST * length < machine.lanes:
         return None
-    tile = choose_tile(op, machine)
-    return None if tile is None else tile.to_plain()
+    return choose_tile(op, machine)
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
     """How many there are: heads of all batches, and parts of the queries."""
-    assert isinstance(op, Attention)
-    sizes, columns = Sizes.of(op), AttentionTile.of_plain(schedule).columns
-    return sizes.batch * sizes.heads, ceil_divide(sizes.length, columns)
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: Attention, tile: AttentionTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Attention)
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     operands = [known[value] for value in anchor.operands]
-    tile = AttentionTile.of_plain(schedule)
     kernel = _Kernel(anchor, tile, given, operands, result)
     head, part = given.workgroup
     kernel.write(head, part)

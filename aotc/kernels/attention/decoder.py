@@ -13,11 +13,10 @@ it by 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
@@ -35,7 +34,9 @@ from aotc.kernels.attention.tile import (
 from aotc.kernels.attention.work import Queries, queries_of
 from aotc.kernels.elementary import exp_of_negative
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import parts
 from aotc.mlir import Function, Value, arith
 
 _KEYS = 32  # of a block: what is read of hidden positions is less than that
@@ -45,7 +46,7 @@ _QUERIES = 8  # of a head of keys, also where a vector has fewer lanes
 
 
 @dataclass(frozen=True)
-class DecoderTile:
+class DecoderTile(Schedule):
     """The schedule of an attention of few queries.
 
     Args:
@@ -58,24 +59,14 @@ class DecoderTile:
     keys: int
     width: int
 
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
 
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> DecoderTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
-
-
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: Attention, machine: Machine) -> DecoderTile | None:
     """The tile for an attention of few queries; None for another.
 
     No more queries share a head of keys than a vector has lanes, or 8: for more, the
     other form has fewer operations. None is causal: of one query, that would hide
     all positions but the first. A call may decide how many positions there are.
     """
-    assert isinstance(op, Attention)
     if op.causal or not has_kernel_types(op):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
@@ -88,29 +79,23 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
         width=min(_MOST_WIDTH, -(-sizes.width // lanes)),
     )
     scratch = sizes.length * _scratch_of(sizes, tile)
-    return tile.to_plain() if scratch <= SCRATCH else None
+    return tile if scratch <= SCRATCH else None
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
     """How many there are: heads of keys of all batches."""
-    assert isinstance(op, Attention)
     sizes = Sizes.of(op)
     return sizes.batch * sizes.heads, 1
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Attention)
     *taken, result = given.memories
     known = dict(zip(function.entry_block.arguments, taken, strict=True))
     views = caches_by_heads(anchor)
     operands = [known[views.get(value, value)] for value in anchor.operands]
-    tile = DecoderTile.of_plain(schedule)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
     _Decoder(anchor, tile, given, operands, result, queries).write()
 
@@ -205,7 +190,7 @@ class _Decoder:
         factor = vectors.splat(float(self._op.scale), lanes)
         row = scale(query, sizes.row_step * sizes.depth)
         begin, target = add(self._queries.query, row), scale(query, self._depth)
-        for first, count in _vectors_of(sizes.depth, lanes):
+        for first, count in parts(sizes.depth, lanes):
             x = vectors.load(self._query, add(begin, first), lanes, count)
             vectors.store(
                 arith.mulf(x, factor), self._scaled, add(target, first), lanes
@@ -213,7 +198,7 @@ class _Decoder:
         zero = vectors.splat(0.0, lanes)
         self._store(self._highest, query, vectors.splat(-inf, lanes))
         self._store(self._totals, query, zero)
-        for first, count in _vectors_of(sizes.width, lanes):
+        for first, count in parts(sizes.width, lanes):
             at = add(self._result_of(query), first)
             vectors.store(zero, self._result, at, lanes, count)
 
@@ -222,7 +207,7 @@ class _Decoder:
         lanes = self._lanes
         total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
         factor = reciprocal(total, safe=self._op.safe)
-        for first, count in _vectors_of(self._sizes.width, lanes):
+        for first, count in parts(self._sizes.width, lanes):
             at = add(self._result_of(query), first)
             x = vectors.load(self._result, at, lanes, count)
             vectors.store(arith.mulf(x, factor), self._result, at, lanes, count)
@@ -255,7 +240,7 @@ class _Decoder:
         found = [
             self._bias_at(block, index(row), group)
             for row in range(rows)
-            for group in _vectors_of(block.count, self._lanes)
+            for group in parts(block.count, self._lanes)
         ]
         highest = found[0]
         for each in found[1:]:
@@ -280,7 +265,7 @@ class _Decoder:
 
     def _weigh(self, block: _Block, query: Value) -> None:
         """Write e**(score - highest) of a block, and the softmax up to its end."""
-        groups = _vectors_of(block.count, self._lanes)
+        groups = parts(block.count, self._lanes)
         scores = [self._score(block, query, group) for group in groups]
         before = highest = self._load(self._highest, query)
         for score in scores:
@@ -330,7 +315,7 @@ class _Decoder:
 
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the result of a query with its factor and add that of a block."""
-        found = _vectors_of(self._sizes.width, self._lanes)
+        found = parts(self._sizes.width, self._lanes)
         for first in range(0, len(found), self._tile.width):
             panel = found[first : first + self._tile.width]
             self._add_panel(block, query, panel)
@@ -366,8 +351,3 @@ class _Decoder:
         sums = vectors.loop(0, block.count, 1, sums, add_products)
         for (at, n), total in zip(places, sums, strict=True):
             vectors.store(total, self._result, at, lanes, n)
-
-
-def _vectors_of(length: int, lanes: int) -> list[tuple[int, int]]:
-    """The vectors of a row: the first element, and how many there are."""
-    return [(first, min(lanes, length - first)) for first in range(0, length, lanes)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
@@ -12,9 +13,10 @@ from aotc.dialects.types import Size, Tensor
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
-from aotc.kernels.attention.work import Block, Group, Queries, Scratch, Softmax
+from aotc.kernels.attention.work import Block, Queries, Scratch, Softmax
 from aotc.kernels.elementary import exp_of_negative
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import Group, visit_parts
 from aotc.mlir import Value, arith
 
 
@@ -129,21 +131,14 @@ class Scores:
                 vectors.store(x, target, at, lanes)
 
         def write_vector(query: Value) -> None:
+            write = partial(write_square, query)
             if isinstance(rows.length, int):
-                whole, count = divmod(rows.length, lanes)
-                write_squares(query, whole * lanes)
-                if count:
-                    write_square(query, index(whole * lanes), count)
+                visit_parts(rows.length, lanes, write)
                 return
             rest = arith.remui(rows.length, index(lanes))
             end = arith.subi(rows.length, rest)
-            write_squares(query, end)
-            vectors.repeat_for(0, rest, lanes, lambda _: write_square(query, end, rest))
-
-        def write_squares(query: Value, end: Value | int) -> None:
-            vectors.repeat_for(
-                0, end, lanes, lambda place: write_square(query, place, lanes)
-            )
+            vectors.repeat_for(0, end, lanes, lambda place: write(place, lanes))
+            vectors.repeat_for(0, rest, lanes, lambda _: write(end, rest))
 
         vectors.repeat_for(0, tile.columns, lanes, write_vector)
 

@@ -9,8 +9,9 @@ from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes
-from aotc.kernels.attention.work import Block, Queries, Scratch, dynamic_groups
+from aotc.kernels.attention.work import Block, Queries, Scratch
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import branch_at_rest, parts, row_groups, visit_groups
 from aotc.mlir import Value, arith
 
 
@@ -103,43 +104,32 @@ class WeightedSums:
         whole, rest = length // columns * columns, length % columns
 
         def write_rows(count: int | Value) -> None:
-            for first, size, number in dynamic_groups(count, self.tile.queries):
+            visit_groups(row_groups(count, self.tile.queries), write_tile)
 
-                def write_tile(
-                    number: Value,
-                    first: int | Value = first,
-                    size: int = size,
-                ) -> None:
-                    query = add(scale(number, size), first)
-                    for panel in self._panels():
-                        places = [
-                            _Place(add(query, row), *vector)
-                            for row in range(size)
-                            for vector in panel
-                        ]
-                        sums = self._sum_tile(
-                            queries, block, places, len(panel), list(map(start, places))
-                        )
-                        for place, total in zip(places, sums, strict=True):
-                            self._store(queries, place, finish(place, total))
+        def write_tile(query: Value, count: int) -> None:
+            for panel in self._panels():
+                places = [
+                    _Place(add(query, row), *vector)
+                    for row in range(count)
+                    for vector in panel
+                ]
+                begin = list(map(start, places))
+                sums = self._sum_tile(queries, block, places, len(panel), begin)
+                for place, total in zip(places, sums, strict=True):
+                    self._store(queries, place, finish(place, total))
 
-                vectors.repeat_for(0, number, 1, write_tile)
-
-        def write_rest() -> None:
-            write_rows(rest if isinstance(rest, int) else self.given.size(rest))
-
-        if rest == 0:
-            write_rows(columns)
-        elif whole == 0:
-            write_rest()
-        else:
-            is_whole = int_compare("slt", queries.first, self.given.size(whole))
-            vectors.branch(is_whole, lambda: write_rows(columns), write_rest)
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", queries.first, self.given.size(whole)),
+            lambda: write_rows(columns),
+            lambda: write_rows(
+                rest if isinstance(rest, int) else self.given.size(rest)
+            ),
+        )
 
     def _panels(self) -> list[list[tuple[int, int]]]:
         """The vectors of a row of values: first element and count, some at a time."""
-        width, lanes, step = self.sizes.width, self.tile.lanes, self.tile.width
-        found = [(first, min(lanes, width - first)) for first in range(0, width, lanes)]
+        found, step = parts(self.sizes.width, self.tile.lanes), self.tile.width
         return [found[n : n + step] for n in range(0, len(found), step)]
 
     def _sum_tile(
@@ -182,14 +172,12 @@ class WeightedSums:
         rest = arith.subi(self.given.size(self.sizes.length), queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
-        def write_row(query: Value, _: Values) -> Values:
-            for panel in self._panels():
-                for vector in panel:
-                    place = _Place(query, *vector)
-                    self._store(queries, place, result(place))
-            return []
+        def write_row(query: Value) -> None:
+            for vector in parts(self.sizes.width, self.tile.lanes):
+                place = _Place(query, *vector)
+                self._store(queries, place, result(place))
 
-        vectors.loop(0, last, 1, [], write_row)
+        vectors.repeat_for(0, last, 1, write_row)
 
     def _rescaled(self, queries: Queries, place: _Place) -> Value:
         at = self._at(queries, place)

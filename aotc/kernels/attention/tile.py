@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor, bounds, optimum
-from aotc.kernels.machine import Machine
+from aotc.dialects.types import Dim, Size, Tensor
+from aotc.kernels.machine import STACK_BYTES, Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import most_rows, split_evenly
+from aotc.kernels.typical import ATTENDED, typical
 
-SCRATCH = 32768 // 4  # f32 elements on the stack that IREE grants a kernel
+SCRATCH = STACK_BYTES // 4  # f32 elements of a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
 _LEAST_KEYS = 16  # of a block, unless there are fewer
-_TYPICAL = 128  # queries and positions, where a call decides how many
 _QUERIES = 32  # of a workgroup, at most
 _MOST_WIDTH = 4  # vectors of weighted sums in registers
 
@@ -64,15 +64,7 @@ class Sizes:
     @property
     def typical(self) -> tuple[int, int]:
         """Queries and positions for which it is cut up: where calls decide, as most."""
-        length, positions = map(_typical, (self.length, self.positions))
-        return length, positions
-
-
-def _typical(size: Size) -> int:
-    if (usual := optimum(size)) is not None:
-        return max(1, usual)
-    least, most = bounds(size)
-    return int(min(max(least, _TYPICAL), most))
+        return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 
 def has_kernel_types(op: Attention) -> bool:
@@ -122,7 +114,7 @@ def bias_strides(op: Attention) -> Strides:
 
 
 @dataclass(frozen=True)
-class AttentionTile:
+class AttentionTile(Schedule):
     """The schedule of an attention.
 
     Args:
@@ -145,15 +137,6 @@ class AttentionTile:
     def columns(self) -> int:
         """Queries of a workgroup."""
         return self.lanes * self.vectors
-
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> AttentionTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
 
 
 def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:

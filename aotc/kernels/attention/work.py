@@ -10,9 +10,8 @@ from aotc.kernels.arguments import Arguments
 from aotc.kernels.attention.tile import AttentionTile, Sizes, bias_strides
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import Group, row_groups
 from aotc.mlir import Value, arith
-
-Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how many
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Block:
     def tiles(self, most: int) -> list[Group]:
         """The keys in tiles of at most so many: those that are seen, and a few more."""
         if self.count is None:
-            return dynamic_groups(self.seen, most)
+            return row_groups(self.seen, most)
         found: list[Group] = []
         for first, count, tiles in split_groups(self.count, most):
             last: Value | int = tiles
@@ -91,15 +90,6 @@ class Block:
                 last = arith.minsi(needed, index(tiles))
             found.append((first, count, last))
         return found
-
-
-def dynamic_groups(count: Value | int, most: int) -> list[Group]:
-    """So many things in parts of `most` and then of one, see `split_groups`."""
-    if isinstance(count, int):
-        return [*split_groups(count, most)]
-    whole = arith.divui(count, index(most))
-    first = scale(whole, most)
-    return [(0, most, whole), (first, 1, arith.subi(count, first))]
 
 
 @dataclass(frozen=True)

@@ -15,37 +15,33 @@ ones, which is why there are only as many shares as threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.kernels import arguments, depthwise, vectors
 from aotc.kernels.arguments import Arguments
-from aotc.kernels.chain.schedule import LineBuffers, Schedule, geometry_of_stage
+from aotc.kernels.chain.schedule import ChainSchedule, LineBuffers, geometry_of_stage
 from aotc.kernels.chain.stages import Stages, stages_of
 from aotc.kernels.contraction import Contraction
 from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.contraction.sums import Begin
 from aotc.kernels.depthwise import Windows
 from aotc.kernels.epilogue import Epilogue
-from aotc.kernels.lines import least, most
 from aotc.kernels.tile import Tile
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import least, most
 from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: ConvGeneral, schedule: ChainSchedule, given: Arguments
 ) -> None:
     """Write the kernel of a region, for a run of lines of the result."""
-    stages, cut = stages_of(anchor), Schedule(**schedule)
+    stages = stages_of(anchor)
     assert stages is not None
-    chain = _Chain(function, stages, cut, given, LineBuffers.of(stages, cut))
+    buffers = LineBuffers.of(stages, schedule)
+    chain = _Chain(function, stages, schedule, given, buffers)
     chain.write(*given.workgroup)
 
 
@@ -84,7 +80,7 @@ class _Chain:
 
     function: Function
     stages: Stages
-    schedule: Schedule
+    schedule: ChainSchedule
     given: Arguments
     buffers: LineBuffers
 
@@ -188,7 +184,6 @@ class _Chain:
             cut.sweep(shape),
             self.given.size(shape.lines),
             depthwise.reduction_of(stages.depthwise, known),
-            self._results_of(stages.depthwise),
             self._epilogue_of(stages.depthwise),
         )
         expand = project = None
@@ -208,22 +203,17 @@ class _Chain:
         joined = Joined((op,), (geometry_of_stage(op),), tile)
         memories = self._memory_of(op.x), weight
         given = replace(self.given, memories=memories)
-        return Contraction(
-            joined, 0, given, self._results_of(op), self._epilogue_of(op)
-        )
+        return Contraction(joined, 0, given, self._epilogue_of(op))
 
     def _epilogue_of(self, op: ConvGeneral) -> Epilogue:
-        machine = self.given.machine
-        return Epilogue(op.results[0], self._known, self.schedule.lanes, machine)
-
-    def _results_of(self, op: ConvGeneral) -> list[tuple[Value, Value]]:
-        """The values that a stage makes, and the memory of each."""
-        stages = self.stages
-        if op is stages.anchor:
-            return self.given.results_of(self.function)
-        reader = stages.depthwise if op is stages.expand else stages.project
-        assert reader is not None
-        return [(reader.x, self._scratch.memory)]
+        """What makes the values of a stage, and writes them where the next reads."""
+        stages, lanes = self.stages, self.schedule.lanes
+        results = self.given.results_of(self.function)
+        if op is not stages.anchor:
+            reader = stages.depthwise if op is stages.expand else stages.project
+            assert reader is not None
+            results = [(reader.x, self._scratch.memory)]
+        return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
 
     def _memory_of(self, value: Value) -> Value:
         """That of an image: an operand of the region, or kept."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -13,6 +13,7 @@ from aotc.kernels.chain.stages import Stages, stages_of
 from aotc.kernels.depthwise import Sweep
 from aotc.kernels.geometry import Geometry, geometry_by_lines
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import Tile, choose_tile, split_evenly
 
 _BYTES = 4  # of an element
@@ -20,7 +21,7 @@ _LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ChainSchedule(Schedule):
     """The schedule of a chain; what a stage that is missing has is 0.
 
     Args:
@@ -82,7 +83,7 @@ class LineBuffers:
     result: int
 
     @classmethod
-    def of(cls, stages: Stages, schedule: Schedule) -> LineBuffers:
+    def of(cls, stages: Stages, schedule: ChainSchedule) -> LineBuffers:
         """That of a chain."""
         shape = geometry_of_stage(stages.depthwise)
         span = (shape.window[0] - 1) * shape.dilation[0] + 1
@@ -103,7 +104,7 @@ class LineBuffers:
         return self.expanded + self.result
 
 
-def _buffer_size(elements: int, schedule: Schedule) -> int:
+def _buffer_size(elements: int, schedule: ChainSchedule) -> int:
     """Whole vectors, and one more: what moves lines reads past the last one."""
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 
@@ -115,7 +116,7 @@ def geometry_of_stage(op: ConvGeneral) -> Geometry:
     return found
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> ChainSchedule | None:
     """The schedule of the chain that ends with an op; None where there is none."""
     stages = stages_of(op)
     if stages is None or not depthwise.plan(stages.depthwise, machine):
@@ -133,7 +134,7 @@ def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
     """Whether each stage is of f32, of half a vector of features, and of some lines."""
     return all(
         each.dtype == "f32"
-        and 2 * each.features >= machine.lanes
+        and machine.half_fills(each.features)
         and min(each.result) >= 2
         for each in geometries
     )
@@ -154,7 +155,7 @@ def _pays(stages: Stages, geometries: Sequence[Geometry], machine: Machine) -> b
     return images * kept >= least and 4 * weights <= kept
 
 
-def _tiles(stages: Stages, machine: Machine) -> Schedule:
+def _tiles(stages: Stages, machine: Machine) -> ChainSchedule:
     """The tiles by which each stage takes the fewest cycles, a line at a time."""
     windows = depthwise.plan(stages.depthwise, machine)
     assert windows is not None
@@ -162,13 +163,13 @@ def _tiles(stages: Stages, machine: Machine) -> Schedule:
         choose_tile(geometry_of_stage(op).typical, machine) if op else None
         for op in (stages.expand, stages.project)
     )
-    return Schedule(
+    return ChainSchedule(
         lanes=machine.lanes,
         lines=1,
         expand_rows=first.rows if first else 0,
         expand_vectors=first.vectors if first else 0,
-        rows=windows["rows"],
-        is_unrolled=windows["is_unrolled"],
+        rows=windows.rows,
+        is_unrolled=windows.is_unrolled,
         project_rows=last.rows if last else 0,
         project_vectors=last.vectors if last else 0,
     )
@@ -183,8 +184,8 @@ def _kept_elements(stages: Stages) -> int:
 
 
 def _with_lines(
-    stages: Stages, schedule: Schedule, machine: Machine
-) -> Mapping[str, int] | None:
+    stages: Stages, schedule: ChainSchedule, machine: Machine
+) -> ChainSchedule | None:
     """The schedule with as many lines as leave half of the second cache.
 
     None if that is not one.
@@ -193,17 +194,16 @@ def _with_lines(
     for most in range(total, 0, -1):
         found = replace(schedule, lines=max(split_evenly(total, most)))
         if _BYTES * LineBuffers.of(stages, found).elements <= machine.second_cache // 2:
-            return asdict(found)
+            return found
     return None
 
 
 def candidates(
-    op: GraphOp, machine: Machine, planned: Mapping[str, int]
-) -> list[dict[str, int]]:
+    op: GraphOp, machine: Machine, planned: ChainSchedule
+) -> list[ChainSchedule]:
     """The schedules that may be better than the planned one, which comes first."""
-    first = Schedule(**planned)
-    fewer = replace(first, lines=-(-first.lines // 2))
-    return [asdict(each) for each in dict.fromkeys([first, fewer])]
+    fewer = replace(planned, lines=-(-planned.lines // 2))
+    return [*dict.fromkeys([planned, fewer])]
 
 
 def ops_before(op: GraphOp) -> Sequence[GraphOp]:
@@ -212,14 +212,14 @@ def ops_before(op: GraphOp) -> Sequence[GraphOp]:
     return () if stages is None else stages.before
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: ChainSchedule) -> tuple[Size, Size]:
     """One for each line of results."""
     assert isinstance(op, ConvGeneral)
     return 1, geometry_of_stage(op).lines
 
 
-def scratch_elements(op: GraphOp, schedule: Mapping[str, int]) -> int:
+def scratch_elements(op: GraphOp, schedule: ChainSchedule) -> int:
     """How many elements of memory each share has for itself."""
     stages = stages_of(op)
     assert stages is not None
-    return LineBuffers.of(stages, Schedule(**schedule)).elements
+    return LineBuffers.of(stages, schedule).elements

@@ -15,7 +15,7 @@ a workgroup computes one, or some small ones. Products of one left operand may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -28,7 +28,8 @@ from aotc.kernels.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.contraction.widening import Widening
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.lines import Line, Lines, Rows, least, most
+from aotc.kernels.lines import Line, Lines, Rows
+from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.prologue import Prologue
 from aotc.kernels.terms import term_of
 from aotc.kernels.tile import (
@@ -39,24 +40,14 @@ from aotc.kernels.tile import (
     split_evenly,
 )
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import branch_at_rest, least, most
 from aotc.mlir import Function, Value, arith
 
-_DISTANCE = 1 << 13  # bytes from what is read at once to what is fetched then
 
-
-def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> None:
     """Write the kernel of a region."""
-    tile = Tile.of_plain(schedule)
     joined = Joined.of(anchor, tile)
-    known, results = given.operands_of(function), given.results_of(function)
     second = function.entry_block.arguments[1]
-    if tile.packed:
-        del known[second]  # which is in another order
     totals = [each.results[0] for each in joined.anchors]
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
@@ -64,16 +55,16 @@ def write(
     widening = Widening.of(joined.whole, tile)
 
     def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
-        own = results
+        anchor, packed = joined.anchors[part], 1 if tile.packed else None
+        epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=packed)
         if not others:
-            anchor = joined.anchors[part]
-            own = [pair for pair in results if depends(pair[0], anchor)]
-        epilogue = Epilogue(totals[part], known, tile.lanes, given.machine)
-        term = term_of(function, joined.anchors[part])
+            own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
+            epilogue = replace(epilogue, results=own)
+        term = term_of(function, anchor)
         assert term is not None
-        prologue = Prologue.of(term, second, known, tile.lanes)
+        prologue = Prologue.of(term, second, epilogue.memories, tile.lanes)
         parts = epilogue, others, widening, prologue
-        return Contraction(joined, part, given, own, *parts)
+        return Contraction(joined, part, given, *parts)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -101,8 +92,7 @@ class Contraction:
         joined: the product, and those that are computed beside it.
         part: which of them it is.
         given: the memories of the operands first.
-        results: the values that are wanted, and the memory of each.
-        epilogue: makes them of the sums.
+        epilogue: makes the results of the sums.
         others: what the sums of the products are that its panels hold besides.
         widening: of the rows of narrow elements; None if they are read as they are.
         prologue: makes the right operand; None if memory holds it.
@@ -111,7 +101,6 @@ class Contraction:
     joined: Joined
     part: int
     given: Arguments
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
     others: Sequence[Value] = ()
     widening: Widening | None = None
@@ -236,13 +225,12 @@ class Contraction:
         def write_rest() -> None:
             write(needed, rest - (needed - 1) * tile.lanes)
 
-        if not rest:
-            write_whole()
-        elif not whole:
-            write_rest()
-        else:
-            is_whole = int_compare("slt", inside, index(before + whole))
-            vectors.branch(is_whole, write_whole, write_rest)
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", inside, index(before + whole)),
+            write_whole,
+            write_rest,
+        )
 
     def _write_rows_of_block(self, panel: Panel, block: Value) -> None:
         first = scale(block, self.tile.block)
@@ -377,7 +365,7 @@ class Contraction:
         if not self.tile.ahead:
             return None
         if tiles == 1:
-            return add(panel.right, _DISTANCE // self.geometry.bytes)
+            return add(panel.right, PREFETCH_BYTES // self.geometry.bytes)
         products = self.geometry.products
         if number is None or not isinstance(products, int):
             return None
@@ -406,7 +394,7 @@ class Contraction:
         places = self._places(panel, rows)
         if not self.others:
             sums = self.sums.over_window(panel, rows)
-            self.epilogue.write(self.results, list(zip(places, sums, strict=True)))
+            self.epilogue.write(places, sums)
             return
         tile = self.tile
         every = replace(panel, vectors=tile.vectors, last=tile.lanes)
@@ -421,7 +409,7 @@ class Contraction:
         ]
         sums, *rest = of_products
         others = dict(zip(self.others, rest, strict=True))
-        self.epilogue.write(self.results, list(zip(places, sums, strict=True)), others)
+        self.epilogue.write(places, sums, others)
 
     def _places(self, panel: Panel, rows: Rows) -> list[Place]:
         lanes = self.tile.lanes

@@ -14,7 +14,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.walking import backward_slice
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.tile import Tile
 from aotc.mlir import Operation, Value
 
@@ -68,13 +68,6 @@ def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
     """That of one product which has the features of some."""
     one, *_ = geometries
     return replace(one, features=sum(each.features for each in geometries))
-
-
-def known_geometry(op: GraphOp) -> Geometry:
-    """What an op with a kernel computes."""
-    found = geometry_of(op)
-    assert found is not None
-    return found
 
 
 def depends(value: Value, anchor: GraphOp) -> bool:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.types import Size, Tensor
-from aotc.kernels.contraction.joined import Joined, known_geometry, whole_geometry
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels import grain
+from aotc.kernels.contraction.joined import Joined, whole_geometry
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.tile import (
-    CACHED,
     Tile,
     are_panels_outer,
     block_count,
@@ -29,9 +29,6 @@ from aotc.kernels.tile import (
 )
 from aotc.mlir import Value
 
-Schedule = Mapping[str, int]
-
-_LEAST_WORK = 1 << 14  # float operations that are worth code of their own
 _MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
 _FEW_TILES = 16  # of a panel
 _SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
@@ -39,7 +36,7 @@ _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
 
 
-def plan(op: GraphOp, machine: Machine) -> Schedule | None:
+def plan(op: GraphOp, machine: Machine) -> Tile | None:
     """The tile for a product or a convolution by a weight; None where there is none."""
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
@@ -49,7 +46,7 @@ def plan(op: GraphOp, machine: Machine) -> Schedule | None:
     return _choose_packed(geometry, _with_filled_vectors(machine, geometry))
 
 
-def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
+def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
     """The same where the right operand may change from call to call.
 
     It is read as it lies if its columns are side by side. Packing it takes as long as
@@ -60,27 +57,26 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Schedule | None:
         return None
     typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
     if geometry.right_step is not None and geometry.is_float:
-        return replace(choose_tile(typical, machine), packed=0).to_plain()
+        return replace(choose_tile(typical, machine), packed=0)
     if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
         return None
     terms = terms_at_a_time(geometry, machine)
-    return choose_tile(typical, machine, terms).to_plain()
+    return choose_tile(typical, machine, terms)
 
 
-def plan_fetching(op: GraphOp, schedule: Schedule) -> Schedule:
+def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
     """A schedule of packed weights that come from main memory in each call.
 
     A tile that is the only one of its panel then fetches what it reads some steps
     later. From a cache, it reads faster without.
     """
-    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
-    assert geometry is not None
-    if tile.block > 1 or not _fetches(geometry, tile, CACHED):
-        return schedule
-    return replace(tile, ahead=1).to_plain()
+    geometry = known_geometry(op)
+    if tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
+        return tile
+    return replace(tile, ahead=1)
 
 
-def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
+def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
     """The tile for a right operand that is packed.
 
     Several tiles of a panel fetch the next panel into the first caches, wherever it is:
@@ -89,38 +85,33 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Schedule:
     comes from main memory.
     """
     terms = terms_at_a_time(geometry, machine)
-    return _fetch_next(
-        geometry, choose_tile(geometry.typical, machine, terms)
-    ).to_plain()
+    return _fetch_next(geometry, choose_tile(geometry.typical, machine, terms))
 
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
     """The tile for a packed operand, with what its kernel fetches of the next panel."""
-    least = _MANY if tile.block <= _FEW_TILES else CACHED
+    least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
     if several and _fetches(geometry, tile, least):
         return replace(tile, ahead=1)
     return tile
 
 
-def candidates(
-    op: GraphOp, machine: Machine, planned: Schedule
-) -> list[dict[str, int]]:
+def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
     """The tiles that may be better than the planned one, which comes first."""
-    geometry, first = geometry_of(op), Tile.of_plain(planned)
-    assert geometry is not None
+    geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
-    tiles = [first]
-    for tile in candidate_tiles(geometry.typical, machine, first.terms):
-        if not first.packed:
+    tiles = [planned]
+    for tile in candidate_tiles(geometry.typical, machine, planned.terms):
+        if not planned.packed:
             tiles.append(replace(tile, packed=0))
-        elif first.ahead and tile.block == 1 and _fetches(geometry, tile, CACHED):
+        elif planned.ahead and tile.block == 1 and _fetches(geometry, tile, KEPT_BYTES):
             tiles.append(replace(tile, ahead=1))
         else:
             tiles.append(_fetch_next(geometry, tile))
-    if first.ahead:
-        tiles.append(replace(first, ahead=0))
-    return [tile.to_plain() for tile in dict.fromkeys(tiles)]
+    if planned.ahead:
+        tiles.append(replace(planned, ahead=0))
+    return [*dict.fromkeys(tiles)]
 
 
 def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
@@ -151,8 +142,8 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     typical, layout = geometry.typical, geometry.layout
     if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
         return None
-    is_small = typical.flops < _LEAST_WORK
-    is_narrow = 2 * geometry.group_features < machine.lanes
+    is_small = typical.flops < grain.LEAST
+    is_narrow = not machine.half_fills(geometry.group_features)
     gains = geometry.is_float and _has_windows(geometry)
     return None if is_small or (is_narrow and not gains) else geometry
 
@@ -189,16 +180,16 @@ def _can_be_packed(geometry: Geometry) -> bool:
 
 def plan_joined(
     ops: Sequence[GraphOp],
-    schedules: Sequence[Schedule],
+    own: Sequence[Tile],
     machine: Machine,
     *,
     interleaved: bool,
-) -> Schedule | None:
+) -> Tile | None:
     """The tile for products of one left operand, whose right ones are packed as one.
 
     Args:
         ops: the products, all by weights.
-        schedules: for each of them alone.
+        own: the tile of each of them alone.
         machine: that computes them.
         interleaved: whether a panel has the same columns of all of them.
 
@@ -208,7 +199,6 @@ def plan_joined(
     """
     geometries = [known_geometry(op) for op in ops]
     whole = whole_geometry(geometries)
-    own = [Tile.of_plain(each) for each in schedules]
     if any(tile.lanes != machine.lanes for tile in own):
         return None
     if interleaved:
@@ -221,7 +211,7 @@ def plan_joined(
     if tile.block == 1 and any(each.block == 1 and each.ahead for each in own):
         tile = replace(tile, ahead=1)
     tile = _fetch_next(whole, tile)
-    return replace(tile, interleaved=len(ops) if interleaved else 1).to_plain()
+    return replace(tile, interleaved=len(ops) if interleaved else 1)
 
 
 def _best_for_all(
@@ -239,14 +229,13 @@ def _best_for_all(
     return min(tiles, key=cycles_of_all)
 
 
-def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: Tile) -> tuple[Size, Size]:
     """How many there are: panels, and blocks of rows of all products, or reversed.
 
     Args:
         op: the product in the function of a region.
-        schedule: of the region.
+        tile: of the region.
     """
-    tile = Tile.of_plain(schedule)
     joined = Joined.of(op, tile)
     geometry, panels = joined.whole, joined.panels
     blocks = group_count(geometry, tile) * block_count(geometry, tile)

@@ -17,12 +17,11 @@ from aotc.kernels.contraction.factors import Factors
 from aotc.kernels.contraction.widening import Left, Widening
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Rows
+from aotc.kernels.machine import LINE_BYTES
 from aotc.kernels.prologue import Prologue
 from aotc.kernels.tile import PART, Tile
 from aotc.kernels.vectors import Values, add, index, scale
 from aotc.mlir import Value, arith
-
-_LINE = 64  # bytes of a line of a cache
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class Sums:
             here = add(right, scale(number, terms * self._right_step))
             if panel.ahead is not None:
                 at = add(panel.ahead, scale(number, fetched))
-                for place in range(0, fetched, _LINE // self.geometry.bytes):
+                for place in range(0, fetched, LINE_BYTES // self.geometry.bytes):
                     vectors.prefetch(self._right, add(at, place))
 
             def element(row: int) -> Value:

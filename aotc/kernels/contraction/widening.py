@@ -7,7 +7,6 @@ for each vector of a panel, as one of f32 is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.kernels import vectors
@@ -15,6 +14,7 @@ from aotc.kernels.contraction.factors import Factors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.tile import PART, Tile
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import visit_by_size
 from aotc.mlir import Value, arith
 
 
@@ -92,15 +92,11 @@ class Widening:
         Zeros follow where the last terms are fewer than are multiplied at a time.
         """
 
-        def copy(count: int) -> Callable[[Value], None]:
-            return lambda at: self._copy(
-                memory, add(source, at), add(target, at), count
-            )
+        def copy(at: Value, count: int) -> None:
+            self._copy(memory, add(source, at), add(target, at), count)
 
         lanes, terms = self.factors.lanes, self.factors.terms
-        whole = arith.subi(length, arith.remui(length, index(lanes)))
-        vectors.repeat_for(0, whole, lanes, copy(lanes))
-        vectors.repeat_for(whole, length, 1, copy(1))
+        visit_by_size(0, length, lanes, copy)
         if terms > 1:
             zero = vectors.zeros(1, self.factors.element)
             end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))

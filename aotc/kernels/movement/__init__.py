@@ -11,54 +11,32 @@ the result is written in order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import gcd
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
-from aotc.dialects.types import (
-    Size,
-    Tensor,
-    bounds,
-    ceil_divide,
-    element_count,
-    optimum,
-)
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.dialects.walking import defining_op
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
+from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
 from aotc.kernels.movement.views import MemoryView, view_of
 from aotc.kernels.operands import is_repeated
+from aotc.kernels.typical import typical
 from aotc.kernels.vectors import add, index, scale
 from aotc.mlir import Function, Value, arith
 
-_DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
 _MOST_PARTS = 8
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 14  # elements of a workgroup, at least: some microseconds
-_FEW_ROWS = 8  # long ones, which threads would have too few of to share
 
 
-@dataclass(frozen=True)
-class Tile:
-    """The schedule of a concatenation.
-
-    Args:
-        lanes: elements of a vector.
-        block: rows of a workgroup.
-    """
-
-    lanes: int
-    block: int
-
-
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: Concatenate, machine: Machine) -> Blocks | None:
     """The schedule of a concatenation; None where there is no kernel for it.
 
     It is the last one of a chain, and not along the first axis that has elements beside
@@ -66,9 +44,8 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     static, and rows of each part have half a vector at least. A few long rows are left
     to IREE, which shares parts of them between threads.
     """
-    assert isinstance(op, Concatenate)
     result, parts = Tensor.of(op.y), [Tensor.of(x) for x in parts_of(op)]
-    if result.dtype not in _DTYPES or len(parts) > _MOST_PARTS or is_inner(op):
+    if result.dtype not in DTYPES or len(parts) > _MOST_PARTS or is_inner(op):
         return None
     rows = element_count(result.shape[: op.axis])
     widths = [element_count(part.shape[op.axis :]) for part in parts]
@@ -77,13 +54,12 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if rows == 1 or not is_static or len(static) < len(parts):
         return None
     width = sum(static)
-    is_small = isinstance(rows, int) and rows * width < _LEAST
-    usual = optimum(rows)
-    few = bounds(rows)[0] if usual is None else usual
-    is_long = width > _WORK and few < _FEW_ROWS
-    if 2 * min(static) < machine.lanes or is_small or is_long:
+    is_small = isinstance(rows, int) and rows * width < grain.elements(grain.LEAST)
+    block = grain.elements(grain.MOVEMENT)
+    is_long = width > block and typical(rows, 1) < FEW_ROWS
+    if is_small or is_long or not machine.half_fills(min(static)):
         return None
-    return asdict(Tile(machine.lanes, max(1, _WORK // width)))
+    return Blocks(machine.lanes, max(1, block // width))
 
 
 def row_axes(op: GraphOp) -> int:
@@ -125,11 +101,10 @@ def parts_of(op: Concatenate) -> list[Value]:
     return found
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: Concatenate, schedule: Blocks) -> tuple[Size, Size]:
     """One for each block of rows."""
-    assert isinstance(op, Concatenate)
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
-    return ceil_divide(rows, Tile(**schedule).block), 1
+    return ceil_divide(rows, schedule.block), 1
 
 
 def is_read(value: Value) -> bool:
@@ -151,9 +126,7 @@ def read_by(value: Value) -> Iterator[Value]:
             yield from read_by(operand)
 
 
-def is_computed(
-    function: Function, anchor: GraphOp, schedule: Mapping[str, int]
-) -> bool:
+def is_computed(function: Function, anchor: GraphOp, schedule: Blocks) -> bool:
     """Whether a function is a region that the kernel computes, and reads nothing else.
 
     Args:
@@ -164,7 +137,7 @@ def is_computed(
     assert isinstance(anchor, Concatenate)
     first, rank = anchor.axis, Tensor.of(anchor.y).rank
     *ops, end = function.entry_block.operations
-    prologue = Elementwise(ALIKE, range(first, rank), _DTYPES)
+    prologue = Elementwise(ALIKE, range(first, rank), DTYPES)
     others = (Concatenate, Broadcast, Constant, Reshape, Slice, Transpose)
     if list(end.operands) != [anchor.y] or not all(
         isinstance(op, GraphOp) and (isinstance(op, others) or prologue.takes(op))
@@ -172,7 +145,7 @@ def is_computed(
     ):
         return False
     for value in (value for part in parts_of(anchor) for value in read_by(part)):
-        view = view_of(value, first, schedule["lanes"])
+        view = view_of(value, first, schedule.lanes)
         if view is None or defining_op(view.source) is not None:
             return False
     read = (prologue.operand(op.y) for op in ops if isinstance(op, Broadcast))
@@ -180,24 +153,20 @@ def is_computed(
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: Concatenate, schedule: Blocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Concatenate)
     arguments = list(function.entry_block.arguments)
     *sources, result = given.memories
     memories = dict(zip(arguments, sources, strict=True))
-    tile, parts, column = Tile(**schedule), [], 0
+    lanes, parts, column = schedule.lanes, [], 0
     for value in parts_of(anchor):
-        parts.append(_Part.of(anchor, value, column, tile.lanes))
+        parts.append(_Part.of(anchor, value, column, lanes))
         column += parts[-1].width
-    kernel = _Kernel(anchor.axis, column, tile.lanes, parts, memories, result, given)
+    kernel = _Kernel(anchor.axis, column, lanes, parts, memories, result, given)
     rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
-    first = scale(given.workgroup[0], tile.block)
-    last = arith.minui(add(first, tile.block), rows)
+    first = scale(given.workgroup[0], schedule.block)
+    last = arith.minui(add(first, schedule.block), rows)
     vectors.repeat_for(first, last, 1, kernel.write_row)
 
 
@@ -279,7 +248,8 @@ class _Kernel:
         sources = {
             value: self.memories[view.source] for value, view in part.views.items()
         }
-        epilogue = Epilogue(part.value, self.memories, self.lanes, self.given.machine)
+        machine = self.given.machine
+        epilogue = Epilogue(part.value, self.memories, (), self.lanes, machine)
 
         def write(first: Value, count: int) -> None:
             known = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aotc.kernels import vectors
 from aotc.kernels.vectors import add, index
+from aotc.kernels.walks import parts
 from aotc.mlir import Value
 
 _UNROLLED = 8  # vectors
@@ -23,8 +24,8 @@ def write_run(length: int, lanes: int, write: Callable[[Value, int], None]) -> N
     whole = length // step if length > 2 * step else 0
 
     def write_some(first: Value, count: int) -> None:
-        for offset in range(0, count, lanes):
-            write(add(first, offset), min(lanes, count - offset))
+        for offset, there in parts(count, lanes):
+            write(add(first, offset), there)
 
     if whole:
         vectors.repeat_for(0, whole * step, step, lambda n: write_some(n, step))

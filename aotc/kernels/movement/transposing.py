@@ -12,7 +12,7 @@ written:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,20 +28,18 @@ from aotc.dialects.types import (
 )
 from aotc.dialects.views import Loop, View, common_loops
 from aotc.dialects.walking import defining_op
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
+from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
 from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
+from aotc.kernels.walks import parts
 from aotc.mlir import Function, Value, arith, func
 
-_DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
-_LEAST = 1 << 10  # elements that are worth code of their own
-_WORK = 1 << 14  # elements of a workgroup, about: some microseconds
 _FEW = 4  # vectors that are mixed
 _SQUARES = 4  # beside each other in the result
-_FEW_RUNS = 8  # long ones, which threads would have too few of to share
 
 
 @dataclass(frozen=True)
@@ -76,40 +74,42 @@ class _Nest:
         whole = self.is_of_runs or self.is_of_few
         return self.last.size if whole else lanes * _SQUARES
 
-    def workgroups(self, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+    def workgroups(self, schedule: Blocks) -> tuple[Size, Size]:
         """How many there are: blocks of the long axis, and all that is around."""
-        blocks = ceil_divide(self.long.size, schedule["block"])
-        parts = ceil_divide(self.last.size, self.rows(schedule["lanes"]))
+        blocks = ceil_divide(self.long.size, schedule.block)
+        parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
 
 
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: Transpose, machine: Machine) -> Blocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
     What is before and after it is in memory anyway: IREE makes one dispatch of a
     transpose and what it computes around it.
     """
-    assert isinstance(op, Transpose)
     source = Tensor.of(op.x)
     size = element_count(source.shape)
-    if source.dtype not in _DTYPES or (isinstance(size, int) and size < _LEAST):
+    is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
+    if source.dtype not in DTYPES or is_small:
         return None
     nest, lanes = _nest_of(op), machine.lanes
     if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
         return None
     assert isinstance(nest.last.size, int)
+    block = grain.elements(grain.MOVEMENT)
     if nest.is_of_runs:
         outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
-        is_long = nest.last.size > _WORK
-        is_for_one = is_long and (not isinstance(outer, int) or outer < _FEW_RUNS)
-        if 2 * nest.last.size < lanes or is_for_one:
+        is_long = nest.last.size > block
+        is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
+        if is_for_one or not machine.half_fills(nest.last.size):
             return None
-        return {"lanes": lanes, "block": max(1, _WORK // nest.last.size)}
+        return Blocks(lanes, max(1, block // nest.last.size))
     assert isinstance(nest.long.size, int)
-    if not nest.is_of_few and 2 * min(nest.last.size, nest.long.size) < lanes:
+    shorter = min(nest.last.size, nest.long.size)
+    if not nest.is_of_few and not machine.half_fills(shorter):
         return None
-    squares = max(1, _WORK // (lanes * nest.rows(lanes)))
-    return {"lanes": lanes, "block": lanes * squares}
+    squares = max(1, block // (lanes * nest.rows(lanes)))
+    return Blocks(lanes, lanes * squares)
 
 
 def _is_in_memory(value: Value) -> bool:
@@ -155,7 +155,7 @@ def _nest_of(op: Transpose) -> _Nest | None:
     return _Nest(others, beside, last)
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: Blocks) -> tuple[Size, Size]:
     """How many there are; see `_Nest.workgroups`."""
     assert isinstance(op, Transpose)
     nest = _nest_of(op)
@@ -171,16 +171,12 @@ def is_computed(function: Function, anchor: GraphOp) -> bool:
 
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: Transpose, schedule: Blocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    assert isinstance(anchor, Transpose)
     nest = _nest_of(anchor)
     assert nest is not None
-    kernel = _Kernel(nest, schedule["lanes"], schedule["block"], given)
+    kernel = _Kernel(nest, schedule.lanes, schedule.block, given)
     if nest.is_of_runs:
         kernel.write_runs()
     elif nest.is_of_few:
@@ -243,13 +239,10 @@ class _Kernel:
         def write(place: Value, width: int) -> None:
             begin = self._along(around, place)
 
-            def write_square(row: Value, count: int = lanes) -> None:
+            def write_square(row: Value, count: int) -> None:
                 self._square(self._move(begin, last, row), width, count)
 
-            vectors.repeat_for(first, arith.minui(end, whole), lanes, write_square)
-            if rest:
-                is_last = int_compare("ugt", end, whole)
-                vectors.branch(is_last, lambda: write_square(whole, rest), lambda: None)
+            self._visit_vectors((first, end), (whole, rest), write_square)
 
         self._along_long(write)
 
@@ -299,8 +292,7 @@ class _Kernel:
     def _run(self, width: int) -> list[tuple[int, int]]:
         """The vectors of a run of all indices: where they begin, and their lengths."""
         assert isinstance(self.nest.last.size, int)
-        size = width * self.nest.last.size
-        return [(at, min(self.lanes, size - at)) for at in range(0, size, self.lanes)]
+        return parts(width * self.nest.last.size, self.lanes)
 
     @property
     def _first(self) -> Value:
@@ -309,16 +301,31 @@ class _Kernel:
 
     def _along_long(self, write: Callable[[Value, int], None]) -> None:
         """Go through the block of the long axis by vectors."""
-        size, lanes, first = self.nest.long.size, self.lanes, self._first
+        size, first = self.nest.long.size, self._first
         assert isinstance(size, int)
-        end, rest = add(first, self.block), size % lanes
-        whole = index(size - rest)
+        end, rest = add(first, self.block), size % self.lanes
+        self._visit_vectors((first, end), (index(size - rest), rest), write)
+
+    def _visit_vectors(
+        self,
+        block: tuple[Value, Value],
+        axis: tuple[Value, int],
+        visit: Callable[[Value, int], None],
+    ) -> None:
+        """Do something with the vectors of an axis that are in a block of it.
+
+        Args:
+            block: where it begins, and where it ends if the axis is as long.
+            axis: where the last vector begins that is not whole, and its elements.
+            visit: is given where a vector begins, and how many elements it has.
+        """
+        (first, end), (whole, rest), lanes = block, axis, self.lanes
         vectors.repeat_for(
-            first, arith.minui(end, whole), lanes, lambda n: write(n, lanes)
+            first, arith.minui(end, whole), lanes, lambda at: visit(at, lanes)
         )
         if rest:
             is_last = int_compare("ugt", end, whole)
-            vectors.branch(is_last, lambda: write(whole, rest), lambda: None)
+            vectors.branch(is_last, lambda: visit(whole, rest), lambda: None)
 
     def _outer_place(self, number: Value) -> _Place:
         """Where the outer axes have an index, by its number."""

@@ -10,7 +10,6 @@ has lanes, so that results are vectors, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -23,7 +22,7 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.types import Size, Tensor, ceil_divide
-from aotc.kernels import vectors
+from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
@@ -31,17 +30,15 @@ from aotc.kernels.rows.formulas import Row, formula
 from aotc.kernels.rows.operands import is_in_memory
 from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile, reduced_axes
 from aotc.kernels.rows.walk import Combination, Walk
-from aotc.kernels.vectors import Values, add, index, scale
-from aotc.mlir import Function, Value, arith
+from aotc.kernels.vectors import Values, add, scale
+from aotc.kernels.walks import block_bounds, visit_by_size
+from aotc.mlir import Function, Value
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
 
-_LEAST = 1 << 10  # elements that are worth code of their own
-_LEAST_OF_NORMS = 1 << 7  # for which IREE has three dispatches or more
 
-
-def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
+def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     """The schedule for an op along the last axes; None where there is no kernel for it.
 
     The length of a row is static, elements are f32, and nobody reads the statistics of
@@ -58,10 +55,12 @@ def plan(op: GraphOp, machine: Machine) -> Mapping[str, int] | None:
     if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
         return None
     is_reduced = isinstance(op, Reduction)
-    least = _LEAST if is_reduced else _LEAST_OF_NORMS
-    if sizes.typical_count * sizes.length < least or 2 * sizes.length < machine.lanes:
+    least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
+    if sizes.typical_count * sizes.length < least:
         return None
-    return choose_tile(sizes, machine, is_reduced=is_reduced).to_plain()
+    if not machine.half_fills(sizes.length):
+        return None
+    return choose_tile(sizes, machine, is_reduced=is_reduced)
 
 
 def column_axes(op: GraphOp) -> int:
@@ -74,25 +73,19 @@ def row_axes(op: GraphOp) -> int:
     return len(reduced_axes(op))
 
 
-def workgroups(op: GraphOp, schedule: Mapping[str, int]) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
     """How many there are: blocks of rows."""
     sizes = RowSizes.of(op)
     assert sizes is not None
-    return ceil_divide(sizes.count, RowTile.of_plain(schedule).block), 1
+    return ceil_divide(sizes.count, tile.block), 1
 
 
-def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
-) -> None:
+def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
     """Write the kernel of a region."""
-    tile, sizes = RowTile.of_plain(schedule), RowSizes.of(anchor)
+    sizes = RowSizes.of(anchor)
     assert sizes is not None
-    known, results = given.operands_of(function), given.results_of(function)
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    kernel = _Kernel(anchor, sizes.length, tile, results, epilogue)
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    kernel = _Kernel(anchor, sizes.length, tile, epilogue)
     block, _ = given.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
     kernel.write(block, given.size(sizes.count), is_even=is_even)
@@ -106,14 +99,12 @@ class _Kernel:
         anchor: what is computed.
         length: of a row.
         tile: how they are cut up.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of what the anchor gives, and the elements of rows.
+        epilogue: makes the results of what the anchor gives, and the elements of rows.
     """
 
     anchor: GraphOp
     length: int
     tile: RowTile
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     def write(self, block: Value, count: Value, *, is_even: bool) -> None:
@@ -124,28 +115,23 @@ class _Kernel:
             count: of all rows.
             is_even: whether they are known to be a multiple of those of a tile.
         """
-        rows, first = self.tile.rows, scale(block, self.tile.block)
-        last = arith.minsi(add(first, self.tile.block), count)
+        rows = self.tile.rows
+        first, last = block_bounds(block, self.tile.block, count)
         if is_even:
-            self._write_tiles(first, last, rows)
-            return
-        whole = arith.subi(last, arith.remui(last, index(rows)))
-        self._write_tiles(first, whole, rows)
-        self._write_tiles(whole, last, 1)
+            vectors.repeat_for(
+                first, last, rows, lambda row: self._write_tile(row, rows)
+            )
+        else:
+            visit_by_size(first, last, rows, self._write_tile)
 
-    def _write_tiles(self, first: Value, last: Value, rows: int) -> None:
-        """Rows, so many of them side by side."""
+    def _write_tile(self, first: Value, rows: int) -> None:
+        """Rows side by side."""
         tile = self.tile
         walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
-
-        def write(row: Value, _: Values) -> Values:
-            if isinstance(self.anchor, Reduction):
-                self._write_numbers(self.anchor, walk, row)
-            else:
-                self._write_row(walk, row)
-            return []
-
-        vectors.loop(first, last, rows, [], write)
+        if isinstance(self.anchor, Reduction):
+            self._write_numbers(self.anchor, walk, first)
+        else:
+            self._write_row(walk, first)
 
     def _write_row(self, walk: Walk, number: Value) -> None:
         """A row of results for each row."""
@@ -162,12 +148,16 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        _, kept = self.results[0]
+        _, kept = self.epilogue.results[0]
         row = Row(walk, begin, compute, compute, kept)
         if not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         result = formula(self.anchor, row)
-        walk.visit(lambda at, count: self._finish(place(at, count), result(at, count)))
+        walk.visit(
+            lambda at, count: self.epilogue.write(
+                [place(at, count)], [result(at, count)]
+            )
+        )
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
         """A number for each of some rows."""
@@ -181,8 +171,4 @@ class _Kernel:
             ]
 
         totals = vectors.reduce_lanes(walk.reduce(how, elements), how.combine)
-        self._finish(Place(first, first, 0, walk.rows), totals)
-
-    def _finish(self, place: Place, value: Value) -> None:
-        """Compute the results at a place from the anchor's, and store them."""
-        self.epilogue.write(self.results, [(place, value)])
+        self.epilogue.write([Place(first, first, 0, walk.rows)], [totals])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, bounds, element_count, optimum
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.kernels import grain
 from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import split_evenly
+from aotc.kernels.typical import ROWS, typical
 
-_TYPICAL_ROWS = 32
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
-_WORK = 1 << 13  # elements of a workgroup, at least: some microseconds
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,8 @@ class RowSizes:
 
     @property
     def typical_count(self) -> int:
-        """The number of rows by which they are cut up: what most calls have.
-
-        Where that is not known, it is the least that a call has. A call may well have
-        more than few, so these are taken to be more.
-        """
-        if (usual := optimum(self.count)) is not None:
-            return max(1, usual)
-        least, most = bounds(self.count)
-        return int(min(max(least, _TYPICAL_ROWS), most))
+        """The number of rows for which they are cut up."""
+        return typical(self.count, ROWS)
 
 
 def reduced_axes(op: GraphOp) -> tuple[int, ...]:
@@ -63,7 +56,7 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class RowTile:
+class RowTile(Schedule):
     """The schedule of what is computed along rows.
 
     Args:
@@ -78,15 +71,6 @@ class RowTile:
     vectors: int
     block: int
 
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> RowTile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
-
 
 def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTile:
     """The schedule for rows on a machine.
@@ -100,16 +84,15 @@ def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTi
         machine: that computes them.
         is_reduced: whether a row gives one number.
     """
-    under_way = machine.latency * machine.multiply_adds
     needed = -(-sizes.length // machine.lanes)
     count = sizes.typical_count
     is_many = is_reduced and needed <= _SHORT and count >= machine.lanes
     rows = machine.lanes if is_many else 1
     tiles = -(-count // rows)
-    wanted = -(-_WORK // (rows * sizes.length))
+    wanted = -(-grain.elements(grain.ROWS) // (rows * sizes.length))
     return RowTile(
         lanes=machine.lanes,
         rows=rows,
-        vectors=min(needed, max(1, under_way // rows)),
+        vectors=min(needed, max(1, machine.under_way // rows)),
         block=rows * max(split_evenly(tiles, min(wanted, tiles))),
     )

@@ -9,6 +9,7 @@ from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.ops.reduction import ReduceSum, Reduction
 from aotc.kernels import vectors
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import parts
 from aotc.mlir import Value
 
 _PART = 64  # steps whose numbers are added in series
@@ -86,12 +87,11 @@ class Walk:
     def visit(self, visit: Callable[[Value, int], None]) -> None:
         """Do something for each vector of the rows, from the first one on."""
 
-        def visit_step(number: Value, _: Values) -> Values:
+        def visit_step(number: Value) -> None:
             for place in self._places(number):
                 visit(place, self.width)
-            return []
 
-        vectors.loop(0, self._steps, 1, [], visit_step)
+        vectors.repeat_for(0, self._steps, 1, visit_step)
         for first, count in self._rest():
             visit(index(first), count)
 
@@ -107,11 +107,9 @@ class Walk:
 
     def _rest(self) -> list[tuple[int, int]]:
         """Where the vectors after the last step begin, and how long they are."""
-        begin = self._steps * self.vectors * self.width
-        return [
-            (first, min(self.width, self.length - first))
-            for first in range(begin, self.length, self.width)
-        ]
+        return parts(
+            self.length, self.width, first=self._steps * self.vectors * self.width
+        )
 
     def _reduce_steps(
         self, how: Combination, elements: Elements, first: Value, count: int

@@ -15,39 +15,32 @@ earlier and computes some once more, which gives the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels import vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.tile import split_groups
 from aotc.kernels.vectors import Values, add, index, scale
+from aotc.kernels.walks import block_bounds, branch_at_rest, visit_groups, visit_parts
 from aotc.kernels.winograd.matrices import matrices
-from aotc.kernels.winograd.tile import Scratch, Tile, tile_count
+from aotc.kernels.winograd.tile import LINE, Scratch, WinogradTile, tile_count
 from aotc.kernels.winograd.transforms import transform_tile
 from aotc.mlir import Function, Value, arith
 
-_DISTANCE = 1 << 11  # elements from what is read at once to what is fetched then
-_LINE = 16  # elements of a line of a cache
-
 
 def write(
-    function: Function,
-    anchor: GraphOp,
-    schedule: Mapping[str, int],
-    given: Arguments,
+    function: Function, anchor: GraphOp, tile: WinogradTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    tile, geometry = Tile.of_plain(schedule), geometry_of(anchor)
-    assert geometry is not None
-    known = given.operands_of(function)
-    del known[function.entry_block.arguments[1]]  # which is transformed
-    epilogue = Epilogue(anchor.results[0], known, tile.lanes, given.machine)
-    Winograd(geometry, tile, given, given.results_of(function), epilogue).write()
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
+    Winograd(known_geometry(anchor), tile, given, epilogue).write()
 
 
 @dataclass(frozen=True)
@@ -75,14 +68,12 @@ class Winograd:
         geometry: of the convolution.
         tile: how it is cut up.
         given: the memories of the operands first, and that of the share.
-        results: each value that is wanted, and its memory.
-        epilogue: makes them of the sums.
+        epilogue: makes the results of the sums.
     """
 
     geometry: Geometry
-    tile: Tile
+    tile: WinogradTile
     given: Arguments
-    results: Sequence[tuple[Value, Value]]
     epilogue: Epilogue
 
     @property
@@ -107,15 +98,14 @@ class Winograd:
         first = scale(block, self.tile.block)
         first = arith.minsi(first, add(count, -self.tile.block))
         self._for_tiles(first, self._write_input)
-        panel = scale(group, self.tile.group)
         panels = self.tile.panels(self.geometry.features)
-        end = arith.minsi(add(panel, self.tile.group), index(panels))
 
         def write_panel(panel: Value) -> None:
             self._write_products(panel)
             self._write_results(panel, first)
 
-        vectors.repeat_for(panel, end, 1, write_panel)
+        bounds = block_bounds(group, self.tile.group, panels)
+        vectors.repeat_for(*bounds, 1, write_panel)
 
     def _for_tiles(self, first: Value, write: Callable[[ImageTile], None]) -> None:
         """Do something with each tile of a block."""
@@ -191,7 +181,7 @@ class Winograd:
                     x = vectors.load(image, add(start, channel), lanes, count)
                     vectors.store(x, self._memory, add(to, channel), lanes)
 
-                self._for_channels(shape.channels, copy_vector)
+                visit_parts(shape.channels, lanes, copy_vector)
 
             def write_zeros() -> None:
                 vectors.repeat_for(
@@ -215,15 +205,6 @@ class Winograd:
                 0, size, 1, lambda position: copy_pixel(line, position)
             ),
         )
-
-    def _for_channels(self, channels: int, write: Callable[[Value, int], None]) -> None:
-        """Do something with each vector of channels, given how many it holds."""
-        lanes = self.tile.lanes
-        whole, rest = divmod(channels, lanes)
-        if whole:
-            vectors.repeat_for(0, whole * lanes, lanes, lambda n: write(n, lanes))
-        if rest:
-            write(index(whole * lanes), rest)
 
     def _transform_input(
         self,
@@ -263,7 +244,7 @@ class Winograd:
                 vectors.store(x, self._memory, at, lanes)
 
         channels = scratch.channels if is_copy else self.geometry.channels
-        self._for_channels(channels, transform)
+        visit_parts(channels, lanes, transform)
 
     # ---- products -------------------------------------------------------------------
 
@@ -277,35 +258,36 @@ class Winograd:
             left = add(self._place(0), scale(number, scratch.inputs))
             to = add(self._place(scratch.first_sum), scale(number, scratch.sums))
             right = add(begin, scale(number, size))
-            for first, rows, count in split_groups(tile.block, tile.rows):
-                self._write_rows((left, right, to), first, (rows, count))
+            for group in split_groups(tile.block, tile.rows):
+                fetches = group[0] == 0
+                write = partial(self._write_tile, (left, right, to), fetches=fetches)
+                visit_groups([group], write)
 
         vectors.repeat_for(0, tile.products, 1, write_product)
 
-    def _write_rows(
-        self, places: tuple[Value, Value, Value], first: int, counts: tuple[int, int]
+    def _write_tile(
+        self,
+        places: tuple[Value, Value, Value],
+        row: Value,
+        rows: int,
+        *,
+        fetches: bool,
     ) -> None:
-        """Tiles of accumulators beneath each other, of as many rows each.
+        """A tile of accumulators.
 
         Args:
             places: where the product begins in inputs, weights and sums.
-            first: row.
-            counts: of rows, and of tiles.
+            row: its first one.
+            rows: so many.
+            fetches: whether it fetches the weights that are read later.
         """
         left, right, to = places
-        rows, count = counts
-        columns = self.tile.columns
-
-        def write(number: Value) -> None:
-            row = add(scale(number, rows), first)
-            begin = add(left, scale(row, self._scratch.channels))
-            sums = self._sum((begin, right), rows, fetches=first == 0)
-            start = add(to, scale(row, columns))
-            for place, x in enumerate(sums):
-                at = add(start, place * self.tile.lanes)
-                vectors.store(x, self._memory, at, self.tile.lanes)
-
-        vectors.repeat_for(0, count, 1, write)
+        begin = add(left, scale(row, self._scratch.channels))
+        sums = self._sum((begin, right), rows, fetches=fetches)
+        start = add(to, scale(row, self.tile.columns))
+        for place, x in enumerate(sums):
+            at = add(start, place * self.tile.lanes)
+            vectors.store(x, self._memory, at, self.tile.lanes)
 
     def _sum(self, begin: tuple[Value, Value], rows: int, *, fetches: bool) -> Values:
         """The sums over all channels of a tile of accumulators, row by row."""
@@ -316,8 +298,8 @@ class Winograd:
             left = add(begin[0], channel)
             right = add(begin[1], scale(channel, tile.columns))
             if fetches:
-                for line in range(0, tile.columns, _LINE):
-                    vectors.prefetch(weights, add(right, line + _DISTANCE))
+                for line in range(0, tile.columns, LINE):
+                    vectors.prefetch(weights, add(right, line + PREFETCH_BYTES // 4))
 
             def element(row: int) -> Value:
                 x = vectors.load_element(self._memory, add(left, row * step))
@@ -338,17 +320,15 @@ class Winograd:
         """Transform the sums of a panel back, and write what is computed from them."""
         lanes, features = self.tile.lanes, self.geometry.features
         whole, rest = divmod(features, lanes)
-        begin = scale(panel, self.tile.columns)
-        end = arith.minsi(
-            add(begin, self.tile.columns), index((whole + (rest > 0)) * lanes)
-        )
+        padded = (whole + (rest > 0)) * lanes
+        begin, end = block_bounds(panel, self.tile.columns, padded)
 
         def write_tile(tile: ImageTile) -> None:
             def write_vector(column: Value) -> None:
                 at = arith.subi(column, begin)
-                is_whole = int_compare("slt", column, index(whole * lanes))
-                vectors.branch(
-                    is_whole if rest and whole else not rest,
+                branch_at_rest(
+                    (whole, rest),
+                    lambda: int_compare("slt", column, index(whole * lanes)),
                     lambda: self._write_sizes(tile, at, column, lanes),
                     lambda: self._write_sizes(tile, at, column, rest),
                 )
@@ -379,9 +359,9 @@ class Winograd:
     ) -> None:
         """Write with how many outputs of a tile there are along an axis of a result."""
         whole, rest = divmod(size, self.tile.outputs)
-        is_whole = int_compare("slt", number, index(whole))
-        vectors.branch(
-            is_whole if rest and whole else not rest,
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", number, index(whole)),
             lambda: write(self.tile.outputs),
             lambda: write(rest),
         )
@@ -422,10 +402,7 @@ class Winograd:
             scale(line, shape.result[1]), scale(tile.position, self.tile.outputs)
         )
         start = add(scale(pixel, shape.features), column)
-        outputs = []
-        for i in range(counts[0]):
-            for j in range(counts[1]):
-                offset = (i * shape.result[1] + j) * shape.features
-                place = Place(add(start, offset), column, 0, count)
-                outputs.append((place, found[i][j]))
-        self.epilogue.write(self.results, outputs)
+        outputs = [(i, j) for i in range(counts[0]) for j in range(counts[1])]
+        offsets = [(i * shape.result[1] + j) * shape.features for i, j in outputs]
+        places = [Place(add(start, offset), column, 0, count) for offset in offsets]
+        self.epilogue.write(places, [found[i][j] for i, j in outputs])

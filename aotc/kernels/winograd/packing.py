@@ -16,11 +16,11 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Tensor
 from aotc.kernels.winograd.matrices import matrices
-from aotc.kernels.winograd.tile import Tile
+from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Value
 
 
-def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
+def pack(b: Builder, op: GraphOp, tile: WinogradTile) -> Value:
     """The transformed kernel as [panel][product][channel][column of a panel].
 
     Zeros fill the last panel.
@@ -29,14 +29,14 @@ def pack(b: Builder, op: GraphOp, tile: Tile) -> Value:
     return _packing(op, tile).apply(b, value)
 
 
-def unpack(b: Builder, op: GraphOp, packed: Value, tile: Tile) -> Value:
+def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
     """The kernel, to a few roundings, from what `pack` has made of it."""
     value = _packing(op, tile).undo(b, packed)
     value = _multiply(b, np.linalg.pinv(_filter_matrix(tile)), value)
     return b.to_shape(value, _static_shape(op))
 
 
-def _packing(op: GraphOp, tile: Tile) -> Rearrangement:
+def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
     """What brings transformed kernels into the order in which they are read."""
     *_, channels, features = _static_shape(op)
     products, panels, columns = tile.products, tile.panels(features), tile.columns
@@ -49,7 +49,7 @@ def _packing(op: GraphOp, tile: Tile) -> Rearrangement:
     )
 
 
-def _filter_matrix(tile: Tile) -> np.ndarray[Any, Any]:
+def _filter_matrix(tile: WinogradTile) -> np.ndarray[Any, Any]:
     """What transforms the 9 elements of a kernel, of both axes: G by G."""
     along = np.array(matrices(tile.outputs).filter, np.float64)
     return np.kron(along, along)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels.geometry import Geometry, geometry_of
-from aotc.kernels.machine import Machine
-from aotc.kernels.tile import choose_tile, cycles, most_rows, split_evenly
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.machine import LINE_BYTES, Machine
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.tile import (
+    choose_tile,
+    cycles,
+    most_rows,
+    split_evenly,
+    with_reloads,
+)
 from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW
 
-Schedule = Mapping[str, int]
-
-_LINE = 16  # elements of a line of a cache
+LINE = LINE_BYTES // 4  # elements of a line of a cache
 _MOST_VECTORS = 4
 _MOST_PASSES = 4  # of accumulators over one product
 _WORKGROUPS = 8  # that are worth it to transform inputs for each of them
@@ -26,7 +31,7 @@ _TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or resu
 
 
 @dataclass(frozen=True)
-class Tile:
+class WinogradTile(Schedule):
     """The schedule of one Winograd convolution.
 
     Args:
@@ -68,15 +73,6 @@ class Tile:
         """How many workgroups share the panels of a block."""
         return -(-self.panels(features) // self.group)
 
-    def to_plain(self) -> dict[str, int]:
-        """As the IR holds it."""
-        return asdict(self)
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, int]) -> Tile:
-        """The inverse of `to_plain`."""
-        return cls(**plain)
-
 
 @dataclass(frozen=True)
 class Scratch:
@@ -95,10 +91,10 @@ class Scratch:
     channels: int
     inputs: int
     sums: int
-    tile: Tile
+    tile: WinogradTile
 
     @classmethod
-    def of(cls, geometry: Geometry, tile: Tile) -> Scratch:
+    def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
         """That of a convolution."""
         channels = -(-geometry.channels // tile.lanes) * tile.lanes
         return cls(
@@ -122,15 +118,15 @@ class Scratch:
     def elements(self) -> int:
         """All of them."""
         end = self.first_pixel + self.tile.products * self.channels
-        return -(-end // _LINE) * _LINE
+        return -(-end // LINE) * LINE
 
 
 def _odd_lines(elements: int) -> int:
-    lines = -(-elements // _LINE)
-    return (lines | 1) * _LINE
+    lines = -(-elements // LINE)
+    return (lines | 1) * LINE
 
 
-def plan(op: GraphOp, machine: Machine) -> Schedule | None:
+def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     """The schedule with the fewest cycles; None if a direct convolution has as few."""
     geometry = geometry_of(op)
     if geometry is None or not is_window_of_three(op):
@@ -142,7 +138,7 @@ def plan(op: GraphOp, machine: Machine) -> Schedule | None:
     usual = cycles(typical, direct.rows, direct.vectors, machine)
     usual += _weight_cycles(typical, WINDOW**2, machine)
     least = estimate(typical, tile, machine)
-    return tile.to_plain() if least < _WORTH * usual else None
+    return tile if least < _WORTH * usual else None
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> None:
@@ -158,7 +154,9 @@ def is_window_of_three(op: GraphOp) -> bool:
     return geometry.window == (WINDOW, WINDOW) and steps == ((1, 1), (1, 1))
 
 
-def _tiles(geometry: Geometry, outputs: int, machine: Machine) -> Iterator[Tile]:
+def _tiles(
+    geometry: Geometry, outputs: int, machine: Machine
+) -> Iterator[WinogradTile]:
     """Those whose transformed inputs take half of the second cache at most."""
     count = tile_count(geometry, outputs)
     assert isinstance(count, int)
@@ -174,13 +172,13 @@ def _tiles(geometry: Geometry, outputs: int, machine: Machine) -> Iterator[Tile]
             groups = min(max(1, features // _GROUP), -(-_WORKGROUPS // blocks))
             rows = max(split_evenly(block, most))
             group = -(-panels // groups)
-            tile = Tile(machine.lanes, vectors, rows, outputs, block, group)
+            tile = WinogradTile(machine.lanes, vectors, rows, outputs, block, group)
             held = 4 * Scratch.of(geometry, tile).first_sum
             if block == 1 or 2 * held <= machine.second_cache:
                 yield tile
 
 
-def _rank(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+def _rank(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
     """The cycles of one core, and more where few could share them."""
     count = tile_count(geometry, tile.outputs)
     assert isinstance(count, int)
@@ -189,7 +187,7 @@ def _rank(geometry: Geometry, tile: Tile, machine: Machine) -> float:
     return estimate(geometry, tile, machine) * (1 + _UNSHARED * unshared)
 
 
-def estimate(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
     """The cycles of a Winograd convolution on one core, as `kernels.tile.cycles`.
 
     Args:
@@ -202,14 +200,9 @@ def estimate(geometry: Geometry, tile: Tile, machine: Machine) -> float:
     blocks, panels = -(-count // tile.block), tile.panels(geometry.features)
     total = 0.0
     for rows in split_evenly(tile.block, tile.rows):
-        step = max(
-            machine.latency,
-            rows * width / machine.multiply_adds,
-            (rows + width) / machine.loads,
-        )
-        total += geometry.channels * step + 2 * rows * width + 12
+        total += machine.tile_cycles(geometry.channels, rows, width)
     total *= blocks * panels * tile.products
-    total *= 1 + 0.2 * (tile.rows + width) / (tile.rows * width)
+    total *= with_reloads(tile.rows, width)
     inputs = tile.groups(geometry.features) * -(-geometry.channels // tile.lanes)
     results = panels * width
     total += _TRANSFORM[tile.outputs] * blocks * tile.block * (inputs + results)
@@ -240,16 +233,13 @@ def tile_count(geometry: Geometry, outputs: int) -> Size:
     return geometry.images * lines * positions
 
 
-def workgroups(op: GraphOp, schedule: Schedule) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
     """How many there are: blocks of image tiles, and groups of panels."""
-    tile, geometry = Tile.of_plain(schedule), geometry_of(op)
-    assert geometry is not None
+    geometry = known_geometry(op)
     count = tile_count(geometry, tile.outputs)
     return ceil_divide(count, tile.block), tile.groups(geometry.features)
 
 
-def scratch_elements(op: GraphOp, schedule: Schedule) -> int:
+def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
     """How many elements of memory a share of the workgroups has for itself."""
-    geometry = geometry_of(op)
-    assert geometry is not None
-    return Scratch.of(geometry, Tile.of_plain(schedule)).elements
+    return Scratch.of(known_geometry(op), tile).elements

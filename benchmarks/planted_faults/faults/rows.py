@@ -16,9 +16,9 @@ from ..planting import Fault
 
 
 def _whole_tiles_only(right: Any) -> Any:
-    def write(self: Any, first: Value, last: Value, rows: int) -> None:
+    def write(self: Any, first: Value, rows: int) -> None:
         if rows == self.tile.rows:
-            right(self, first, last, rows)
+            right(self, first, rows)
 
     return write
 
@@ -81,7 +81,7 @@ FAULTS = [
     ),
     Fault(
         "rows after the last whole tile are not written",
-        "rows", "row_max", RowsKernel, "_write_tiles", _whole_tiles_only,
+        "rows", "row_max", RowsKernel, "_write_tile", _whole_tiles_only,
     ),
     Fault(
         "a norm has no epsilon",

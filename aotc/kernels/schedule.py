@@ -1,0 +1,73 @@
+"""Schedules: how a kernel cuts its work up, as a few integers with names.
+
+A family of kernels declares a subclass, whose fields are the names and usual values of
+its own. What they look like elsewhere is written here, once:
+
+- the mapping that `graph.fused` and tuning files hold, without usual values,
+  `S.of_plain(schedule.to_plain()) == schedule`;
+- the text of listings, `6 rows × 4 vectors of 16, block 2, fetches ahead`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar, Self
+
+from aotc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedule of a kernel; that of a family with one way only has no fields.
+
+    `phrases` are what the text says of fields that have not their usual values, in the
+    place of the name and the value.
+    """
+
+    phrases: ClassVar[Mapping[str, str]] = {}
+
+    def to_plain(self) -> dict[str, int]:
+        """Return the fields by name, but for those that have their usual values."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        usual = {each.name: each.default for each in fields(self)}
+        return {name: value for name, value in found.items() if value != usual[name]}
+
+    @classmethod
+    def of_plain(cls, plain: object) -> Self:
+        """Return the schedule of some fields by name: the inverse of `to_plain`.
+
+        Raises:
+            InputError: `bad-schedule`: a name is unknown or missing, or it is something
+                else than integers by name.
+        """
+        needed = {each.name for each in fields(cls) if each.default is MISSING}
+        known = [each.name for each in fields(cls)]
+        if (
+            not isinstance(plain, Mapping)
+            or not needed <= plain.keys() <= set(known)
+            or not all(isinstance(value, int) for value in plain.values())
+        ):
+            listed = (name if name in needed else f"{name} (or none)" for name in known)
+            raise InputError(
+                "bad-schedule",
+                "expected a schedule with an integer for each of "
+                f"{', '.join(listed) or 'no names'}; got {plain}",
+            )
+        return cls(**plain)
+
+    def __str__(self) -> str:
+        """Return it in words: the tile of a kernel that has one first."""
+        rest = self.to_plain()
+        text = ""
+        if {"rows", "vectors", "lanes"} <= rest.keys():
+            rows, vectors, lanes = (rest.pop(x) for x in ("rows", "vectors", "lanes"))
+            text = f"{_plural(rows, 'row')} × {_plural(vectors, 'vector')} of {lanes}"
+        phrases = [said for name, said in self.phrases.items() if name in rest]
+        rest = {name: x for name, x in rest.items() if name not in self.phrases}
+        others = [f"{name.replace('_', ' ')} {rest[name]}" for name in sorted(rest)]
+        return ", ".join(filter(None, [text, *others, *phrases]))
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
