@@ -16,7 +16,7 @@ What IREE computes where it is read, such as elementwise ops with one reader, an
 only looks at another tensor, takes no memory. This is a model; what a program really
 takes is known when IREE has laid it out (`aotc.checks.budget`).
 
-Requires: linalg (lower-to-linalg), all shapes static. Ensures: the same results; the
+Requires: all shapes static. Ensures: the same results; the
 new order depends on data, so that no later pass can undo it.
 """
 
@@ -34,6 +34,7 @@ from aotc.errors import InputError
 from aotc.kernels.dispatch import called_kernel, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import LOWERED
 
 # Seconds for a step of a product, and for an element that is read or written elsewhere,
 # on one core of 2020; only their ratio matters.
@@ -64,6 +65,7 @@ class Rematerialize(Pass):
     name = "rematerialize"
     level = 1
     keeps_graph = False
+    requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
         """Whether any value is computed again."""

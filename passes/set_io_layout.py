@@ -9,7 +9,7 @@ The transposes cancel with those of the network (`simplify`, `sink-transposes`).
 are inputs and outputs whose axes are those of convolutions or pooling, also of one and
 three spatial axes. States and weights keep their layout.
 
-Requires: IR of the stage graph. Ensures: the entry says of each image which layout it
+Ensures: the entry says of each image which layout it
 has, and which it had in the source.
 """
 
@@ -34,6 +34,7 @@ from aotc.passes.autodiff import Autodiff
 from aotc.passes.base import Pass, Unit
 from aotc.passes.image_axes import ImageAxes
 from aotc.passes.inline import Inline
+from aotc.passes.properties import IS_GRAPH
 from aotc.program import Program
 
 _Layouts = Sequence[str | None]  # of arguments or results, by letters; None as it is
@@ -56,6 +57,7 @@ class SetIoLayout(Pass):
     name = "set-io-layout"
     level = 0
     keeps_graph = True
+    requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
