@@ -26,10 +26,15 @@ class Operand:
     """What a kernel reads for an operand whose shape is that of its rows.
 
     Args:
-        source: what lies in memory; a constant without axes does not.
+        source: what it is made of.
     """
 
     source: Value
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its source lies in memory, as all but constants without axes do."""
+        return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
         """Return whether it is what its name says, in rows of columns of these axes."""
@@ -116,7 +121,7 @@ def operand_of(value: Value) -> Operand:
     """Return what an operand is, as plain as can be."""
     op = defining_op(value)
     found: Operand | None = None
-    if isinstance(op, Constant) and Tensor.of(value).rank == 0:
+    if _is_constant(value):
         found = Number(value)
     elif isinstance(op, Broadcast):
         found = _repeated(op)
@@ -128,6 +133,10 @@ def operand_of(value: Value) -> Operand:
 def is_repeated(value: Value) -> bool:
     """Return whether an operand repeats something that is smaller in memory."""
     return isinstance(defining_op(value), Broadcast)
+
+
+def _is_constant(value: Value) -> bool:
+    return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
 def _repeated(op: Broadcast) -> Operand | None:
