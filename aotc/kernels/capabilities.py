@@ -99,7 +99,7 @@ class NoKernels:
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
     """Return what kernels there are for a target; for none, before there is one."""
     if target is None:
-        return NoKernels("it is not known yet what they would be for")
+        return NoKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)
     if emitted is None:
         why = f"kernels are native code of processors, which {target} is not"

@@ -52,11 +52,11 @@ class Number(Operand):
 
 
 @dataclass(frozen=True)
-class PerColumn(Operand):
-    """A vector along the columns, which all rows read.
+class OfColumns(Operand):
+    """What is read of rows of so many columns.
 
     Args:
-        width: its elements.
+        width: the columns.
     """
 
     width: Size
@@ -67,53 +67,44 @@ class PerColumn(Operand):
 
 
 @dataclass(frozen=True)
-class PerRow(Operand):
-    """An element for each row, which all columns read.
-
-    Args:
-        width: columns that read one.
-    """
-
-    width: int
-
-    def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns."""
-        return self.width == element_count(columns)
+class PerColumn(OfColumns):
+    """A vector along the columns, which all rows read."""
 
 
 @dataclass(frozen=True)
-class PerGroup(Operand):
+class PerRow(OfColumns):
+    """An element for each row, which all columns read."""
+
+    width: int
+
+
+@dataclass(frozen=True)
+class PerGroup(OfColumns):
     """A vector along the columns for so many rows, one after the other.
 
     Args:
-        rows: that read one.
-        width: its elements.
+        rows: that read one vector.
     """
 
-    rows: int
     width: int
-
-    def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns."""
-        return self.width == element_count(columns)
+    rows: int
 
 
 @dataclass(frozen=True)
-class SomeColumns(Operand):
-    """Columns side by side of a tensor that has more of them.
+class SomeColumns(OfColumns):
+    """Columns side by side of a tensor that has more of them, along its last axis.
 
     Args:
         first: of them.
-        width: how many of them there are.
         stride: columns of the tensor.
     """
 
-    first: int
     width: int
+    first: int
     stride: int
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether rows are of one axis, which has as many columns."""
+        """Return whether rows have as many columns, along one axis."""
         return columns == (self.width,)
 
 
@@ -158,7 +149,7 @@ def _repeated(op: Broadcast) -> Operand | None:
             Stride(size=int(rows), axis=None),
             Stride(size=int(width), axis=0, step=1),
         ):
-            return PerGroup(op.x, rows, width)
+            return PerGroup(op.x, width, rows)
     return None
 
 
@@ -174,5 +165,5 @@ def _some_columns(op: Slice) -> SomeColumns | None:
     is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
     match op.start[-1], op.sizes[-1], stride:
         case int(first), int(width), int(stride) if is_whole and op.strides[-1] == 1:
-            return SomeColumns(op.x, first, width, stride)
+            return SomeColumns(op.x, width, first, stride)
     return None
