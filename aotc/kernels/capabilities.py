@@ -29,7 +29,7 @@ class Emitted:
         families: that it has kernels of; of those that compute one op, the first with a
             plan for it is taken.
         machine_of: the model of the processor of a target; None if there is none.
-        most_tensors: that a kernel reads and writes.
+        most_tensors: that a kernel reads and writes, beside the operands of its anchor.
     """
 
     families: Mapping[str, Family]
