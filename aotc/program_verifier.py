@@ -19,7 +19,7 @@ from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.specialization import fix_sizes, specialized_types
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import InputError
-from aotc.kernels.machine import machine_of
+from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.verifier import impossible_regions
 from aotc.mlir import Function, Type
 from aotc.program import GRAPH_STAGES, TARGET_STAGES, Program, is_title, title_form
@@ -63,8 +63,8 @@ def _contradictions(program: Program) -> Iterator[str]:
     yield from _of_states(program, parameters)
     yield from _of_module(program)
     target = program.target
-    machine = None if target is None else machine_of(Target.parse(target))
-    yield from impossible_regions(module, machine)
+    capabilities = capabilities_of(None if target is None else Target.parse(target))
+    yield from impossible_regions(module, capabilities)
 
 
 def _is_declared(function: Function, entries: Mapping[str, Entry]) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.dtypes import bits
@@ -189,8 +188,7 @@ def _add_before(region: Region) -> None:
         prologue = _prologue_of(region, op.results[0])
         if prologue.takes(op):
             found = [prologue.operand(each) for each in reads]
-            reads = [x.source for x in found if x is not None]
-            reads = [value for value in reads if not _is_number(value)]
+            reads = [x.source for x in found if x is not None and x.in_memory]
         region.reads.update(dict.fromkeys(reads))
 
 
@@ -230,13 +228,13 @@ def _add_prologue(region: Region, value: Value, prologue: Elementwise) -> None:
         region.computes(use.owner) for use in value.uses
     ):
         return
-    found = []
+    reads = []
     for operand in op.operands:
         read = prologue.operand(operand)
         if read is None or is_repeated(read.source):
             return
-        found.append(read.source)
-    reads = [each for each in found if not _is_number(each)]
+        if read.in_memory:
+            reads.append(read.source)
     if not region.holds(reads):
         return
     region.before.insert(0, op)
@@ -286,18 +284,12 @@ def _reads(op: GraphOp, region: Region) -> list[Value] | None:
     if op.results[0] in region.states:
         return None
     outside = [value for value in op.operands if value not in region.values]
-    read = [region.epilogue.operand(value) for value in outside]
-    found = [each.source for each in read if each is not None]
-    if len(found) < len(read) or any(map(region.depends, found)):
+    found = [region.epilogue.operand(value) for value in outside]
+    read = [each for each in found if each is not None]
+    sources = [each.source for each in read]
+    if len(read) < len(found) or any(map(region.depends, sources)):
         return None
-    if any(map(region.is_for_anchor, found)):
+    if any(map(region.is_for_anchor, sources)):
         return None
-    found = [value for value in found if not _is_number(value)]
-    if not region.holds(found):
-        return None
-    return found
-
-
-def _is_number(value: Value) -> bool:
-    """Whether a value is a constant without axes, which needs no memory."""
-    return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
+    reads = [each.source for each in read if each.in_memory]
+    return reads if region.holds(reads) else None

@@ -30,7 +30,7 @@ class Emitted:
         families: that it has kernels of; of those that compute one op, the first with a
             plan for it is taken.
         machine_of: the model of the processor of a target; None if there is none.
-        most_tensors: that a kernel reads and writes.
+        most_tensors: that a kernel reads and writes, beside the operands of its anchor.
     """
 
     families: Mapping[str, Family[Any, Any]]
@@ -100,7 +100,7 @@ class NoKernels:
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
     """Return what kernels there are for a target; for none, before there is one."""
     if target is None:
-        return NoKernels("it is not known yet what they would be for")
+        return NoKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)
     if emitted is None:
         why = f"kernels are native code of processors, which {target} is not"

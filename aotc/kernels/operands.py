@@ -26,10 +26,15 @@ class Operand:
     """What a kernel reads for an operand whose shape is that of its rows.
 
     Args:
-        source: what lies in memory; a constant without axes does not.
+        source: what it is made of.
     """
 
     source: Value
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its source lies in memory, as all but constants without axes do."""
+        return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
         """Return whether it is what its name says, in rows of columns of these axes."""
@@ -47,11 +52,11 @@ class Number(Operand):
 
 
 @dataclass(frozen=True)
-class PerColumn(Operand):
-    """A vector along the columns, which all rows read.
+class OfColumns(Operand):
+    """What is read of rows of so many columns.
 
     Args:
-        width: its elements.
+        width: the columns.
     """
 
     width: Size
@@ -62,53 +67,44 @@ class PerColumn(Operand):
 
 
 @dataclass(frozen=True)
-class PerRow(Operand):
-    """An element for each row, which all columns read.
-
-    Args:
-        width: columns that read one.
-    """
-
-    width: int
-
-    def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns."""
-        return self.width == element_count(columns)
+class PerColumn(OfColumns):
+    """A vector along the columns, which all rows read."""
 
 
 @dataclass(frozen=True)
-class PerGroup(Operand):
+class PerRow(OfColumns):
+    """An element for each row, which all columns read."""
+
+    width: int
+
+
+@dataclass(frozen=True)
+class PerGroup(OfColumns):
     """A vector along the columns for so many rows, one after the other.
 
     Args:
-        rows: that read one.
-        width: its elements.
+        rows: that read one vector.
     """
 
-    rows: int
     width: int
-
-    def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns."""
-        return self.width == element_count(columns)
+    rows: int
 
 
 @dataclass(frozen=True)
-class SomeColumns(Operand):
-    """Columns side by side of a tensor that has more of them.
+class SomeColumns(OfColumns):
+    """Columns side by side of a tensor that has more of them, along its last axis.
 
     Args:
         first: of them.
-        width: how many of them there are.
         stride: columns of the tensor.
     """
 
-    first: int
     width: int
+    first: int
     stride: int
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether rows are of one axis, which has as many columns."""
+        """Return whether rows have as many columns, along one axis."""
         return columns == (self.width,)
 
 
@@ -116,7 +112,7 @@ def operand_of(value: Value) -> Operand:
     """Return what an operand is, as plain as can be."""
     op = defining_op(value)
     found: Operand | None = None
-    if isinstance(op, Constant) and Tensor.of(value).rank == 0:
+    if _is_constant(value):
         found = Number(value)
     elif isinstance(op, Broadcast):
         found = _repeated(op)
@@ -128,6 +124,10 @@ def operand_of(value: Value) -> Operand:
 def is_repeated(value: Value) -> bool:
     """Return whether an operand repeats something that is smaller in memory."""
     return isinstance(defining_op(value), Broadcast)
+
+
+def _is_constant(value: Value) -> bool:
+    return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
 def _repeated(op: Broadcast) -> Operand | None:
@@ -149,7 +149,7 @@ def _repeated(op: Broadcast) -> Operand | None:
             Stride(size=int(rows), axis=None),
             Stride(size=int(width), axis=0, step=1),
         ):
-            return PerGroup(op.x, rows, width)
+            return PerGroup(op.x, width, rows)
     return None
 
 
@@ -165,5 +165,5 @@ def _some_columns(op: Slice) -> SomeColumns | None:
     is_whole = op.sizes[:-1] == tuple(rows) and not any(op.start[:-1])
     match op.start[-1], op.sizes[-1], stride:
         case int(first), int(width), int(stride) if is_whole and op.strides[-1] == 1:
-            return SomeColumns(op.x, first, width, stride)
+            return SomeColumns(op.x, width, first, stride)
     return None

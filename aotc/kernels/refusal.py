@@ -111,6 +111,15 @@ def why_refused(
     """Why an op of an entry, which no region took, has none."""
     if isinstance(capabilities, NoKernels):
         return capabilities.why
+    if not any(isinstance(op, x.anchors) for x in capabilities.families.values()):
+        return "the target has no kernels for such an op"
+    return _why_no_schedule(op, capabilities, left_out)
+
+
+def _why_no_schedule(
+    op: GraphOp, capabilities: Capabilities, left_out: Container[str]
+) -> str:
+    """Why none of the kernels for such an op computes it."""
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"

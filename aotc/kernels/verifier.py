@@ -16,6 +16,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels import movement
+from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.chain.schedule import ChainSchedule
 from aotc.kernels.chain.stages import stages_of
 from aotc.kernels.contraction.joined import Joined
@@ -33,8 +34,10 @@ from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module, Value
 
 
-def impossible_regions(module: Module, machine: Machine | None) -> Iterator[str]:
-    """What is wrong with the regions of a module for a machine, in words.
+def impossible_regions(
+    module: Module, capabilities: Capabilities | NoKernels
+) -> Iterator[str]:
+    """What is wrong with the regions of a module for a target, in words.
 
     Raises:
         KeyError, TypeError, ValueError: an attribute is malformed.
@@ -43,17 +46,20 @@ def impossible_regions(module: Module, machine: Machine | None) -> Iterator[str]
         fused = fused_of(function)
         if fused is not None:
             with known_contracts(contracts_of(function)):
-                why = _why_impossible(function, fused, machine)
+                why = _why_impossible(function, fused, capabilities)
             if why:
                 yield f"'{name_of(function)}' (graph.fused): {why}"
 
 
-def _why_impossible(function: Function, fused: Fused, machine: Machine | None) -> str:
-    if machine is None:
-        return "there are no kernels for its target (graph.target)"
-    family = FAMILIES.get(fused.kernel)
+def _why_impossible(
+    function: Function, fused: Fused, capabilities: Capabilities | NoKernels
+) -> str:
+    if isinstance(capabilities, NoKernels):
+        return f"there are no kernels for its target (graph.target): {capabilities.why}"
+    machine, families = capabilities.machine, capabilities.families
+    family = families.get(fused.kernel)
     if family is None:
-        known = ", ".join(FAMILIES)
+        known = ", ".join(families)
         return f"expected a family of kernels, one of {known}; got '{fused.kernel}'"
     operations = function.entry_block.operations
     anchors = [

@@ -15,6 +15,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.walking import clone, in_order
+from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Value, func
 from aotc.passes.joining.products import Product, ops_behind, product_of
@@ -69,12 +70,10 @@ def column_slices(product: Product) -> list[Slice]:
 
 def _columns_of(op: Slice) -> _Columns | None:
     """What a slice reads, if that is all of some columns."""
-    first, count, step = op.start[-1], op.sizes[-1], op.strides[-1]
-    *rows, _ = Tensor.of(op.x).shape
-    if not isinstance(first, int) or not isinstance(count, int):
+    read = operand_of(op.y)
+    if not isinstance(read, SomeColumns) or not read.width:
         return None
-    is_whole = op.sizes[:-1] == tuple(rows)
-    return _Columns(first, count) if is_whole and step == 1 and count else None
+    return _Columns(read.first, read.width)
 
 
 def _can_be_cut(product: Product) -> bool:
@@ -101,18 +100,12 @@ def _can_be_cut(product: Product) -> bool:
 
 def _column_axes(argument: Value) -> set[int] | None:
     """The axes of what a region reads that are columns; None if rows differ in it."""
-    found = set[int]()
     for use in argument.uses:
         op = use.owner.opview
-        if not isinstance(op, Broadcast):
+        read = operand_of(op.y) if isinstance(op, Broadcast) else None
+        if not isinstance(read, (Number, PerColumn)) or not read.fits(op.shape[-1:]):
             return None
-        last = len(op.shape) - 1
-        sizes = zip(Tensor.of(op.x).shape, op.axes, strict=True)
-        varying = {n for n, (size, axis) in enumerate(sizes) if size != 1}
-        if any(op.axes[n] != last for n in varying):
-            return None
-        found |= varying
-    return found
+    return {n for n, size in enumerate(Tensor.of(argument).shape) if size != 1}
 
 
 def _column_axis(anchor: GraphOp) -> int | None:

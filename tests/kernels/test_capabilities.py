@@ -1,5 +1,6 @@
 """What kernels take beside their anchors, as the passes and the emitter both see it."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -7,11 +8,16 @@ import pytest
 
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import defining_op
-from aotc.kernels.capabilities import BACKENDS, NoKernels, capabilities_of
+from aotc.importers import load
+from aotc.kernels.capabilities import BACKENDS, Emitted, NoKernels, capabilities_of
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS, Elementwise
 from aotc.kernels.emitters import FOR_PROCESSORS
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
     Number,
     PerColumn,
@@ -21,8 +27,26 @@ from aotc.kernels.operands import (
     Whole,
     operand_of,
 )
+from aotc.kernels.refusal import refusals_in
 from aotc.mlir import func, ir
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.fuse_regions import FuseRegions
+from aotc.passes.stages import PASS_STAGES
 from aotc.target import TARGETS, Target
+
+MODEL = """
+import numpy
+import aotc
+from aotc import nn
+
+w = aotc.Weights({"a": numpy.ones((64, 96), "f4"), "b": numpy.ones(96, "f4")})
+
+
+@aotc.entry(x=aotc.Spec((512, 64)), scale=aotc.Spec((512, 1)))
+def f(w, x, scale):
+    return nn.softmax(nn.relu(x @ w["a"] + w["b"]) * scale)
+"""
 
 
 @pytest.fixture
@@ -168,3 +192,39 @@ def test_a_target_without_kernels_says_why():
         if not isinstance(capabilities_of(target), NoKernels)
     }
     assert with_kernels >= {"x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v"}
+
+
+def regions_for(target, folder):
+    """The ops of each region that a program has for a target, and what has none."""
+    path = folder / "model.py"
+    path.write_text(MODEL, encoding="utf-8")
+    unit = Unit(load(path, ())).fork(target)
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    run_passes(unit, [FuseRegions()], silently=True)
+    elementwise = {"add", "relu", "multiply", "broadcast"}
+    found = {}
+    for function in functions_of(unit.module).values():
+        fused = fused_of(function)
+        if fused is not None:
+            ops = [op.operation.name for op in function.entry_block.operations]
+            names = [name.removeprefix("graph.") for name in ops]
+            found[fused.kernel] = [name for name in names if name in elementwise]
+    refused = refusals_in(unit.module, capabilities_of(target))
+    return found, {each.op for each in refused["f"]}
+
+
+def test_what_a_row_of_the_table_says_is_what_regions_have(tmp_path, monkeypatch):
+    """Regions are formed for a backend that has a row, before it has any emitter."""
+    cpu, gpu = Target.parse("x86_64-v3"), Target.parse("cuda:sm_89")
+    found, without = regions_for(cpu, tmp_path)
+    repeated = ["broadcast", "add", "relu", "broadcast", "multiply"]
+    assert found == {"contraction": repeated, "rows": []}
+    assert without == set()
+    assert regions_for(gpu, tmp_path) == ({}, {"dot_general", "softmax"})
+    family = replace(FAMILIES["contraction"], epilogue=ALIKE)
+    for most_tensors, ops in ((12, ["broadcast", "add", "relu", "multiply"]), (1, [])):
+        row = Emitted({"contraction": family}, lambda _: Machine(32, 64), most_tensors)
+        monkeypatch.setitem(BACKENDS, gpu.backend, row)
+        found, without = regions_for(gpu, tmp_path)
+        assert found == {"contraction": ops}
+        assert without == {"softmax"}

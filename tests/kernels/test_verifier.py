@@ -60,6 +60,11 @@ def test_what_a_build_has_written_is_read(regions):
         ("tile = {", "tile = {packed = 0 : i64, ", "second argument"),
         (", packed = 0 : i64", "", r"of the shape \(\d, 64, \d+\)"),
         (r"\(%arg0, %arg0\)", "(%arg1, %arg0)", "first argument to be the left"),
+        (
+            'target = "x86_64-v3"',
+            'target = "x86_64-v2"',
+            "need multiply-adds of vectors",
+        ),
     ],
 )
 def test_a_region_without_such_a_kernel_is_refused(regions, old, new, words):
