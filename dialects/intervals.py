@@ -87,6 +87,8 @@ def _atom_bounds(atom: Expr) -> Bounds:
         return max(low, 0), max(high, 0)
     assert isinstance(atom, ir.AffineBinaryExpr)
     left, right = bounds(simplify(atom.lhs)), bounds(simplify(atom.rhs))
+    if not isinstance(atom, ir.AffineMulExpr):  # without a value where it divides by 0
+        right = max(right[0], 1), max(right[1], 1)
     return next(rule for kind, rule in _BOUNDS if isinstance(atom, kind))(left, right)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -20,15 +22,37 @@ from aotc.just_in_time.compiling import Compilation
 from aotc.passes import run_passes
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """A program that `aotc.jit` would have compiled.
+
+    Args:
+        program: as it was traced.
+        calls: the leaves of the inputs and of the results of each.
+    """
+
+    program: Any
+    calls: list[tuple[list[Any], list[Any]]] = field(default_factory=list)
+
+
 @contextmanager
-def without_compiler() -> Iterator[None]:
-    """Within this block, the reference evaluator is the code of `aotc.jit`."""
-    with mock.patch.object(jit_functions, "compile_program", _evaluated_program):
+def without_compiler(evaluated: list[Evaluated] | None = None) -> Iterator[None]:
+    """Within this block, the reference evaluator is the code of `aotc.jit`.
+
+    Args:
+        evaluated: gets the programs that would have been compiled.
+    """
+    compiler = partial(_evaluated_program, [] if evaluated is None else evaluated)
+    with mock.patch.object(jit_functions, "compile_program", compiler):
         yield
 
 
-def _evaluated_program(program: Any, target: Any, threads: int | None) -> Compilation:
+def _evaluated_program(
+    evaluated: list[Evaluated], program: Any, target: Any, threads: int | None
+) -> Compilation:
     """A traced program, as if it were compiled."""
+    noted = Evaluated(program.copy())
+    evaluated.append(noted)
     program = program.copy()
     run_passes(program.module, ("autodiff",), silently=True)
     (entry,) = program.entries
@@ -38,6 +62,7 @@ def _evaluated_program(program: Any, target: Any, threads: int | None) -> Compil
         arrays = [np.array(each) for each in found]
         for each in arrays:
             each.flags.writeable = False
+        noted.calls.append(([np.array(each) for each in leaves], arrays))
         return arrays
 
     spec = SimpleNamespace(result=entry.output_tree.to_json())

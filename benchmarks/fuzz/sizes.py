@@ -6,7 +6,9 @@ Each program is called with several sizes, as a function of `aotc.jit` (with sym
 the sizes that have varied, and for all), as a hybrid function and as an entry of a
 bundle. What Python computes with NumPy's arrays is right. An entry may be refused with
 `symbolic-size` instead; a program that raises for some sizes must not give a result for
-these. Code is what the reference evaluator computes. Exits with 1 if any is wrong.
+these. Code is what the reference evaluator computes; with `--compile` all graphs that
+`aotc.jit` would compile are compiled, many at once, and called again with the same
+arrays. Exits with 1 if any is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +31,16 @@ import aotc
 import aotc.numpy
 from aotc import control, reference
 from aotc.errors import AotcError
+from aotc.target import Target
 from aotc.tracing.assembly import trace
 
-from .evaluated import without_compiler
+from .compiled import distinct, failures
+from .evaluated import Evaluated, without_compiler
+from .running import Runner
 
 REFUSED = ("symbolic-size", "shape-mismatch")
+BATCH = 64  # programs of a report
+TOGETHER = 96  # graphs that are compiled as one module
 LARGEST = 1e7  # of numbers that are compared: f32 is exact up to 2**24
 Call = tuple[int, int, int]  # the sizes n and m of x, and k of y
 
@@ -301,14 +308,17 @@ WAYS: dict[str, Callable[[Program], Callable[..., Any]]] = {
 }
 
 
-def check(program: Program) -> Iterator[tuple[str, str]]:
+def check(
+    program: Program, ways: Sequence[str] = (*WAYS,)
+) -> Iterator[tuple[str, str]]:
     """For each way to run it: `right`, `refused`, or what is wrong.
 
     Args:
-        program: to run in all ways.
+        program: to run.
+        ways: of `WAYS`.
     """
     wanted = [expected(program, call) for call in program.calls]
-    for way in WAYS:
+    for way in ways:
         yield way, _outcome(program, way, wanted)
 
 
@@ -340,30 +350,59 @@ def _outcome(program: Program, way: str, wanted: Sequence[Any]) -> str:
     return "right"
 
 
+def wrong_code(evaluated: Sequence[Evaluated], runner: Runner) -> Iterator[str]:
+    """What compiled code computes otherwise than the evaluator did, in words."""
+    programs = distinct(evaluated)
+    for start in range(0, len(programs), TOGETHER):
+        part = programs[start : start + TOGETHER]
+        for each, failure in failures(part, runner, Target.parse("cpu")):
+            with each.program.module.context:
+                text = each.program.module.operation.get_asm()
+            yield f"compiled: {failure.kind}: {failure.message}\n{text}"
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz.sizes")
-    parser.add_argument("--programs", type=int, default=300, help="how many (300)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first one")
+    add = parser.add_argument
+    add("--programs", type=int, default=300, help="how many (300)")
+    add("--seed", type=int, default=0, help="of the first one")
+    add("--ways", nargs="+", choices=WAYS, default=[*WAYS], help="all of them")
+    add("--compile", action="store_true", help="what aotc.jit would compile, too")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    counts = {way: Counter[str]() for way in WAYS}
-    begun, wrong = time.monotonic(), 0
-    with without_compiler():
-        for number in range(asked.programs):
-            program = random_program(asked.seed + number)
-            for way, outcome in check(program):
-                is_wrong = outcome not in ("right", "refused")
-                counts[way]["wrong" if is_wrong else outcome] += 1
-                wrong += is_wrong
-                if is_wrong:
-                    print(f"seed {program.seed}, {way}: {outcome}\n{program.source}")
-                    print(f"    of {program.dims}", flush=True)
-            print(f"{number + 1} programs, {wrong} wrong", end="\r", file=sys.stderr)
-    seconds = time.monotonic() - begun
-    listed = "; ".join(f"{way} {dict(found)}" for way, found in counts.items())
-    print(f"{asked.programs} programs in {seconds:.0f} s: {listed}")
+    counts = {way: Counter[str]() for way in asked.ways}
+    begun, wrong, compiled = time.monotonic(), 0, 0
+    with Runner() as runner:
+        for start in range(0, asked.programs, BATCH):
+            evaluated: list[Evaluated] = []
+            for number in range(start, min(start + BATCH, asked.programs)):
+                program = random_program(asked.seed + number)
+                with without_compiler(evaluated):
+                    wrong += _report(program, counts)
+            if asked.compile:
+                compiled += len(distinct(evaluated))
+                for text in wrong_code(evaluated, runner):
+                    wrong += 1
+                    print(text, flush=True)
+            seconds = time.monotonic() - begun
+            said = f"{min(start + BATCH, asked.programs)} programs in {seconds:.0f} s"
+            print(f"{said}, {compiled} graphs compiled, {wrong} wrong", flush=True)
+    print("; ".join(f"{way} {dict(found)}" for way, found in counts.items()))
     return int(wrong > 0)
+
+
+def _report(program: Program, counts: Mapping[str, Counter[str]]) -> int:
+    """Count the outcomes of a program, print what is wrong; return how many are."""
+    wrong = 0
+    for way, outcome in check(program, [*counts]):
+        is_wrong = outcome not in ("right", "refused")
+        counts[way]["wrong" if is_wrong else outcome] += 1
+        wrong += is_wrong
+        if is_wrong:
+            print(f"seed {program.seed}, {way}: {outcome}\n{program.source}")
+            print(f"    of {program.dims}", flush=True)
+    return wrong
 
 
 if __name__ == "__main__":

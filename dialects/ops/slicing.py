@@ -563,7 +563,8 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         """tensor.concat, of all parts of a chain at once.
 
         Parts without elements are left out: IREE 3.13 takes one beside a part of one
-        element for a part of one element, too, and refuses the result's type.
+        element for a part of one element, too, and refuses the result's type. It also
+        refuses a known size of parts whose sizes are not known, but not a cast to it.
         """
         kinds = Tensor.of(op.lhs), Tensor.of(op.rhs)
         if kinds[0].shape[op.axis] == 0:
@@ -572,7 +573,12 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             return lhs
         lhs, rhs = map(low.element_copy, (lhs, rhs), kinds)
         parts = [*_concatenated_parts(lhs, op.axis), rhs]
-        return tensor.concat(lowered_type(Tensor.of(op.y)), op.axis, parts)
+        whole = lowered_type(Tensor.of(op.y))
+        if not any(part.type.is_dynamic_dim(op.axis) for part in parts):
+            return tensor.concat(whole, op.axis, parts)
+        open_type = _with_open_axis(whole, op.axis)
+        joined = tensor.concat(open_type, op.axis, parts)
+        return joined if whole == open_type else tensor.cast(whole, joined)
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -591,6 +597,13 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         Sample((f32(1, 1), f32(0, 1)), {"axis": 0}),
         Sample((f32("n", 3), f32("m", 3)), {"axis": 0}),
     ]
+
+
+def _with_open_axis(kind: ir.RankedTensorType, axis: int) -> ir.RankedTensorType:
+    """The type with a size along `axis` that is not known."""
+    shape = list(kind.shape)
+    shape[axis] = ir.ShapedType.get_dynamic_size()
+    return ir.RankedTensorType.get(shape, kind.element_type)
 
 
 def _concatenated_parts(value: Value, axis: int) -> list[Value]:

@@ -223,6 +223,20 @@ def layers_with_means_of_repeated_numbers(x):
     return x, anp.sum(anp.flip(x, 1), 1), anp.sum(x[:, ::3])
 
 
+# ---- a known size of parts whose sizes a call decides -------------------------------
+
+
+@program(b, 4)
+def concatenations_of_a_known_size(x):
+    line, count = x[0] * 2.0, x.shape[0] % 4
+    return (
+        anp.roll(line, x.shape[0]),
+        anp.roll(x, x.shape[0], 1) + anp.roll(x, 1, 1),
+        anp.sum(anp.concatenate([line[count:], line[:count]]) * line),
+        anp.concatenate([line[count:], line, line[:count]])[::2],
+    )
+
+
 # ---- a slice of one element in a shape of higher rank -------------------------------
 
 

@@ -94,6 +94,19 @@ def test_an_expression_of_sizes_is_that_of_their_values(tree, drawn):
         assert text.value(names) == value
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["//", "%", "ceil"]), trees, VALUES)
+def test_a_quotient_has_bounds_where_no_contract_says_that_its_divisor_is_not_0(
+    name, tree, values
+):
+    named = dict(zip("nmk", values, strict=True))
+    numerator = computed(tree, dict(zip("nmk", sizes(), strict=True)))
+    quotient_size = OPERATIONS[name](numerator, Dim.symbol(1))
+    with known_contracts([]):
+        low, high = bounds(quotient_size)
+    assert low <= OPERATIONS[name](computed(tree, named), named["m"]) <= high
+
+
 def test_equal_sizes_are_equal_however_they_were_computed():
     n, m, _ = sizes()
     assert maximum(n, m) == maximum(m, n) != minimum(n, m)

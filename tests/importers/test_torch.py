@@ -625,6 +625,20 @@ def test_the_promise_that_the_hint_asks_for_is_enough(function):
     np.testing.assert_array_equal(net(few.numpy()), function(few).numpy())
 
 
+def test_a_minimum_of_2_is_1_for_a_module_that_can_be_so_small(tmp_path):
+    size, x = torch.export.Dim("size", min=2), torch.arange(6.0).reshape(3, 2)
+    least = {}
+    for name, function in {"any": torch.sin, "two": lambda x: x[1]}.items():
+        options = {"dynamic_shapes": (({0: size},),)}
+        net = aotc.from_torch(Call(function), (x,), **options)
+        torch.export.save(
+            torch.export.export(Call(function), (x,), **options), tmp_path / "net.pt2"
+        )
+        programs = net.program(), load(tmp_path / "net.pt2")
+        least[name] = [each.entries[0].symbols[0].min for each in programs]
+    assert least == {"any": [1, 1], "two": [2, 2]}
+
+
 # ---- ops ----------------------------------------------------------------------------
 
 IMAGE = torch.linspace(-2, 2, 2 * 4 * 9 * 7).reshape(2, 4, 9, 7)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotc.errors import InputError, SetupError
+from aotc.errors import AotcError, InputError, SetupError
 from aotc.installation import install_command
 from aotc.program import source_of
 from aotc.tracing.source_locations import at_location
@@ -47,7 +47,8 @@ def from_torch(
         args: example arguments: tensors of the right shapes and dtypes.
         kwargs: example keyword arguments.
         dynamic_shapes: which of their sizes vary, as torch.export takes it. The names
-            and ranges of its Dims become those of aotc's.
+            and ranges of its Dims become those of aotc's; a minimum of 2 is 1 for a
+            module that can be so small.
         train: import the module as it trains, whatever mode it is in: the statistics of
             batch normalization are state, and a module that drops elements takes a
             random `key` (u32[2]) as its last input. An ExportedProgram keeps the mode
@@ -61,11 +62,25 @@ def from_torch(
     require_torch()
     from aotc.importers.torch.exporting import export_program, training
     from aotc.importers.torch.network import network_of
-    from aotc.importers.torch.symbolic import minima_of
+    from aotc.importers.torch.symbolic import promises_of
 
     with training(model, train):
         program = export_program(model, args, kwargs, dynamic_shapes)
-    return network_of(program, train, minima_of(dynamic_shapes))
+    network, promises = network_of(program, train), promises_of(dynamic_shapes)
+    if promises and _asks_for_promises(network):
+        return network_of(program, train, promises.__contains__)
+    return network
+
+
+def _asks_for_promises(network: Imported) -> bool:
+    """Whether a network cannot be traced because too little is known of sizes."""
+    from aotc.importers.torch.interpreter import DIM_ADVICE
+
+    try:
+        network.program()
+    except AotcError as error:
+        return error.hint == DIM_ADVICE
+    return False
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
@@ -76,6 +91,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     """
     require_torch()
     from aotc.importers.torch.exporting import read
+    from aotc.importers.torch.interpreter import DIM_ADVICE
     from aotc.importers.torch.network import network_of
 
     if any(name != ENTRY for name in entries):
@@ -84,7 +100,14 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
             f"'{path}' has no entry '{entries[0]}'; it has {ENTRY}",
         )
     with at_location((str(path), 1)):  # no line of a model runs
-        program = network_of(read(path)).program(ENTRY)
+        exported = read(path)
+        try:
+            program = network_of(exported).program(ENTRY)
+        except AotcError as error:
+            if error.hint != DIM_ADVICE:
+                raise
+            kept = network_of(exported, are_kept=lambda name: True)
+            program = kept.program(ENTRY)
     program.source = source_of(path, "torch")
     return program
 

@@ -124,7 +124,7 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
             return sizes.as_size(node, result)
     except AotcError as error:
         if error.hint and "aotc.Dim(" in error.hint:
-            error.hint = _DIM_ADVICE
+            error.hint = DIM_ADVICE
         raise
 
 
@@ -150,7 +150,7 @@ def _require_declared(node: Node, result: Any) -> None:
             require_declared(f"{node.name} ({node.target})", declared_of(fake), found)
 
 
-_DIM_ADVICE = (
+DIM_ADVICE = (
     "promise more of the size in dynamic_shapes: torch.export.Dim('n', min=2, max=64), "
     "or 8 * torch.export.Dim('n') for multiples of 8"
 )

@@ -32,7 +32,7 @@ from aotc.importers.torch.exporting import decompose, decompositions
 from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.importers.torch.interpreter import evaluate
 from aotc.importers.torch.original import of_program
-from aotc.importers.torch.symbolic import named_dims, term_of
+from aotc.importers.torch.symbolic import AreKept, named_dims, never_kept, term_of
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
@@ -58,14 +58,14 @@ _LARGEST_CONSTANT = 64 << 10
 
 
 def network_of(
-    program: Any, train: bool = False, minima: Mapping[str, int] | None = None
+    program: Any, train: bool = False, are_kept: AreKept = never_kept
 ) -> Imported:
     """The network of an exported program.
 
     Args:
         program: what torch.export made.
         train: let it drop elements at random: then it takes a `key` with each call.
-        minima: of sizes, by the name of the torch.export.Dim.
+        are_kept: whether a size, by its name, has no less than 2 if it was traced so.
 
     Raises:
         InputError: something in it cannot be imported; all of it is named.
@@ -81,7 +81,7 @@ def network_of(
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
     kept = tuple(each for each in guards if isinstance(each, SizeGuard))
-    inputs = _inputs(program, kept, minima or {})
+    inputs = _inputs(program, kept, are_kept)
     key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
     computed = of_program(source, program, dict(_arguments(source)))
@@ -251,7 +251,7 @@ def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
 
 
 def _inputs(
-    program: Any, guards: Sequence[SizeGuard], minima: Mapping[str, int]
+    program: Any, guards: Sequence[SizeGuard], are_kept: AreKept
 ) -> dict[str, Any]:
     """The Specs of each argument, by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
@@ -265,7 +265,7 @@ def _inputs(
         (specs[number].name, axis): step
         for (number, axis), step in filter(None, (each.multiple() for each in guards))
     }
-    dims = named_dims(program, tensors, multiples, minima)
+    dims = named_dims(program, tensors, multiples, are_kept)
     leaves = iter([_spec_of(tensors.get(arg.name), dims) for arg in specs])
     trees = {name: tree_of(form, leaves) for name, form in _arguments(program)}
     # a flag, say, is the one that the module was exported with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -14,12 +14,19 @@ from aotc.tracing.source_locations import fail
 # torch's traces hold for sizes of 2 and more, and are used for 1 by convention
 _SMALLEST_TRACED = 2
 
+AreKept = Callable[[str], bool]  # of a size by its name
+
+
+def never_kept(name: str) -> bool:
+    """What is traced for 2 and more is used for 1."""
+    return False
+
 
 def named_dims(
     program: Any,
     tensors: Mapping[str, Any],
     multiples: Mapping[tuple[str, int], int],
-    minima: Mapping[str, int],
+    are_kept: AreKept,
 ) -> dict[Any, Dim]:
     """A Dim for each symbol in the shapes of the inputs.
 
@@ -30,7 +37,7 @@ def named_dims(
         program: the exported program.
         tensors: its inputs, fakes with the shapes, by their names.
         multiples: what sizes divide by, by the name of the input and the axis.
-        minima: that the user gave, by the name of the torch.export.Dim.
+        are_kept: whether a size has no less than 2 if it was traced so.
     """
     found: dict[Any, Dim] = {}
     for name, tensor in tensors.items():
@@ -40,23 +47,20 @@ def named_dims(
                     title = _given_name(size.node.shape_env, symbol)
                     step = multiples.get((name, axis), 1)
                     title = title or f"{name}_{axis}"
-                    dim = _dim(program, symbol, title, step, minima.get(title, 1))
-                    found[symbol] = dim
+                    least = _SMALLEST_TRACED if are_kept(title) else 1
+                    found[symbol] = _dim(program, symbol, title, step, least)
     return found
 
 
-def minima_of(dynamic_shapes: Any) -> dict[str, int]:
-    """The least size of each torch.export.Dim in what torch.export was given.
+def promises_of(dynamic_shapes: Any) -> set[str]:
+    """The names of the torch.export.Dims that have a minimum of 2.
 
-    An exported program does not tell 2 from what torch.export takes for granted.
+    An exported program does not tell it from what torch.export takes for granted.
     """
     leaves = torch.utils._pytree.tree_leaves(dynamic_shapes)
-    roots = [getattr(leaf, "root", leaf) for leaf in leaves]
-    return {
-        root.__name__: int(root.min)
-        for root in roots
-        if isinstance(root, torch.export.Dim)
-    }
+    dims = [getattr(leaf, "root", leaf) for leaf in leaves]
+    dims = [each for each in dims if isinstance(each, torch.export.Dim)]
+    return {each.__name__ for each in dims if each.min == _SMALLEST_TRACED}
 
 
 def _symbols(sizes: Iterable[Any]) -> list[Any]:
@@ -76,11 +80,10 @@ def _given_name(shape_env: Any, symbol: Any) -> str | None:
     return None
 
 
-def _dim(program: Any, symbol: Any, name: str, step: int, given: int) -> Dim:
+def _dim(program: Any, symbol: Any, name: str, step: int, least: int) -> Dim:
     known = program.range_constraints.get(symbol)
     low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
-    least = 1 if low <= _SMALLEST_TRACED else int(low)
-    least = max(least, given)
+    least = min(least, max(int(low), 1)) if low <= _SMALLEST_TRACED else int(low)
     return Dim(name, least, int(high) if high.is_Integer else None, step)
 
 
