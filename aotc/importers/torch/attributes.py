@@ -18,6 +18,7 @@ from aotc.tracing.effects import warn_once
 from aotc.tracing.source_locations import user_place
 
 _DEEPEST = 6  # objects and containers within each other
+_LONGEST = 1024  # containers whose parts are looked at
 _NUMBERS = (bool, int, float)
 _OF_TORCH = frozenset(vars(torch.nn.Module()))  # which every module has
 _LIBRARIES = ("torch", "builtins", "numpy")
@@ -91,6 +92,8 @@ def _leaves(
 
 def _parts(path: str, value: Any) -> dict[str, Any]:
     """The parts of a container, or of an object of a class of the user's."""
+    if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
+        return {path: None}
     if isinstance(value, dict):
         return {f"{path}[{key!r}]": part for key, part in value.items()}
     if isinstance(value, (list, tuple)):
