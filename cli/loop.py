@@ -84,7 +84,7 @@ class Result:
         unit = "epoch" if epochs == 1 else "epochs"
         lines = [
             f"{done.entry}: {output.counted(done.steps, 'step')} of "
-            f"{output.counted(done.batch_size, 'row')}, "
+            f"{output.counted(done.batch_size or 0, 'row')}, "
             f"{epochs:.4g} {unit}, {done.seconds:.1f} s",
             *self._measured_lines(),
         ]

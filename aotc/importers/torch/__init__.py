@@ -59,10 +59,11 @@ def from_torch(
         SetupError: torch is not installed.
     """
     require_torch()
+    from aotc.importers.torch.attributes import watch_attributes
     from aotc.importers.torch.exporting import export_program, training
     from aotc.importers.torch.network import network_of
 
-    with training(model, train):
+    with training(model, train), watch_attributes(model):
         program = export_program(model, args, kwargs, dynamic_shapes)
     return network_of(program, train)
 

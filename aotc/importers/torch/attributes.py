@@ -25,8 +25,11 @@ _LIBRARIES = ("torch", "builtins", "numpy")
 
 
 @contextmanager
-def watch_attributes(model: torch.nn.Module) -> Iterator[None]:
+def watch_attributes(model: Any) -> Iterator[None]:
     """Within this block a module is exported; warn of attributes that this changes."""
+    if not isinstance(model, torch.nn.Module):
+        yield
+        return
     before = _attributes(model)
     changed = set[str]()
 
