@@ -93,7 +93,13 @@ class HybridFunction:
         sources: Mapping[str, Any],
     ) -> None:
         if not isinstance(function, types.FunctionType):
-            fail("bad-hybrid", f"expected a function of Python; got {function!r}")
+            kind = type(function).__name__
+            fail(
+                "bad-hybrid",
+                f"expected a function of Python; got {function!r:.60} ({kind})",
+                "what torch.export refuses of a module of PyTorch stays PyTorch's in "
+                "aotc.from_torch(module, args, breaks='island')",
+            )
         functools.update_wrapper(self, function)
         self.function = function
         self.name = function.__name__

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import logging
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,7 +165,12 @@ def _quiet_export() -> Iterator[None]:
     before = logger.disabled
     logger.disabled = True
     try:
-        with mock.patch("torch.export._trace.print", _ignore, create=True):
+        with (
+            mock.patch("torch.export._trace.print", _ignore, create=True),
+            warnings.catch_warnings(),
+        ):
+            # such a forward stays PyTorch's
+            warnings.filterwarnings("ignore", "The tensor attributes? .* assigned")
             yield
     finally:
         logger.disabled = before

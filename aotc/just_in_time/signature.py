@@ -167,13 +167,18 @@ class Binder:
     ) -> None:
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         given = [p for p in signature.parameters.values() if p.name not in stored]
-        unknown = [str(p) for p in given if p.kind not in kinds]
+        unknown = [
+            str(p.replace(annotation=Parameter.empty))
+            for p in given
+            if p.kind not in kinds
+        ]
         if unknown:
             raise InputError(
                 "bad-entry",
                 f"{owner}: expected parameters that can be given by name; got "
                 f"'{unknown[0]}'",
-                hint="wrap it in a function whose parameters have names",
+                hint="wrap it in a function whose parameters have names, such as "
+                "aotc.jit(lambda x: aotc.grad(loss)(x))",
             )
         for name in stored.keys() - signature.parameters.keys():
             raise InputError(

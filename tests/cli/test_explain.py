@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aotc.cli.main import main
+from aotc.tracing.findings import grouped_findings
 
 MODEL = """
 import aotc, aotc.linalg
@@ -167,3 +168,8 @@ def test_a_survey_of_onnx_goes_on_after_what_it_cannot_import(explained):
     assert found["unsupported Dropout"]["code"] == "unsupported-ops"
     assert "approximated RandomNormal" in found
     assert "decomposed DynamicQuantizeLinear" in found
+
+
+def test_what_has_no_place_is_told_without_one() -> None:
+    (found,) = grouped_findings([("guard", "it is none", "", "help")])
+    assert str(found) == "guard (1×): it is none"

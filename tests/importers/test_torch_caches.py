@@ -206,3 +206,11 @@ def test_what_calls_keep_or_make_again_is_no_warning(forget):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         aotc.from_torch(Forgetful(forget), TOKEN[:1])
+
+
+def test_an_island_that_changes_attributes_keeps_them_and_is_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        net = aotc.from_torch(Forgetful(count), TOKEN[:1], breaks="island")
+        first, second = net(TOKEN[0]), net(TOKEN[0])
+    assert (second - first == 1).all()

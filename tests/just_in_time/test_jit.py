@@ -564,6 +564,17 @@ def test_methods_partials_and_objects_are_functions_too():
         assert caught.value.code == "bad-entry"
 
 
+def test_a_gradient_is_told_how_it_is_compiled():
+    def loss(x):
+        return (x * x).sum()
+
+    with pytest.raises(InputError, match=r"got '\*args'") as caught:
+        aotc.jit(aotc.grad(loss))
+    assert "aotc.jit(lambda x: aotc.grad(loss)(x))" in caught.value.hint
+    x = draw(3)
+    close(aotc.jit(lambda x: aotc.grad(loss)(x))(x), 2 * x)
+
+
 def test_none_is_known_when_it_is_traced_and_one_function_may_call_another():
     inner = aotc.jit(lambda x, mask=None: x if mask is None else x * mask)
     outer = aotc.jit(lambda x: inner(x) + 1)

@@ -60,11 +60,12 @@ def from_torch(
         SetupError: torch is not installed.
     """
     require_torch()
+    from aotc.importers.torch.attributes import watch_attributes
     from aotc.importers.torch.exporting import export_program, training
     from aotc.importers.torch.network import network_of
     from aotc.importers.torch.symbolic import promises_of
 
-    with training(model, train):
+    with training(model, train), watch_attributes(model):
         program = export_program(model, args, kwargs, dynamic_shapes)
     network, promises = network_of(program, train), promises_of(dynamic_shapes)
     if promises and _asks_for_promises(network):

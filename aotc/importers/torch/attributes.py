@@ -18,14 +18,18 @@ from aotc.tracing.effects import warn_once
 from aotc.tracing.source_locations import user_place
 
 _DEEPEST = 6  # objects and containers within each other
+_LONGEST = 1024  # containers whose parts are looked at
 _NUMBERS = (bool, int, float)
 _OF_TORCH = frozenset(vars(torch.nn.Module()))  # which every module has
 _LIBRARIES = ("torch", "builtins", "numpy")
 
 
 @contextmanager
-def watch_attributes(model: torch.nn.Module) -> Iterator[None]:
+def watch_attributes(model: Any) -> Iterator[None]:
     """Within this block a module is exported; warn of attributes that this changes."""
+    if not isinstance(model, torch.nn.Module):
+        yield
+        return
     before = _attributes(model)
     changed = set[str]()
 
@@ -91,6 +95,8 @@ def _leaves(
 
 def _parts(path: str, value: Any) -> dict[str, Any]:
     """The parts of a container, or of an object of a class of the user's."""
+    if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
+        return {path: None}
     if isinstance(value, dict):
         return {f"{path}[{key!r}]": part for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -21,7 +21,6 @@ from torch.fx import GraphModule
 
 from aotc.errors import InputError
 from aotc.importers.torch import recurrences, writes
-from aotc.importers.torch.attributes import watch_attributes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
 from aotc.system_errors import raise_system_error
@@ -57,7 +56,7 @@ def export_program(
         )
     _require_tensors(args)
     try:
-        with torch.no_grad(), recurrences.whole(), watch_attributes(model):
+        with torch.no_grad(), recurrences.whole():
             return torch.export.export(
                 model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
