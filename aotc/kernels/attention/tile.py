@@ -83,7 +83,7 @@ def has_kernel_types(op: Attention) -> bool:
 
 
 @dataclass(frozen=True)
-class Strides:
+class BiasStrides:
     """Between elements of the bias that are beside each other along an axis.
 
     0 where one element serves the whole axis.
@@ -95,11 +95,11 @@ class Strides:
     position: Size
 
 
-def bias_strides(op: Attention) -> Strides:
+def bias_strides(op: Attention) -> BiasStrides:
     """Those of an attention; zeros where it has no bias."""
     bias, key = Tensor.of(op.bias), Tensor.of(op.key)
     if bias.rank == 0:
-        return Strides(0, 0, 0, 0)
+        return BiasStrides(0, 0, 0, 0)
     found: list[Size] = []
     stride: Size = 1
     wanted = (*Tensor.of(op.logsum).shape, key.shape[1])
@@ -110,7 +110,7 @@ def bias_strides(op: Attention) -> Strides:
     sizes = Sizes.of(op)
     if sizes.length != Tensor.of(op.query).shape[1]:  # queries are heads
         query, head = head, head * sizes.head_step
-    return Strides(batch, head, query, position)
+    return BiasStrides(batch, head, query, position)
 
 
 @dataclass(frozen=True)
