@@ -15,7 +15,7 @@ from unittest.mock import patch
 from aotc.checks import self_check
 from aotc.errors import CompileError
 from aotc.kernels.winograd import tile as winograd_tile
-from aotc.pipeline import build, stages
+from aotc.pipeline import build
 from aotc.target import Target
 
 
@@ -141,13 +141,12 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
         nothing is wrong.
     """
     found: dict[str, str] = {}
+    check_entries = self_check.check_entries
 
     def check_each(program: Any, graph: Any, *given: Any, **named: Any) -> list[Any]:
         for name in (entry.name for entry in program.entry_points):
             try:
-                (row,) = self_check.check_entries(
-                    program, graph, *given, entries=[name], **named
-                )
+                (row,) = check_entries(program, graph, *given, entries=[name], **named)
             except CompileError as error:
                 found[name] = error.message
             else:
@@ -155,7 +154,7 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
         return []
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        stack.enter_context(patch.object(stages, "check_entries", check_each))
+        stack.enter_context(patch.object(self_check, "check_entries", check_each))
         # where a difference begins takes many compiles, and is not asked here
         nowhere = patch.object(
             self_check, "locate_divergence", lambda *_: (None, "not sought")
