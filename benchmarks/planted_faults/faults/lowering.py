@@ -33,7 +33,9 @@ def _power_by_logarithm(x: Value, y: Value) -> Value:
 
 def _strictly_compared(right: Any) -> Any:
     others = {"ge": "gt", "le": "lt"}
-    return lambda dtype, direction: right(dtype, others.get(direction, direction))
+    return lambda dtype, direction, **how: right(
+        dtype, others.get(direction, direction), **how
+    )
 
 
 def _last_position(right: Any) -> Any:
