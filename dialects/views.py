@@ -119,21 +119,6 @@ class View:
         """Whether elements of the source are there several times, side by side."""
         return any(stride.repeats for axis in self.axes for stride in axis)
 
-    @property
-    def is_one_to_one(self) -> bool:
-        """Whether every element of the source is there once."""
-        if self.fill is not None or self.has_repeats:
-            return False
-        return all(self._lying(a) for a, n in enumerate(self.source) if n != 1)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements follow each other in row-major memory."""
-        if self.fill is not None:
-            return False
-        strides = merge(s for axis in self.flat().axes for s in axis)
-        return not strides[1:] and all(not s.repeats and s.step == 1 for s in strides)
-
     def group(self, axes: Sequence[int]) -> Strides:
         """Return the strides of some axes as one axis, in this order."""
         return merge(stride for axis in axes for stride in self.axes[axis])
@@ -306,27 +291,6 @@ class View:
             (n * d for n, d in zip(self.begin, distances, strict=True)), start=0
         )
         return View((element_count(self.source),), tuple(axes), (begin,))
-
-    def inverse(self) -> "View":
-        """Return the view of this one that is the source.
-
-        It must be `is_one_to_one`.
-        """
-        made: dict[Stride, Stride] = {}
-        begin: list[Size] = []
-        for number, strides in enumerate(self.axes):
-            first: Size = 0
-            distance: Size = 1
-            for stride in reversed(strides):
-                step = distance
-                if stride.is_backwards:
-                    first += (stride.size - 1) * distance
-                    step = -distance
-                made[stride] = Stride(stride.size, number, step)
-                distance = distance * stride.size
-            begin.append(first)
-        axes = [merge(made[s] for s in self._lying(a)) for a in range(len(self.source))]
-        return View(self.shape, tuple(axes), tuple(begin))
 
     def _only_stride(self, axis: int) -> Stride | None:
         """Return what an axis is, if that is one stride.

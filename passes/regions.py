@@ -14,7 +14,7 @@ from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import Elementwise
-from aotc.kernels.families import Family, ops_before, packing_of
+from aotc.kernels.families import Family, ops_before, packing_of, schedule_of
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
@@ -136,7 +136,9 @@ class Region:
     def source(self, value: Value) -> Value | None:
         """What the kernel reads in the place of a value that is a view; None if not."""
         source = self.family.source
-        return None if source is None else source(self.anchor, self.fused.tile, value)
+        if source is None:
+            return None
+        return source(self.anchor, schedule_of(self.fused), value)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""

@@ -49,7 +49,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [_usual_symbol(n) for n in range(len(contracts))]
-    ops = _computing_ops(function)
+    ops, anchor = _computing_ops(function), families.anchor_of(fused, function)
     *_, end = function.entry_block.operations
     groups = [
         evaluate_size(size, values) for size in families.workgroups(fused, function)
@@ -72,12 +72,14 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
     if machine is not None and fused.kernel == "contraction":
-        anchors = Joined.of(ops[0], Tile.of_plain(fused.tile)).anchors
-        each = (_contraction_cycles(op, fused, machine, values) for op in anchors)
+        joined = Joined.of(anchor, Tile.of_plain(fused.tile))
+        each = (
+            _contraction_cycles(op, fused, machine, values) for op in joined.anchors
+        )
         found["cycles"] = sum(each)
     if machine is not None and fused.kernel == "winograd":
         tile = WinogradTile.of_plain(fused.tile)
-        static = _static_geometry(ops[0], values)
+        static = _static_geometry(anchor, values)
         found["cycles"] = round(estimate(static, tile, machine))
     return found
 
@@ -97,27 +99,31 @@ def work_of(function: Function) -> Size:
 
 
 def _computing_ops(function: Function) -> list[GraphOp]:
-    """The ops of a region that compute.
+    """Return the ops of a region that compute: its anchor, and those around it.
 
-    Not those that bring elements into order, if that is not what it is for, or undo the
+    Not those that bring elements into order, unless that is all it is for, or undo the
     packing of an operand.
     """
-    undoing = _undone_packing(function)
+    fused = fused_of(function)
+    assert fused is not None
+    anchor = families.anchor_of(fused, function).results[0]
+    undoing = _undone_packing(function, fused)
     ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
-    found = [
-        op
+    found = {
+        op.results[0]
         for op in ops
         if not type(op).rearranges
         and not type(op).is_free
         and op.results[0] not in undoing
-    ]
-    return found or ops
+    }
+    if not found:
+        return ops
+    return [op for op in ops if op.results[0] in {*found, anchor}]
 
 
-def _undone_packing(function: Function) -> set[Value]:
-    """The values that the second operand of an anchor is unpacked through."""
-    fused = fused_of(function)
-    if fused is None or families.packing_of(fused) is None:
+def _undone_packing(function: Function, fused: Fused) -> set[Value]:
+    """Return the values that the second operand of an anchor is unpacked through."""
+    if families.packing_of(fused) is None:
         return set()
     return {*backward_slice([families.anchor_of(fused, function).operands[1]])}
 

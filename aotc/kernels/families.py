@@ -118,7 +118,7 @@ class Family(Generic[A, S]):
     candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
     prologue_axes: Callable[[GraphOp], int] = lambda op: 1
     is_part: Callable[[GraphOp], bool] | None = None
-    source: Callable[[GraphOp, S, Value], Value | None] | None = None
+    source: Callable[[A, S, Value], Value | None] | None = None
     most_joined: int = 1
     leaves_states: bool = True
     second_columns: Callable[[GraphOp], range | None] = lambda op: None

@@ -68,10 +68,9 @@ def row_axes(op: GraphOp) -> int:
     return Tensor.of(op.y).rank - op.axis
 
 
-def source(op: GraphOp, schedule: Mapping[str, int], value: Value) -> Value | None:
-    """What is read in the place of a part, or of what makes it; None if nothing is."""
-    assert isinstance(op, Concatenate)
-    view = view_of(value, op.axis, schedule["lanes"])
+def source(op: Concatenate, schedule: Blocks, value: Value) -> Value | None:
+    """Return what is read in the place of a part, or of what makes it, if anything."""
+    view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
 
 
