@@ -18,8 +18,8 @@ from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.structure import replacement
 from aotc.mlir import Value, ir
 from aotc.passes import recover_ops
+from aotc.passes.recovery.labels import Numbers
 from aotc.passes.recovery.table import ROWS
-from aotc.passes.recovery.views import Numbers
 
 PAGE = Path(__file__).parent / "rewrites.md"
 Replacement = Callable[[Row, GraphOp], Value | None]

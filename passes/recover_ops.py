@@ -41,9 +41,9 @@ from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
+from aotc.passes.recovery.labels import Numbers
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
-from aotc.passes.recovery.views import Numbers
 from aotc.program import Program
 
 _ROWS_OF: dict[str, list[Row]] = {}  # by the ops that they may begin at

@@ -44,7 +44,7 @@ from aotc.kernels.elementwise import (
 )
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
-from aotc.kernels.movement.schedule import Blocks
+from aotc.kernels.movement.schedule import MovementBlocks
 from aotc.kernels.rows.tile import RowTile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.tile import Tile
@@ -295,7 +295,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "movement": Family(
         anchors=(Concatenate,),
-        schedule=Blocks,
+        schedule=MovementBlocks,
         plan=movement.plan,
         workgroups=movement.workgroups,
         prologue=ALIKE,
@@ -306,7 +306,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "transpose": Family(
         anchors=(Transpose,),
-        schedule=Blocks,
+        schedule=MovementBlocks,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
         leaves_states=False,

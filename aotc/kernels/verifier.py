@@ -24,7 +24,7 @@ from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead, schedule_of
 from aotc.kernels.geometry import known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
-from aotc.kernels.movement.schedule import Blocks
+from aotc.kernels.movement.schedule import MovementBlocks
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.prologue import why_no_prologue
 from aotc.kernels.schedule import Schedule
@@ -133,7 +133,7 @@ def _why_misread(
     if isinstance(schedule, ChainSchedule):
         return _why_chain_misread(function, anchor, schedule)
     if fused.kernel == "movement":
-        assert isinstance(schedule, Blocks)
+        assert isinstance(schedule, MovementBlocks)
         is_right = movement.is_computed(function, anchor, schedule)
         return "" if is_right else "expected parts of its arguments in a concatenation"
     if fused.kernel == "transpose":

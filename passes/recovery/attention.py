@@ -31,7 +31,7 @@ from aotc.mlir import Value
 from aotc.passes.recovery.heads import head_repeats, last_repeats, with_shared_heads
 from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.movement import Movement, movement_of
-from aotc.passes.recovery.scores import HIDDEN, Scores, Term, scores_of
+from aotc.passes.recovery.scores import HIDDEN, Addend, Scores, scores_of
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class _Attention:
 
     # ---- what is added --------------------------------------------------------------
 
-    def _terms_left(self) -> list[Term] | None:
+    def _terms_left(self) -> list[Addend] | None:
         """The terms but for what is causal; None if one hides by another number."""
         terms = list(self.scores.terms)
         for term in self.scores.terms:
@@ -239,7 +239,7 @@ class _Attention:
         masks = [term for term in terms if term.hides is not None]
         return terms if all(mask.factor == -inf for mask in masks) else None
 
-    def _is_causal(self, term: Term, *, is_alone: bool) -> bool:
+    def _is_causal(self, term: Addend, *, is_alone: bool) -> bool:
         """Whether a term hides what is behind each row's own position, and no more.
 
         It must be -infinity, or the only term: a row that others hide as well would see
@@ -260,7 +260,9 @@ class _Attention:
         limit = HIDDEN if is_alone else -inf
         return bool((array[..., behind] == 0).all() and (hidden <= limit).all())
 
-    def _bias(self, b: Builder, terms: Sequence[Term], lead: tuple[Any, Any]) -> Value:
+    def _bias(
+        self, b: Builder, terms: Sequence[Addend], lead: tuple[Any, Any]
+    ) -> Value:
         """All terms as one, with sizes of 1 where it repeats."""
         like = Tensor.of(self.root.y).with_shape(())
         values = [self._written(b, term, lead) for term in terms]
@@ -276,7 +278,7 @@ class _Attention:
             total = b.add(*wide)
         return total
 
-    def _written(self, b: Builder, term: Term, lead: tuple[Any, Any]) -> Value:
+    def _written(self, b: Builder, term: Addend, lead: tuple[Any, Any]) -> Value:
         """A term with axes of batch, heads, rows and positions."""
         movement = movement_of(term.value)
         batch_and_heads, *others = _groups(movement.view)

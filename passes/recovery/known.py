@@ -12,7 +12,7 @@ from aotc.dialects.graph import GraphOp, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, in_order
 from aotc.mlir import Value
-from aotc.passes.recovery.views import Numbers
+from aotc.passes.recovery.labels import Numbers
 
 LARGEST = 2**26  # elements of an array that is looked at
 

@@ -28,7 +28,7 @@ from aotc.dialects.patterns.terms import (
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Value
-from aotc.passes.recovery.views import Numbers, View
+from aotc.passes.recovery.labels import LabelledValue, Numbers
 
 ROUNDING = 4  # units in the last place by which a constant may differ
 
@@ -41,20 +41,22 @@ class Match:
     inside: frozenset[Value] = frozenset()
 
     def bind(self, name: str, found: Any) -> Match | None:
-        """With one more; None if the name has another value already."""
+        """Return the match with one more capture; None if the name has another."""
         if name in self.captured:
             return self if self.captured[name] == found else None
         return replace(self, captured={**self.captured, name: found})
 
-    def covering(self, view: View, *, itself: bool) -> Match:
-        """With the values on the way to one, and with that one `itself`."""
-        more = (*view.inside, view.value) if itself else view.inside
+    def covering(self, read: LabelledValue, *, itself: bool) -> Match:
+        """Return the match with the values on the way to one, and that one `itself`."""
+        more = (*read.inside, read.value) if itself else read.inside
         return replace(self, inside=self.inside.union(more))
 
 
 def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
-    """How a value is what a term says, if it is and nothing else reads its parts."""
-    for match in _Matcher(root, numbers).match(term, View.of_root(root), 1, Match()):
+    """Return how a value matches a term; None where something else reads its parts."""
+    for match in _Matcher(root, numbers).match(
+        term, LabelledValue.of_root(root), 1, Match()
+    ):
         if _is_closed(match.inside, root):
             return match
     return None
@@ -77,69 +79,71 @@ class _Matcher:
         narrow = dtypes.to_numpy(self._kind.dtype)
         self._unit = float(ml_dtypes.finfo(narrow).eps)
 
-    def match(self, term: Term, view: View, sign: int, found: Match) -> Iterator[Match]:
+    def match(
+        self, term: Term, read: LabelledValue, sign: int, found: Match
+    ) -> Iterator[Match]:
         """The ways in which `sign` times a value is what a term says."""
         match term:
             case AnyOf(choices=choices):
                 for choice in choices:
-                    yield from self.match(choice, view, sign, found)
+                    yield from self.match(choice, read, sign, found)
             case Sum():
-                yield from self._match_sum(term, view, sign, found)
+                yield from self._match_sum(term, read, sign, found)
             case Product():
-                yield from self._match_product(term, view, sign, found)
+                yield from self._match_product(term, read, sign, found)
             case Mean(of=of):
-                yield from self._match_mean(of, view, sign, found)
+                yield from self._match_mean(of, read, sign, found)
             case Number(value=value):
-                yield from self._match_number(value, view, sign, found)
-            case Reciprocal(of=of) if view.is_inverse:
-                yield from self.match(of, replace(view, is_inverse=False), sign, found)
-            case Capture(name=name) if sign == 1 and not view.is_inverse:
-                yield from self._match_capture(name, view, found)
-            case Call() if sign == 1 and not view.is_inverse:
-                yield from self._match_call(term, view, found)
+                yield from self._match_number(value, read, sign, found)
+            case Reciprocal(of=of) if read.is_inverse:
+                yield from self.match(of, replace(read, is_inverse=False), sign, found)
+            case Capture(name=name) if sign == 1 and not read.is_inverse:
+                yield from self._match_capture(name, read, found)
+            case Call() if sign == 1 and not read.is_inverse:
+                yield from self._match_call(term, read, found)
 
     def _match_all(
-        self, rows: Sequence[tuple[Term, View, int]], found: Match
+        self, rows: Sequence[tuple[Term, LabelledValue, int]], found: Match
     ) -> Iterator[Match]:
         if not rows:
             yield found
             return
-        (term, view, sign), *rest = rows
-        for each in self.match(term, view, sign, found):
+        (term, read, sign), *rest = rows
+        for each in self.match(term, read, sign, found):
             yield from self._match_all(rest, each)
 
     def _match_sum(
-        self, term: Sum, view: View, sign: int, found: Match
+        self, term: Sum, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        if view.is_inverse:
+        if read.is_inverse:
             return
         wanted = [*((each, 1) for each in term.plus), *((t, -1) for t in term.minus)]
-        for constant, views in self._numbers.terms(view, len(wanted), sign):
+        for constant, reads in self._numbers.terms(read, len(wanted), sign):
             for bound in self._bind_number(term.constant, constant, found):
-                for order in permutations(views):
+                for order in permutations(reads):
                     pairs = zip(wanted, order, strict=True)
                     rows = [(each, v, s * own) for (each, s), (own, v) in pairs]
                     yield from self._match_all(rows, bound)
 
     def _match_product(
-        self, term: Product, view: View, sign: int, found: Match
+        self, term: Product, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        for coefficient, views in self._numbers.factors(view, len(term.factors)):
+        for coefficient, reads in self._numbers.factors(read, len(term.factors)):
             for bound in self._bind_number(term.coefficient, sign * coefficient, found):
-                for order in permutations(views):
+                for order in permutations(reads):
                     pairs = zip(term.factors, order, strict=True)
                     yield from self._match_all([(t, v, 1) for t, v in pairs], bound)
 
     def _match_mean(
-        self, of: Term, view: View, sign: int, found: Match
+        self, of: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
         """A sum times 1 / the number of its elements, or divided by that number."""
         total = Call("reduce_sum", (of,), {"axes": "axes"})
-        for share, (part,) in self._numbers.factors(view, 1):
+        for share, (part,) in self._numbers.factors(read, 1):
             count = _reduced_count(part)
             if isinstance(count, int) and self._is_share(sign * share, count):
                 yield from self.match(total, part, 1, found)
-        for share, (part, divisor) in self._numbers.factors(view, 2):
+        for share, (part, divisor) in self._numbers.factors(read, 2):
             size = made_by(divisor.value, Dimension)
             is_count = size is not None and size.size == (_reduced_count(part),)
             if is_count and divisor.is_inverse and sign * share == 1:
@@ -147,29 +151,33 @@ class _Matcher:
                 yield from self.match(total, part, 1, inner)
 
     def _match_number(
-        self, value: Constant, view: View, sign: int, found: Match
+        self, value: Constant, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        number = self._numbers.find(view.value)
-        if number is not None and not view.is_inverse:
+        number = self._numbers.find(read.value)
+        if number is not None and not read.is_inverse:
             yield from self._bind_number(value, sign * number, found)
 
-    def _match_capture(self, name: str, view: View, found: Match) -> Iterator[Match]:
-        if Tensor.of(view.value) == self._kind and view.is_aligned():
-            bound = found.bind(name, view.value)
+    def _match_capture(
+        self, name: str, read: LabelledValue, found: Match
+    ) -> Iterator[Match]:
+        if Tensor.of(read.value) == self._kind and read.is_aligned():
+            bound = found.bind(name, read.value)
             if bound is not None:
-                yield bound.covering(view, itself=False)
+                yield bound.covering(read, itself=False)
 
-    def _match_call(self, term: Call, view: View, found: Match) -> Iterator[Match]:
-        inner = view.without_repeats()
+    def _match_call(
+        self, term: Call, read: LabelledValue, found: Match
+    ) -> Iterator[Match]:
+        inner = read.without_repeats()
         if inner is not None:
             yield from self.match(term, inner, 1, found)
-        if view.op_name != term.name:
+        if read.op_name != term.name:
             return
-        bound: Match | None = found.covering(view, itself=True)
+        bound: Match | None = found.covering(read, itself=True)
         for attribute, name in term.attributes.items():
-            bound = bound and bound.bind(name, getattr(view.op, attribute))
-        operands = view.operands()
-        orders = [operands, operands[::-1]] if type(view.op).commutes else [operands]
+            bound = bound and bound.bind(name, getattr(read.op, attribute))
+        operands = read.operands()
+        orders = [operands, operands[::-1]] if type(read.op).commutes else [operands]
         for order in orders if bound is not None else []:
             rows = [(t, v, 1) for t, v in zip(term.operands, order, strict=True)]
             yield from self._match_all(rows, bound or found)
@@ -195,11 +203,11 @@ class _Matcher:
         return abs(number * count - 1) <= self._unit
 
 
-def _reduced_count(view: View) -> Any:
+def _reduced_count(read: LabelledValue) -> Any:
     """How many elements a sum that is read here adds; None where none is."""
-    while (inner := view.without_repeats()) is not None:
-        view = inner
-    op = made_by(view.value, ReduceSum)
+    while (inner := read.without_repeats()) is not None:
+        read = inner
+    op = made_by(read.value, ReduceSum)
     if op is None:
         return None
     sizes = Tensor.of(op.x).shape

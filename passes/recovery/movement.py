@@ -17,7 +17,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.mlir import Value, ir
-from aotc.passes.recovery.views import Numbers
+from aotc.passes.recovery.labels import Numbers
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MOST_TERMS = 4  # that are added
 
 
 @dataclass(frozen=True)
-class Term:
+class Addend:
     """What is added to the scores.
 
     Args:
@@ -50,7 +50,7 @@ class Scores:
     product: DotGeneral
     view: View
     scale: float
-    terms: tuple[Term, ...]
+    terms: tuple[Addend, ...]
     inside: tuple[Value, ...]
 
 
@@ -74,15 +74,17 @@ def scores_of(
     return None
 
 
-def _terms_of(value: Value, known: Known, scale: float) -> Iterator[tuple[Value, Term]]:
+def _terms_of(
+    value: Value, known: Known, scale: float
+) -> Iterator[tuple[Value, Addend]]:
     """The ways to read a value as scores and a term."""
     if (op := made_by(value, Add)) is not None:
-        yield op.lhs, Term(op.rhs, scale)
-        yield op.rhs, Term(op.lhs, scale)
+        yield op.lhs, Addend(op.rhs, scale)
+        yield op.rhs, Addend(op.lhs, scale)
     if (choice := made_by(value, Select)) is not None:
         x, y = choice.on_true, choice.on_false
         ways = (x, y, False), (y, x, True)
         for x, hidden, hides in ways:
             number = known.numbers.find(hidden)
             if number is not None and number * scale <= HIDDEN:
-                yield x, Term(choice.condition, number * scale, hides)
+                yield x, Addend(choice.condition, number * scale, hides)

@@ -13,8 +13,8 @@ from aotc.dialects.patterns.examples import NAME, module_of, root_of
 from aotc.dialects.patterns.structure import replacement
 from aotc.mlir import ir
 from aotc.passes import recover_ops, run_passes
+from aotc.passes.recovery.labels import Numbers
 from aotc.passes.recovery.table import ROWS
-from aotc.passes.recovery.views import Numbers
 
 ROOT = Path(__file__).parents[2]
 NAMED = {row: f"{name}: {row.says}" for name, op in OPS.items() for row in op.simplify}

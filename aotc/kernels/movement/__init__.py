@@ -26,7 +26,7 @@ from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.epilogue import Epilogue, Place
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
-from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
+from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, MovementBlocks
 from aotc.kernels.movement.views import MemoryView, view_of
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.typical import typical
@@ -36,7 +36,7 @@ from aotc.mlir import Function, Value, arith
 _MOST_PARTS = 8
 
 
-def plan(op: Concatenate, machine: Machine) -> Blocks | None:
+def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
     """The schedule of a concatenation; None where there is no kernel for it.
 
     It is the last one of a chain, and not along the first axis that has elements beside
@@ -59,7 +59,7 @@ def plan(op: Concatenate, machine: Machine) -> Blocks | None:
     is_long = width > block and typical(rows, 1) < FEW_ROWS
     if is_small or is_long or not machine.half_fills(min(static)):
         return None
-    return Blocks(machine.lanes, max(1, block // width))
+    return MovementBlocks(machine.lanes, max(1, block // width))
 
 
 def row_axes(op: GraphOp) -> int:
@@ -68,7 +68,7 @@ def row_axes(op: GraphOp) -> int:
     return Tensor.of(op.y).rank - op.axis
 
 
-def source(op: Concatenate, schedule: Blocks, value: Value) -> Value | None:
+def source(op: Concatenate, schedule: MovementBlocks, value: Value) -> Value | None:
     """Return what is read in the place of a part, or of what makes it, if anything."""
     view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
@@ -100,7 +100,7 @@ def parts_of(op: Concatenate) -> list[Value]:
     return found
 
 
-def workgroups(op: Concatenate, schedule: Blocks) -> tuple[Size, Size]:
+def workgroups(op: Concatenate, schedule: MovementBlocks) -> tuple[Size, Size]:
     """One for each block of rows."""
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
     return ceil_divide(rows, schedule.block), 1
@@ -125,7 +125,7 @@ def read_by(value: Value) -> Iterator[Value]:
             yield from read_by(operand)
 
 
-def is_computed(function: Function, anchor: GraphOp, schedule: Blocks) -> bool:
+def is_computed(function: Function, anchor: GraphOp, schedule: MovementBlocks) -> bool:
     """Whether a function is a region that the kernel computes, and reads nothing else.
 
     Args:
@@ -152,7 +152,7 @@ def is_computed(function: Function, anchor: GraphOp, schedule: Blocks) -> bool:
 
 
 def write(
-    function: Function, anchor: Concatenate, schedule: Blocks, given: Arguments
+    function: Function, anchor: Concatenate, schedule: MovementBlocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
     arguments = list(function.entry_block.arguments)

@@ -11,7 +11,7 @@ FEW_ROWS = 8  # long ones, which threads would have too few of to share
 
 
 @dataclass(frozen=True)
-class Blocks(Schedule):
+class MovementBlocks(Schedule):
     """The schedule of a concatenation or a transpose.
 
     Args:

@@ -32,7 +32,7 @@ from aotc.kernels import grain, vectors
 from aotc.kernels.arguments import Arguments
 from aotc.kernels.machine import Machine
 from aotc.kernels.movement.runs import write_run
-from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, Blocks
+from aotc.kernels.movement.schedule import DTYPES, FEW_ROWS, MovementBlocks
 from aotc.kernels.movement.views import view_through
 from aotc.kernels.vectors import add, index, scale
 from aotc.kernels.walks import parts
@@ -74,14 +74,14 @@ class _Nest:
         whole = self.is_of_runs or self.is_of_few
         return self.last.size if whole else lanes * _SQUARES
 
-    def workgroups(self, schedule: Blocks) -> tuple[Size, Size]:
+    def workgroups(self, schedule: MovementBlocks) -> tuple[Size, Size]:
         """How many there are: blocks of the long axis, and all that is around."""
         blocks = ceil_divide(self.long.size, schedule.block)
         parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
 
 
-def plan(op: Transpose, machine: Machine) -> Blocks | None:
+def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
     What is before and after it is in memory anyway: IREE makes one dispatch of a
@@ -103,13 +103,13 @@ def plan(op: Transpose, machine: Machine) -> Blocks | None:
         is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
         if is_for_one or not machine.half_fills(nest.last.size):
             return None
-        return Blocks(lanes, max(1, block // nest.last.size))
+        return MovementBlocks(lanes, max(1, block // nest.last.size))
     assert isinstance(nest.long.size, int)
     shorter = min(nest.last.size, nest.long.size)
     if not nest.is_of_few and not machine.half_fills(shorter):
         return None
     squares = max(1, block // (lanes * nest.rows(lanes)))
-    return Blocks(lanes, lanes * squares)
+    return MovementBlocks(lanes, lanes * squares)
 
 
 def _is_in_memory(value: Value) -> bool:
@@ -155,7 +155,7 @@ def _nest_of(op: Transpose) -> _Nest | None:
     return _Nest(others, beside, last)
 
 
-def workgroups(op: GraphOp, schedule: Blocks) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
     """How many there are; see `_Nest.workgroups`."""
     assert isinstance(op, Transpose)
     nest = _nest_of(op)
@@ -171,7 +171,7 @@ def is_computed(function: Function, anchor: GraphOp) -> bool:
 
 
 def write(
-    function: Function, anchor: Transpose, schedule: Blocks, given: Arguments
+    function: Function, anchor: Transpose, schedule: MovementBlocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
     nest = _nest_of(anchor)

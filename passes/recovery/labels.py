@@ -1,4 +1,7 @@
-"""Values as an expression sees them: which axis is which, and what products are of."""
+"""Values in an expression, with a label for each axis: that of the whole it runs along.
+
+`Numbers` reads them as products of factors and sums of terms.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ Labels = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class View:
-    """A value that an expression reads.
+class LabelledValue:
+    """A value that an expression reads, and what its axes are there.
 
     Args:
         value: what is read.
@@ -35,12 +38,12 @@ class View:
     inside: tuple[Value, ...] = ()
 
     @staticmethod
-    def of_root(value: Value) -> View:
-        """The whole expression."""
-        return View(value, tuple(range(Tensor.of(value).rank)))
+    def of_root(value: Value) -> LabelledValue:
+        """Return the whole expression, whose labels are its axes."""
+        return LabelledValue(value, tuple(range(Tensor.of(value).rank)))
 
-    def below(self, value: Value, labels: Labels | None = None) -> View:
-        """What the op of this value reads."""
+    def below(self, value: Value, labels: Labels | None = None) -> LabelledValue:
+        """Return an operand of the op that computes this value."""
         inside = (*self.inside, self.value)
         own = self.labels if labels is None else labels
         return replace(self, value=value, labels=own, inside=inside)
@@ -53,7 +56,7 @@ class View:
 
     @property
     def op_name(self) -> str:
-        """Of the op without its dialect; empty for an argument."""
+        """The name of the op without its dialect; empty for an argument."""
         op = self.op
         return "" if op is None else op.operation.name.removeprefix("graph.")
 
@@ -66,8 +69,8 @@ class View:
             )
         )
 
-    def without_repeats(self) -> View | None:
-        """What is repeated or given axes of size 1 here; None if nothing is."""
+    def without_repeats(self) -> LabelledValue | None:
+        """Return what is broadcast, or given axes of size 1, here; else None."""
         if (op := made_by(self.value, Broadcast)) is not None:
             sizes = Tensor.of(op.x).shape
             labels = [self.labels[axis] for axis in op.axes]
@@ -78,8 +81,8 @@ class View:
             return None if labels_below is None else self.below(other.x, labels_below)
         return None
 
-    def operands(self) -> list[View]:
-        """What an elementwise op or a reduction reads; none of another op."""
+    def operands(self) -> list[LabelledValue]:
+        """Return the operands of an elementwise op or a reduction; [] of another op."""
         op = self.op
         if isinstance(op, (Unary, Binary)):
             return [self.below(value) for value in op.operands]
@@ -91,9 +94,9 @@ class View:
         return []
 
 
-def _labels_below(shape: tuple[Size, ...], view: View) -> Labels | None:
-    """The labels of what is reshaped; None if sizes other than 1 change."""
-    own = zip(Tensor.of(view.value).shape, view.labels, strict=True)
+def _labels_below(shape: tuple[Size, ...], read: LabelledValue) -> Labels | None:
+    """Return the labels of what is reshaped; None if sizes other than 1 change."""
+    own = zip(Tensor.of(read.value).shape, read.labels, strict=True)
     rest = [(size, label) for size, label in own if size != 1]
     if [size for size in shape if size != 1] != [size for size, _ in rest]:
         return None
@@ -112,7 +115,7 @@ class Numbers:
     weights: Mapping[Value, float]
 
     def find(self, value: Value) -> float | None:
-        """The number in every element of a value, if it is known."""
+        """Return the number in every element of a value, if it is known."""
         while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
             value = op.x
         if value in self.weights:
@@ -120,27 +123,27 @@ class Numbers:
         return splat_of(value)
 
     def factors(
-        self, view: View, count: int
-    ) -> Iterator[tuple[float, tuple[View, ...]]]:
-        """The ways to read a value as a number times so many other values."""
-        number = self.find(view.value)
+        self, read: LabelledValue, count: int
+    ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
+        """Yield the ways to read a value as a number times `count` other values."""
+        number = self.find(read.value)
         if number is not None:
-            if count == 0 and not (view.is_inverse and number == 0):
-                yield (1 / number if view.is_inverse else number), ()
+            if count == 0 and not (read.is_inverse and number == 0):
+                yield (1 / number if read.is_inverse else number), ()
             return
         if count == 0:
             return
         if count == 1:
-            yield 1.0, (view,)
-        if (inner := view.without_repeats()) is not None:
+            yield 1.0, (read,)
+        if (inner := read.without_repeats()) is not None:
             yield from self.factors(inner, count)
-        elif not view.is_inverse:
-            yield from self._factors_of_op(view, count)
+        elif not read.is_inverse:
+            yield from self._factors_of_op(read, count)
 
     def _factors_of_op(
-        self, view: View, count: int
-    ) -> Iterator[tuple[float, tuple[View, ...]]]:
-        op, operands = view.op, view.operands()
+        self, read: LabelledValue, count: int
+    ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
+        op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             for number, found in self.factors(operands[0], count):
                 yield -number, found
@@ -154,8 +157,10 @@ class Numbers:
                     for second, more in self.factors(other, count - left):
                         yield first * second, (*some, *more)
 
-    def _shares(self, one: View, other: View, count: int) -> Iterator[int]:
-        """How many of so many values the first operand of two may hold.
+    def _shares(
+        self, one: LabelledValue, other: LabelledValue, count: int
+    ) -> Iterator[int]:
+        """Yield how many of `count` values the first operand of two may hold.
 
         None or all only beside a number: who looked for that last would follow a long
         chain of sums to its end first.
@@ -166,10 +171,10 @@ class Numbers:
                 yield left
 
     def terms(
-        self, view: View, count: int, sign: int = 1
-    ) -> Iterator[tuple[float, tuple[tuple[int, View], ...]]]:
-        """The ways to read a value as a number plus so many others, with signs."""
-        number = self.find(view.value)
+        self, read: LabelledValue, count: int, sign: int = 1
+    ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
+        """Yield the ways to read a value as a number plus or minus `count` others."""
+        number = self.find(read.value)
         if number is not None:
             if count == 0:
                 yield sign * number, ()
@@ -177,16 +182,16 @@ class Numbers:
         if count == 0:
             return
         if count == 1:
-            yield 0.0, ((sign, view),)
-        if (inner := view.without_repeats()) is not None:
+            yield 0.0, ((sign, read),)
+        if (inner := read.without_repeats()) is not None:
             yield from self.terms(inner, count, sign)
             return
-        yield from self._terms_of_op(view, count, sign)
+        yield from self._terms_of_op(read, count, sign)
 
     def _terms_of_op(
-        self, view: View, count: int, sign: int
-    ) -> Iterator[tuple[float, tuple[tuple[int, View], ...]]]:
-        op, operands = view.op, view.operands()
+        self, read: LabelledValue, count: int, sign: int
+    ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
+        op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             yield from self.terms(operands[0], count, -sign)
         elif isinstance(op, Add | Subtract):
