@@ -226,7 +226,7 @@ def digest(*parts: bytes | str) -> str:
 
 
 def sources_digest(folder: Path) -> str:
-    """The SHA-256 of all Python files and JSON tables in a folder, names included."""
+    """Return the SHA-256 of Python files and JSON tables in a folder, with names."""
     files = sorted(each for kind in _SOURCES for each in folder.rglob(kind))
     if not any(each.suffix == ".py" for each in files):
         raise FileNotFoundError(f"there are no sources of Python in {folder}")
@@ -235,7 +235,7 @@ def sources_digest(folder: Path) -> str:
 
 
 def arrays_digest(named: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    """The SHA-256 of named arrays in their order: types, shapes and elements."""
+    """Return the SHA-256 of named arrays in order: types, shapes and elements."""
     found = hashlib.sha256()
     for name, array in named.items():
         whole = np.ascontiguousarray(array)

@@ -37,6 +37,7 @@ from aotc.dialects.parameters import (
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.mlir import Module
 from aotc.numerics import LEVELS as NUMERICS_LEVELS
 from aotc.numerics import STRICT
 from aotc.pytree import Structure
@@ -109,7 +110,7 @@ class Program:
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         parameters: Mapping[str, np.ndarray[Any, Any]] | None = None,
         networks: Mapping[str, Any] | None = None,
     ) -> None:
@@ -119,7 +120,7 @@ class Program:
         self.networks = dict(networks or {})
 
     @classmethod
-    def of_functions(cls, module: Any, entries: Sequence[Entry]) -> Program:
+    def of_functions(cls, module: Module, entries: Sequence[Entry]) -> Program:
         """Functions of a module as a program without parameters: for checks of code.
 
         Args:

@@ -44,7 +44,7 @@ def counter_of(value: Value) -> Counter | None:
 
 @lru_cache(maxsize=2**10)
 def counter_of_elements(elements: ir.Attribute) -> Counter | None:
-    """How the elements of a constant count, if they do."""
+    """Return the counter that a constant is, if its elements are one."""
     array = Array.decode(elements)
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if len(axes) != 1 or array.dtype.kind not in "iu":

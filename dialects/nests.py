@@ -42,7 +42,7 @@ class Nest:
 
     @property
     def combined(self) -> range:
-        """The other loops."""
+        """The loops that are combined."""
         return range(len(self.kept), len(self.sizes))
 
     def views(self, operands: Sequence[View]) -> list[View] | None:

@@ -63,7 +63,7 @@ class Rearrangement:
 
     @property
     def shape(self) -> Shape:
-        """The shape of what it gives."""
+        """The shape of the result."""
         return self.steps[-1].after if self.steps else self.start
 
     def reshape(self, shape: Shape) -> "Rearrangement":

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from aotc.dialects.functions import functions_of
 from aotc.errors import InputError
-from aotc.mlir import Function
+from aotc.mlir import Function, Module
 from aotc.program import Program
 from aotc.target import Target
 
@@ -49,7 +49,7 @@ class Unit:
     notes: list[Any] = field(default_factory=list)
 
     @property
-    def module(self) -> Any:
+    def module(self) -> Module:
         """The module of the program."""
         return self.program.module
 

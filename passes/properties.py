@@ -7,7 +7,7 @@ it requires, and after each what has been ensured so far.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotc.dialects.callees import calls_in
@@ -18,12 +18,12 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import Transpose, moves_nothing
 from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor
-from aotc.mlir import Operation, func
+from aotc.mlir import Function, Operation, func
 from aotc.passes.base import Property, Unit
 from aotc.passes.build_time_values import is_large_constant
 
 
-def _names(functions: Any) -> Iterator[str]:
+def _names(functions: Iterable[Function]) -> Iterator[str]:
     return (f"function '{name_of(each)}'" for each in functions)
 
 

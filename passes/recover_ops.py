@@ -160,7 +160,7 @@ class Recovered(NamedTuple):
 
 
 def replacement(row: Row, op: Operation, numbers: Numbers) -> Recovered | None:
-    """What takes the place of an op by a row of the table, written before it."""
+    """Write, before an op, what takes its place by a row of the table."""
     root = op.results[0]
     if not dtypes.is_float(Tensor.of(root).dtype):
         return None

@@ -58,7 +58,7 @@ class Region:
         states: Container[Value],
         capabilities: Capabilities,
     ) -> Region:
-        """The anchor alone."""
+        """Return the region of the anchor alone."""
         found = cls(anchor, fused, capabilities, states)
         found.values[anchor.results[0]] = None
         found.second = anchor.operands[1] if len(anchor.operands) > 1 else None
@@ -134,7 +134,7 @@ class Region:
         return tensors <= self.capabilities.emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
-        """What the kernel reads in the place of a value that is a view; None if not."""
+        """Return what the kernel reads in place of a view; None for other values."""
         source = self.family.source
         if source is None:
             return None
@@ -150,7 +150,7 @@ class Region:
 def region_at(
     anchor: GraphOp, fused: Fused, states: Container[Value], capabilities: Capabilities
 ) -> Region:
-    """The anchor with the elementwise ops after it that can be computed with it."""
+    """Return the anchor with the elementwise ops around it that its kernel computes."""
     region = Region.of(anchor, fused, states, capabilities)
     _add_before(region)
     rest = _users(anchor) if region.family.epilogue else []
@@ -176,7 +176,7 @@ def region_at(
 
 
 def _prologue_of(region: Region, value: Value) -> Elementwise:
-    """The elementwise ops that may make an operand of the anchor."""
+    """Return which elementwise ops may make an operand of the anchor."""
     machine = region.capabilities.machine
     return region.family.prologue_of(region.anchor, value, machine)
 
@@ -208,7 +208,7 @@ def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) 
 
 
 def _views(region: Region) -> dict[Value, Value]:
-    """What is read in the place of values that are views, where it is others."""
+    """Return the values that are views which the kernel reads through, and of what."""
     found = {}
     for value in (value for op in region.ops for value in op.operands):
         if value not in region.values and not is_repeated(value):
@@ -277,7 +277,7 @@ def _users(op: Operation) -> list[Operation]:
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
-    """What an op would take from outside of a region; None if it cannot be in it."""
+    """Return what an op would read from outside a region; None if it cannot join it."""
     shape = Tensor.of(region.anchor.results[0]).shape
     if not region.epilogue.takes(op):
         return None

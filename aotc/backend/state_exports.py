@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def reader_name(state: str) -> str:
-    """The exported function that returns the leaves of a state."""
+    """Return the name of the exported function that returns the leaves of a state."""
     return f"{state}__read"
 
 
 def writer_name(state: str) -> str:
-    """The exported function that replaces the leaves of a state."""
+    """Return the name of the exported function that replaces the leaves of a state."""
     return f"{state}__write"

@@ -27,13 +27,14 @@ from aotc.cache import Cache, Recipe, arrays_digest, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
 from aotc.checks.report import SelfCheck
+from aotc.mlir import Module
 from aotc.program import Program
 from aotc.pytree import flatten
 
 _PACKAGES = (aotc, artifacts, dialects, passes)
 
 
-def source_parts(program: Program, graph: Any, weights: str) -> dict[str, str]:
+def source_parts(program: Program, graph: Module, weights: str) -> dict[str, str]:
     """Return the parts of a recipe that a program says before it is compiled.
 
     Args:
@@ -151,7 +152,7 @@ def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
         yield variant.vmfb
 
 
-def _text(graph: Any) -> str:
+def _text(graph: Module) -> str:
     """The graph without source, title, and the places in the user's source."""
     with graph.context:
         return "\n".join(

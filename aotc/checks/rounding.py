@@ -142,7 +142,7 @@ class Noise:
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
     def _disturb_beside(self, terms: Any, y: Any) -> Any:
-        """`y`, which is off by last places of terms unless they cancel exactly."""
+        """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
         return (y + (self._disturb(terms) - terms)).astype(y.dtype)
 
     def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:

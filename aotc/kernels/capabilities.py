@@ -55,7 +55,7 @@ class Capabilities:
 
     @property
     def families(self) -> Mapping[str, Family[Any, Any]]:
-        """What its emitter has kernels of."""
+        """The families that its emitter writes, by name."""
         return self.emitted.families
 
     def choose(

@@ -60,7 +60,7 @@ class VectorLowering(Lowering):
     def pointwise(
         self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
     ) -> Value:
-        """The body, on vectors of f32."""
+        """Apply the body to vectors of f32."""
         chosen: Callable[..., Value] = _ON_VECTORS.get(body, body)
         return chosen(*inputs)
 
@@ -110,7 +110,7 @@ class Epilogue:
         *,
         packed: int | None = None,
     ) -> Epilogue:
-        """Return that of all results of a region.
+        """Return the epilogue that writes all results of a region.
 
         Args:
             function: the region.
@@ -160,7 +160,7 @@ class Epilogue:
         place: Place,
         known: Mapping[Value, Sequence[Value]] | None = None,
     ) -> Value:
-        """The vector of a value that does not depend on the sums.
+        """Return the vector of a value that does not depend on the sums.
 
         Args:
             value: to be computed.
@@ -214,14 +214,14 @@ class Epilogue:
         return self._round(op, self._lower(op, given))
 
     def _round(self, op: GraphOp, found: list[Value]) -> list[Value]:
-        """What an op has made of vectors, as numbers of its dtype."""
+        """Round the results of an op to its dtype."""
         if isinstance(op, _EXACT):
             return found
         dtype = Tensor.of(op.results[0]).dtype
         return [round_to(x, dtype) for x in found]
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
-        """What an op makes of vectors, at each of some places.
+        """Apply an op to vectors, at each of some places.
 
         A long formula is a chain of operations, each of which waits for the one before.
         As one on a long vector, it becomes chains side by side, which do not wait for
@@ -239,32 +239,32 @@ class Epilogue:
         return found
 
     def _read_columns(self, read: SomeColumns, place: Place) -> Value:
-        """What lies at a place in some columns of a tensor that has more of them."""
+        """Load a vector of some columns of a wider tensor."""
         row = self._row_of(place, read.width)
         begin = vectors.scale(row, read.stride)
         at = vectors.add(begin, vectors.add(place.column, read.first))
         return vectors.load(self.memories[read.source], at, self.lanes, place.count)
 
     def _read_of_row(self, read: PerRow, place: Place) -> Value:
-        """What is the same in all of a row."""
+        """Load the element of a row, and repeat it in all lanes."""
         row = self._row_of(place, read.width)
         element = vectors.load_element(self.memories[read.source], row)
         return vectors.repeat(element, self.lanes)
 
     def _read_of_group(self, read: PerGroup, place: Place) -> Value:
-        """What is the same at a place in all rows of a group."""
+        """Load the vector that all rows of a group share, at the columns of a place."""
         length = vectors.index(read.rows * read.width)
         index = arith.divui(arith.subi(place.at, place.column), length)
         at = vectors.add(vectors.scale(index, read.width), place.column)
         return vectors.load(self.memories[read.source], at, self.lanes, place.count)
 
     def _row_of(self, place: Place, width: int) -> Value:
-        """The number of the row of a place, of rows of so many elements."""
+        """Return the number of the row of a place, for rows of `width` elements."""
         begin = arith.subi(place.at, place.column)
         return arith.divui(begin, vectors.index(width))
 
     def _splat(self, op: Constant) -> Value:
-        """A constant without axes in all lanes."""
+        """Return a vector that has a constant in all lanes."""
         if Tensor.of(op.results[0]).dtype != "i32":
             return vectors.splat(float(op.value), self.lanes)
         element = ir.IntegerType.get_signless(32)
@@ -273,7 +273,7 @@ class Epilogue:
         return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
 
     def _read_shared(self, read: Number | PerColumn, place: Place) -> Value:
-        """What is the same in all rows."""
+        """Load what is the same in all rows: a number, or a vector of columns."""
         memory = self.memories.get(read.source)
         if isinstance(read, PerColumn):
             assert memory is not None  # as all that are no constants
@@ -287,7 +287,7 @@ class Epilogue:
 
 
 def _as_float(x: Value, dtype: str) -> Value:
-    """A vector as f32; between floats, all there is to a cast is rounding."""
+    """Convert integers to f32; floats are f32 already, and rounded after each op."""
     kind = vectors.vector_type(x.type.shape[0])
     if x.type == kind:
         return x

@@ -91,7 +91,7 @@ def _usual_symbol(position: int) -> int:
 
 
 def work_of(function: Function) -> Size:
-    """The float operations of a region, and of each byte moved (`grain`)."""
+    """Return the work of a region: its float operations and its bytes (`grain`)."""
     ops = _computing_ops(function)
     *_, end = function.entry_block.operations
     moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
@@ -133,7 +133,7 @@ def _name_of(op: GraphOp) -> str:
 
 
 def flops_of(op: GraphOp) -> Size:
-    """The float operations of an op of a region; one for each element if not known."""
+    """Return the float operations of an op; one for each element if not known."""
     known = type(op).flops(op)
     return Tensor.of(op.results[0]).elements if known is None else known
 

@@ -210,7 +210,7 @@ def geometry_of(op: GraphOp) -> Geometry | None:
 
 
 def known_geometry(op: GraphOp) -> Geometry:
-    """What an op that has a kernel computes."""
+    """Return the geometry of an op that has one; see `geometry_of`."""
     found = geometry_of(op)
     assert found is not None
     return found

@@ -111,7 +111,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
 def _loops_where(
     views: Sequence[View], loops: Sequence[int], repeats: Sequence[bool]
 ) -> list[int]:
-    """The loops along which each view repeats elements or does not; none of size 1."""
+    """Return the loops, but for those of size 1, along which views repeat as given."""
     return [
         loop
         for loop in loops
@@ -120,7 +120,7 @@ def _loops_where(
 
 
 def _left_view(op: DotGeneral) -> View:
-    """The left operand as it is, or as a view of the image of which it is windows."""
+    """Return the view of the left operand in itself, or in the image it windows."""
     windows = windows_of_left(op)
     if windows is None:
         return View.identity(Tensor.of(op.lhs).shape)

@@ -89,7 +89,7 @@ class Machine:
         return {**asdict(self), "multipliers": rows}
 
     def multipliers_of(self, dtype: str) -> list[Mma]:
-        """Those that take elements of a dtype, the best first."""
+        """Return the instructions that multiply elements of a dtype, the best first."""
         return [mma for mma in (*self.multipliers, FMA) if dtype in mma.dtypes]
 
     def half_fills(self, elements: int) -> bool:
@@ -98,13 +98,13 @@ class Machine:
 
     @property
     def under_way(self) -> int:
-        """Multiply-adds that are begun before the first one's result is there."""
+        """Multiply-adds in flight: latency times throughput."""
         return self.latency * self.multiply_adds
 
     def tile_cycles(
         self, steps: int, rows: int, vectors: int, busy: float | None = None
     ) -> float:
-        """A model of the time in which the sums of a tile are made.
+        """Return the cycles that the sums of a tile take, by a model.
 
         A step takes as long as its multiply-adds, its loads, or one of them until its
         result is there, whichever is longest; a tile pays for its beginning and end.
@@ -224,7 +224,7 @@ def _arm_machine(features: set[str]) -> Machine | None:
 
 
 def multiplier_of(dtype: str, lanes: int, terms: int) -> Mma:
-    """What multiplies so many terms for vectors of so many sums.
+    """Return the instruction for `terms` terms and vectors of `lanes` sums.
 
     A schedule says so much, and no two machines have different ones of that.
     """

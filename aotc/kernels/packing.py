@@ -64,7 +64,7 @@ def unpack(
 
 
 def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
-    """What brings a right operand of a type into the order of a kernel."""
+    """Return the chain of ops that packs a right operand of a type for a kernel."""
     axes = _Axes.of(op, kind)
     products, rank = axes.products, len(axes.products)
     panels = tile.panels(axes.features)

@@ -43,7 +43,7 @@ class Prologue:
     def of(
         cls, term: Term, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
-        """That of a region; None where its operand lies in memory as it is.
+        """Return the prologue of a region; None where memory holds the operand.
 
         Args:
             term: of the region.
@@ -72,7 +72,7 @@ class Prologue:
         return cls(factor.value, loaded, columns, numbers, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
-        """A vector of the operand.
+        """Return a vector of the operand, made of what memory holds.
 
         Args:
             loaded: the vector that memory holds.
@@ -91,7 +91,7 @@ class Prologue:
 
 
 def why_no_prologue(term: Term, packed: Value) -> str:
-    """Why a kernel cannot make the second operand of a region; "" if it can.
+    """Return why a kernel cannot compute the second operand; "" if it can.
 
     Args:
         term: of the region.
@@ -112,7 +112,7 @@ def why_no_prologue(term: Term, packed: Value) -> str:
 
 
 def column_loops(term: Term) -> list[int]:
-    """The loops over elements of the result along which the first operand repeats."""
+    """Return the loops over the result along which the first operand is broadcast."""
     left = term.factors[0].view()
     if left is None:
         return []

@@ -119,7 +119,7 @@ def why_refused(
 def _why_no_schedule(
     op: GraphOp, capabilities: Capabilities, left_out: Container[str]
 ) -> str:
-    """Why none of the kernels for such an op computes it."""
+    """Return why none of the kernels for such an op computes this one."""
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"

@@ -36,7 +36,7 @@ class Factor:
 
     @property
     def op(self) -> GraphOp | None:
-        """The op that computes it; None for an argument of the region."""
+        """The op that computes the operand; None for an argument of the region."""
         op = defining_op(self.value)
         assert op is None or isinstance(op, GraphOp)
         return op

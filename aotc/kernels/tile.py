@@ -99,7 +99,7 @@ _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory agai
 
 
 def choose_multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
-    """What multiplies elements as they lie; None where the machine has nothing."""
+    """Return the instruction for elements as they lie; None if there is none."""
     found = machine.multipliers_of(geometry.dtype)
     return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
 

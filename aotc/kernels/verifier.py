@@ -37,7 +37,7 @@ from aotc.mlir import Function, Module, Value
 def impossible_regions(
     module: Module, capabilities: Capabilities | NoKernels
 ) -> Iterator[str]:
-    """What is wrong with the regions of a module for a target, in words.
+    """Yield what is wrong with the regions of a module for a target, in words.
 
     Raises:
         KeyError, TypeError, ValueError: an attribute is malformed.

@@ -119,10 +119,10 @@ def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Val
 
 
 def least(value: Value, limit: int | Value) -> Value:
-    """The lesser one."""
+    """Return the lesser one."""
     return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
 def most(value: Value, limit: int | Value) -> Value:
-    """The greater one."""
+    """Return the greater one."""
     return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)

@@ -172,7 +172,7 @@ def _with_last_window(
 
 
 def _missing(places: Size, stride: int, enough: int) -> Size:
-    """How many places there are too few for another stride; 0 if few are left over.
+    """Return the padding with which a last window fits; 0 if none has to be added.
 
     Sizes have no comparisons: it is counted down from `stride - enough`.
     """

@@ -378,7 +378,7 @@ def _first_cell(
     recurrent: ArrayLike,
     projection: ArrayLike | None,
 ) -> Array:
-    """The cell before anything, of as many units as are projected, if they are."""
+    """Return the first cell, which has as many units as there are to be projected."""
     if projection is None:
         return _first(initial, inputs, recurrent, 4)
     units = lift(projection).shape[0]

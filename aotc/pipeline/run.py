@@ -221,7 +221,7 @@ class Build:
 
     @cached_property
     def reference_parts(self) -> dict[str, str]:
-        """What the imported program says to a self-check, see `aotc.checks.reuse`."""
+        """The parts of the self-check's cache key that the imported program decides."""
         if self.made is not None and self.made.source is not None:
             return self.made.source
         assert self.reference is not None

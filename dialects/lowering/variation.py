@@ -234,7 +234,7 @@ def _read_inside(op: Operation) -> list[Value]:
 
 
 def _elements_of(value: Value, read: Sequence[Value], known: Known) -> Elements:
-    """What is known of the elements of a tensor, from those of `read`."""
+    """Return what is known of the elements of a tensor, given those of `read`."""
     op = value.owner
     opaque = Elements(varies=True, memory=frozenset([value]))
     if isinstance(op, ir.Block):
@@ -280,7 +280,7 @@ def _is_one_number(constant: Operation) -> bool:
 
 
 def _elements_of_body(op: Operation, known: Known) -> Elements:
-    """What is known of the result of a linalg.generic that does not reduce."""
+    """Return what is known of the result of a linalg.generic that does not reduce."""
     block = op.regions[0].blocks[0]
     inputs = dict(zip(block.arguments, op.operands, strict=True))
     scalars = {argument: known(operand) for argument, operand in inputs.items()}

@@ -324,7 +324,7 @@ class Hypot(Binary, name="hypot"):
 
 
 def _rows_of_itself(op: str) -> tuple[Row, ...]:
-    """An extreme of something and itself is that."""
+    """Return the rows of `maximum` or `minimum`: of x and x, it is x."""
     return (
         Row(
             f"{op}(x, x) = x",

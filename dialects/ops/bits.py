@@ -60,7 +60,7 @@ class Bitwise(Binary, traits=[Pure]):
 
 
 def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[Row, ...]:
-    """What `and` or `or` is of something with itself, and beside either truth."""
+    """Return the rows of `and` or `or`: of x and x, and of x and a truth."""
     yes, no = str(neutral).lower(), str(not neutral).lower()
     return (
         Row(

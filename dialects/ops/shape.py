@@ -38,12 +38,12 @@ def _repeated(b: Builder, x: Value, *shape: int) -> Value:
 
 
 def long_axes(shape: Shape) -> list[int]:
-    """The axes of more than one element."""
+    """Return the axes of more than one element."""
     return [axis for axis, size in enumerate(shape) if size != 1]
 
 
 def squeezed(shape: Shape) -> list[Size]:
-    """The sizes of these axes."""
+    """Return the sizes of these axes."""
     return [size for size in shape if size != 1]
 
 

@@ -15,7 +15,7 @@ NAME = "f"  # of the function
 
 
 def module_of(given: Sequence[Tensor], written: Written) -> Module:
-    """A module with a function of some operands that returns what is written."""
+    """Return a module with a function of some operands that returns what is written."""
     module = ir.Module.create()
     types = [kind.to_mlir() for kind in given]
     with ir.InsertionPoint(module.body):
@@ -30,20 +30,20 @@ def module_of(given: Sequence[Tensor], written: Written) -> Module:
 
 
 def result_of(module: Module) -> Value:
-    """What the function of such a module returns."""
+    """Return the value that the function of such a module returns."""
     *_, end = functions_of(module)[NAME].entry_block.operations
     return end.operands[0]
 
 
 def root_of(module: Module) -> GraphOp:
-    """The op that computes what the function returns."""
+    """Return the op that computes what the function returns."""
     op = result_of(module).owner.opview
     assert isinstance(op, GraphOp)
     return op
 
 
 def text_of(value: Value) -> str:
-    """A value as an expression of the function's arguments: x, y and z."""
+    """Return a value as an expression of the function's arguments x, y and z."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return "xyz"[list(owner.arguments).index(value)]

@@ -19,7 +19,7 @@ Written = Callable[..., Value]  # with a builder, of values
 
 
 def always(_: Captured) -> bool:
-    """What a row asks of captures that need no more than match."""
+    """Return True: the condition of a row whose term says all."""
     return True
 
 

@@ -24,23 +24,23 @@ class _Operand:
 
     @cached_property
     def op_name(self) -> str:
-        """Of the op that computes it; empty for an argument."""
+        """The name of the op that computes it; empty for an argument."""
         owner = self.value.owner
         return "" if isinstance(owner, ir.Block) else owner.name
 
     @cached_property
     def number(self) -> float | None:
-        """In each of its elements."""
+        """The number that all its elements are, if they are one."""
         return splat_of(self.value)
 
     @cached_property
     def op(self) -> Any:
-        """That computes it, of its own class."""
+        """The op that computes it, of its own class."""
         return self.value.owner.opview
 
     @cached_property
     def operands(self) -> "list[_Operand]":
-        """What that op reads."""
+        """The operands of that op."""
         return _operands_of(self.op)
 
 
@@ -49,7 +49,7 @@ def _operands_of(op: GraphOp) -> list[_Operand]:
 
 
 def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
-    """What takes the place of an op by the first row that fits, written before it.
+    """Write, before an op, what takes its place by the first row that fits.
 
     Args:
         rows: of the op's class.
@@ -69,7 +69,7 @@ def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
 
 
 def _ways(term: Term, operand: _Operand, found: Found) -> Ways:
-    """The ways in which a value is what a term says."""
+    """Return the captures of each way in which a value matches a term."""
     match term:
         case Capture():
             return _bind(term.name, operand.value, found)
@@ -89,7 +89,7 @@ def _ways(term: Term, operand: _Operand, found: Found) -> Ways:
 
 
 def _ways_of_op(term: Call, op: Any, operands: list[_Operand], found: Found) -> Ways:
-    """The ways in which an op, of the name of a term, has operands as it says."""
+    """Return the captures of each way in which the operands of an op match a term."""
     all_ways = _ways_of_all(term, operands, found)
     if type(op).commutes:
         all_ways += _ways_of_all(term, operands[::-1], found)

@@ -64,7 +64,7 @@ class Call:
         return sorted(places, key=lambda each: isinstance(each[1], Capture))
 
     def named(self, op: str) -> "Call":
-        """The same, with a name under which the op is captured."""
+        """Return the call with a name under which the op is captured."""
         return replace(self, op=op)
 
 

@@ -12,13 +12,13 @@ Op = TypeVar("Op", bound=GraphOp)
 
 
 def made_by(value: Value, cls: type[Op]) -> Op | None:
-    """The op that computes `value` if it is one of class `cls`, else None."""
+    """Return the op that computes `value` if it is of class `cls`, else None."""
     found: Op | None = _computed_by(value, cls.OPERATION_NAME)
     return found
 
 
 def _computed_by(value: Value, operation: str) -> Any:
-    """The op that computes `value` if it has that name, else None."""
+    """Return the op that computes `value` if it has that name, else None."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != operation:
         return None

@@ -12,12 +12,12 @@ EPSILON = 1e-5
 
 
 def mean(b: Builder, x: Value, axis: int = 1) -> Value:
-    """Of x along an axis, repeated."""
+    """Return the mean of x along an axis, broadcast to its shape."""
     return b.expand(b.mean(x, (axis,)), Tensor.of(x), (axis,))
 
 
 def total(b: Builder, x: Value) -> Value:
-    """The sum of x along its rows, repeated."""
+    """Return the sum of each row of x, broadcast to its shape."""
     return b.expand(b.reduce_sum(x, axes=(1,)), Tensor.of(x), (1,))
 
 
@@ -27,34 +27,34 @@ def inverse_root(b: Builder, variance: Value) -> Value:
 
 
 def centered(b: Builder, x: Value) -> Value:
-    """x less its mean."""
+    """x - mean."""
     return b.subtract(x, mean(b, x))
 
 
 def by_deviation(b: Builder, x: Value, axis: int = 1) -> Value:
-    """1 / the deviation of x from the mean of its rows."""
+    """1 / the standard deviation of each row of x."""
     difference = centered(b, x)
     return inverse_root(b, mean(b, b.multiply(difference, difference), axis))
 
 
 def layer_norm(b: Builder, x: Value, axis: int = 1) -> Value:
-    """x less its mean, by its deviation."""
+    """(x - mean) / deviation."""
     return b.multiply(centered(b, x), by_deviation(b, x, axis))
 
 
 def batch_norm(b: Builder, x: Value, y: Value, z: Value, middle: Value) -> Value:
-    """x * factor + (z - middle * factor), where y by the deviation is the factor."""
+    """x * factor + (z - middle * factor), where factor = y / deviation."""
     factor = b.multiply(by_deviation(b, x), y)
     return b.add(b.multiply(x, factor), b.subtract(z, b.multiply(middle, factor)))
 
 
 def rms_norm(b: Builder, x: Value) -> Value:
-    """x by the root of the mean of its squares."""
+    """x / sqrt(mean of x²)."""
     return b.multiply(x, inverse_root(b, mean(b, b.multiply(x, x))))
 
 
 def by_root_sum(b: Builder, x: Value) -> Value:
-    """x by the root of the sum of its squares, which is no RMS norm."""
+    """x / sqrt(sum of x²), which is no RMS norm."""
     return b.multiply(x, inverse_root(b, total(b, b.multiply(x, x))))
 
 
@@ -77,15 +77,15 @@ def logistic(b: Builder, x: Value, one: float = 1.0) -> Value:
 
 
 def shifted(b: Builder, x: Value) -> Value:
-    """x less the largest element of each row."""
+    """x - max of each row."""
     return b.subtract(x, b.expand(b.reduce_max(x, axes=(1,)), Tensor.of(x), (1,)))
 
 
 def share(b: Builder, powers: Value) -> Value:
-    """Some powers by their sum."""
+    """powers / their sum."""
     return b.divide(powers, total(b, powers))
 
 
 def log_share(b: Builder, x: Value, powers: Value) -> Value:
-    """x less the logarithm of the sum of some powers."""
+    """x - log(sum of powers)."""
     return b.subtract(x, b.log(total(b, powers)))

@@ -38,12 +38,12 @@ class Movement:
 
     @staticmethod
     def none(value: Value) -> Movement:
-        """The value as it is."""
+        """Return the value as the view of itself."""
         return Movement(value, View.identity(Tensor.of(value).shape))
 
 
 def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
-    """How a value is moved from as far back as that can be said.
+    """Return a value as a view of the earliest value that it is a view of.
 
     Args:
         value: what is looked at.
@@ -61,7 +61,7 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
 
 
 def _scaled(value: Value, numbers: Numbers) -> Movement:
-    """Through a multiplication with a number, or a division by one."""
+    """Return the movement through a multiplication or division by a number."""
     op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
         return Movement.none(value)

@@ -55,7 +55,7 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
 
 
 def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
-    """A rounding of numbers, such as `math.floor`, as one of what sizes are made of.
+    """Return a rounding of numbers, such as `math.floor`, that takes sizes as well.
 
     It leaves whole numbers as they are, and those that are not finite.
     """

@@ -95,7 +95,7 @@ def _size(x: Any) -> Size:
 
 
 def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[..., Any]:
-    """A function of floats that are computed of sizes as one of tensors."""
+    """Return a function of floats that are computed of sizes as one of tensors."""
 
     def call(a: Any, b: Any) -> Any:
         if function is not operator.truediv and _is_whole(a) and _is_whole(b):
@@ -112,7 +112,7 @@ def _is_whole(x: Any) -> bool:
 
 
 def _float(x: Any, dtype: str) -> Any:
-    """A size or a number as a float of a dtype."""
+    """Return a size or a number as a float of a dtype."""
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
     kind = dtypes.to_numpy(dtype).type

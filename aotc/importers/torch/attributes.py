@@ -26,7 +26,7 @@ _LIBRARIES = ("torch", "builtins", "numpy")
 
 @contextmanager
 def watch_attributes(model: Any) -> Iterator[None]:
-    """Within this block a module is exported; warn of attributes that this changes."""
+    """Warn of attributes of a module that its export in this block changes."""
     if not isinstance(model, torch.nn.Module):
         yield
         return
@@ -54,7 +54,7 @@ def watch_attributes(model: Any) -> Iterator[None]:
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The attributes that have another tensor or number."""
+    """Yield the paths of attributes that have another tensor or number."""
     for path, old in before.items():
         new = after.get(path, old)
         if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
@@ -65,7 +65,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
 
 
 def _attributes(model: torch.nn.Module) -> dict[str, Any]:
-    """The tensors, numbers and lengths of lists that the parts of a module hold."""
+    """Return the tensors, numbers and lengths of lists of a module by their paths."""
     found: dict[str, Any] = {}
     seen = set[int]()
     for name, part in model.named_modules():
@@ -79,7 +79,7 @@ def _attributes(model: torch.nn.Module) -> dict[str, Any]:
 def _leaves(
     path: str, value: Any, seen: set[int], depth: int
 ) -> Iterator[tuple[str, Any]]:
-    """What an attribute holds that calls could change."""
+    """Yield what an attribute holds that calls could change, with the paths."""
     if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
         yield path, value
         return
@@ -94,7 +94,7 @@ def _leaves(
 
 
 def _parts(path: str, value: Any) -> dict[str, Any]:
-    """The parts of a container, or of an object of a class of the user's."""
+    """Return the parts of a container, or of an object of a user's class, by path."""
     if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
         return {path: None}
     if isinstance(value, dict):
@@ -109,7 +109,7 @@ def _parts(path: str, value: Any) -> dict[str, Any]:
 
 
 def _listed(names: list[str]) -> str:
-    """Names in a sentence; of many the first."""
+    """Return names as a sentence lists them; of many the first three."""
     shown, rest = names[:3], len(names) - 3
     if rest > 0:
         return f"{', '.join(shown)} and {rest} more"

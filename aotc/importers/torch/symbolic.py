@@ -18,7 +18,7 @@ AreKept = Callable[[str], bool]  # of a size by its name
 
 
 def never_kept(name: str) -> bool:
-    """What is traced for 2 and more is used for 1."""
+    """Let no minimum of 2 stand: what is traced for 2 and more is used for 1."""
     return False
 
 
@@ -53,7 +53,7 @@ def named_dims(
 
 
 def promises_of(dynamic_shapes: Any) -> set[str]:
-    """The names of the torch.export.Dims that have a minimum of 2.
+    """Return the names of the torch.export.Dims that have a minimum of 2.
 
     An exported program does not tell it from what torch.export takes for granted.
     """

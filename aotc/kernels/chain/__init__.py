@@ -206,7 +206,7 @@ class _Chain:
         return Contraction(joined, 0, given, self._epilogue_of(op))
 
     def _epilogue_of(self, op: ConvGeneral) -> Epilogue:
-        """What makes the values of a stage, and writes them where the next reads."""
+        """Return the epilogue that writes the results of a stage for the next one."""
         stages, lanes = self.stages, self.schedule.lanes
         results = self.given.results_of(self.function)
         if op is not stages.anchor:

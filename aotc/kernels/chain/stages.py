@@ -146,6 +146,6 @@ def _is_of_image(value: Value) -> bool:
 
 
 def _elementwise_on(image: Value) -> Elementwise:
-    """The elementwise ops that lie between stages: rows share vectors of channels."""
+    """Return which elementwise ops may lie between stages: rows share channels."""
     rank = Tensor.of(image).rank
     return Elementwise(ALIKE, range(rank - 1, rank))

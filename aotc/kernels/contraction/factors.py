@@ -39,7 +39,7 @@ class Factors:
 
     @property
     def terms(self) -> int:
-        """How many are multiplied at a time."""
+        """How many neighbouring terms of a sum one instruction multiplies."""
         return self.mma.terms
 
     @property

@@ -250,7 +250,7 @@ def column_axes(op: GraphOp) -> int:
 
 
 def second_columns(op: GraphOp) -> range | None:
-    """The axes of the right operand of a product that are columns, if they come last.
+    """Return the axes of a right operand that are columns; None unless they come last.
 
     Vectors of them are then computed of what lies in memory.
     """

@@ -127,7 +127,7 @@ class Sums:
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """The sums of a product along some loops, the last one in the inner loop."""
+        """Add the products along some loops to sums; the last loop is the innermost."""
         loop, *inner = loops
         length = self.given.size(loop.size)
         if not inner:

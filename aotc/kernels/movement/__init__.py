@@ -63,7 +63,7 @@ def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
 
 
 def row_axes(op: GraphOp) -> int:
-    """How many of the last axes of the result, and of each part, a row has."""
+    """Return how many of the last axes of the result, and of each part, are a row."""
     assert isinstance(op, Concatenate)
     return Tensor.of(op.y).rank - op.axis
 

@@ -328,7 +328,7 @@ class _Kernel:
             vectors.branch(is_last, lambda: visit(whole, rest), lambda: None)
 
     def _outer_place(self, number: Value) -> _Place:
-        """Where the outer axes have an index, by its number."""
+        """Return the place of an index of the outer axes, given its number."""
         place = index(0), index(0)
         for axis in reversed(self.nest.outer[1:]):
             size = self.given.size(axis.size)
@@ -339,11 +339,11 @@ class _Kernel:
         return place
 
     def _along(self, place: _Place, count: Value) -> _Place:
-        """So many elements along the long axis."""
+        """Return the place `count` elements further along the long axis."""
         return self._move(place, self.nest.long, count)
 
     def _move(self, place: _Place, loop: Loop, count: Value) -> _Place:
-        """So many elements along a loop."""
+        """Return the place `count` elements further along a loop."""
         read, written = place
         read = add(read, self.given.scale(count, loop.steps[0]))
         return read, add(written, self.given.scale(count, loop.steps[1]))

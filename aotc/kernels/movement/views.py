@@ -82,7 +82,7 @@ def view_of(value: Value, first: int, least: int) -> MemoryView | None:
 
 
 def view_through(value: Value, moves: Sequence[Move]) -> MemoryView | None:
-    """What some ops, the last one first, make of a tensor.
+    """Return the view of a tensor that some ops make of it, given the last one first.
 
     None if that is no view, or one whose distances only a call decides.
     """

@@ -125,7 +125,7 @@ class _Kernel:
             visit_by_size(first, last, rows, self._write_tile)
 
     def _write_tile(self, first: Value, rows: int) -> None:
-        """Rows side by side."""
+        """Write rows side by side."""
         tile = self.tile
         walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
         if isinstance(self.anchor, Reduction):

@@ -45,7 +45,7 @@ class RowSizes:
 
     @property
     def typical_count(self) -> int:
-        """The number of rows for which they are cut up."""
+        """The number of rows that the schedule is made for."""
         return typical(self.count, ROWS)
 
 

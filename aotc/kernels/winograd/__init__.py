@@ -273,7 +273,7 @@ class Winograd:
         *,
         fetches: bool,
     ) -> None:
-        """A tile of accumulators.
+        """Write a tile of accumulators.
 
         Args:
             places: where the product begins in inputs, weights and sums.

@@ -37,7 +37,7 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
 
 
 def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
-    """What brings transformed kernels into the order in which they are read."""
+    """Return the chain of ops that packs transformed kernels as they are read."""
     *_, channels, features = _static_shape(op)
     products, panels, columns = tile.products, tile.panels(features), tile.columns
     return (

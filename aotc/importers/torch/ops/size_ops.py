@@ -40,7 +40,7 @@ def quotient(a: Any, b: Any) -> Any:
 
 
 def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """An operator of sizes, numbers, and floats that are computed of them."""
+    """Return an operator of sizes, numbers, and floats that are computed of them."""
 
     def call(a: Any, b: Any) -> Any:
         if isinstance(a, Array) or isinstance(b, Array):
@@ -53,7 +53,7 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
 
 
 def _in_floats(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """The result as a float of the same kind, else as an array."""
+    """Apply an operator; return a float of a size if there is one, else an array."""
     try:
         return operation(a, b)
     except TypeError:  # of two sizes, or of a size on the right
@@ -61,12 +61,12 @@ def _in_floats(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """A float of a size as an f32 array that the model computes; all else as it is."""
+    """Return a float of a size as an f32 array; all else as it is."""
     return x.array("f32") if isinstance(x, SymbolicFloat) else x
 
 
 def as_arrays(part: Any) -> Any:
-    """`as_array` of whatever is in lists and dicts."""
+    """Apply `as_array` to all that lists and dicts hold."""
     if type(part) in (list, tuple):
         return type(part)(map(as_arrays, part))
     if type(part) is dict:
@@ -80,7 +80,7 @@ def power(a: Any, b: Any) -> Any:
 
 
 def number(x: Any) -> Any:
-    """A size as a float, of as many bits as Python's."""
+    """Return a size or a number as a float of 64 bits, as Python's are."""
     if isinstance(x, Dim):
         return SymbolicFloat(x, numpy.float64)
     return x if isinstance(x, SymbolicFloat) else float(x)
