@@ -30,7 +30,7 @@ _NO_SIZES = "no call of these sizes was compared"
 
 
 def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
-    """` at batch=1; batch=3`, or nothing where there are no symbols."""
+    """Return ` at batch=1; batch=3`, or "" where there are no symbols."""
     said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
     said = [text for text in said if text]
     return f" at {'; '.join(said)}" if said else ""

@@ -53,7 +53,7 @@ def unknown(code: str, message: str, advice: str = "") -> Mismatch:
 
 
 def slower(code: str, message: str) -> Mismatch:
-    """A reason why other code would be better."""
+    """Return a mismatch with which code runs, but other code would be faster."""
     return Mismatch(code, "supported_prefer_recompile", message)
 
 

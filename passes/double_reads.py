@@ -33,7 +33,7 @@ _Ways = dict[Value, set[_Axes]]  # by the value that is read
 
 
 def values_read_in_two_ways(block: Block) -> set[Value]:
-    """The results of ops of a graph function that one op reads along different axes.
+    """Return the results of ops that one op of a block reads along different axes.
 
     Views, repetitions, elementwise ops, and products of which nothing is summed up, in
     between are looked through.
@@ -58,7 +58,7 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
 
 
 def products_reduced_over_symbols(block: Block) -> set[Value]:
-    """The products of which a reduction takes two axes of symbolic sizes.
+    """Return the products of which a reduction takes two axes of symbolic sizes.
 
     See Note [sums of all of a product].
     """
@@ -83,7 +83,7 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> Iterator[_Ways]:
-    """How an op reads what its operands are made of, by axes of its result."""
+    """Yield how an op reads what its operands are made of, by axes of its result."""
     for number, value in enumerate(op.operands):
         moved = type(op).kept_axes(op, number)
         for root, axes in ways.get(value, {}).items():

@@ -27,7 +27,7 @@ _SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The newer of both versions decides, then features, then what the device is."""
+    """Return what speaks against a host: its version, features, or no GPU at all."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
@@ -98,7 +98,7 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def best_device(device: Facts) -> Facts | None:
-    """The device that IREE takes: the first that suffices, GPUs before software."""
+    """Return the device that IREE takes: the first that suffices, GPUs first."""
     return max(
         section(device, "vulkan").get("devices", ()),
         key=lambda each: (

@@ -302,7 +302,7 @@ def _compare_floats(direction: str, x: Value, y: Value) -> Value:
 
 
 def exactly_compared(op: Operation) -> tuple[Value, Value] | None:
-    """The two floats that an op is the last of an exact comparison of, or None."""
+    """Return the floats that an op is the end of an exact comparison of, or None."""
     if op.name not in ("arith.andi", "arith.ori"):
         return None
     nearly, exactly = (operand.owner for operand in op.operands)
@@ -341,7 +341,7 @@ def _ordered_bits(x: Value) -> Value:
 
 
 def _ordered_float(integer: Value) -> Value | None:
-    """The float that `_ordered_bits` made an integer of, or None."""
+    """Return the float that `_ordered_bits` made an integer of, or None."""
     if not _is_named(integer.owner, "arith.select"):
         return None
     _, other, bits = integer.owner.operands

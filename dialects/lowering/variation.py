@@ -102,7 +102,7 @@ NUMBER = Elements(varies=False)
 
 
 def _mixture(all_read: Iterable[Elements], *, varies: bool) -> Elements:
-    """What is computed from elements."""
+    """Return what is known of elements that are computed from others."""
     all_read, none = list(all_read), frozenset[Value]()
     memory = none.union(*(each.memory for each in all_read))
     conditions = none.union(*(each.conditions for each in all_read))

@@ -547,13 +547,13 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
             given=(f32(1, 3),),
             example=lambda b, x: b.reverse(x, axes=(0,)),
             near_miss=lambda b, x: b.reverse(x, axes=(0, 1)),
-            where=lambda m: not _long_axes(m.op),
+            where=lambda m: not _reversed_axes(m.op),
         ),
         Row(
             "of two, one along the axes of either",
             this(call("reverse", X, axes="axes")),
             lambda b, m: b.reverse(
-                m.x, axes=tuple(sorted(_long_axes(m.op) ^ {*m.axes}))
+                m.x, axes=tuple(sorted(_reversed_axes(m.op) ^ {*m.axes}))
             ),
             given=(f32(2, 3),),
             example=lambda b, x: b.reverse(b.reverse(x, axes=(0, 1)), axes=(1,)),
@@ -572,7 +572,7 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     ]
 
 
-def _long_axes(op: Reverse) -> set[int]:
-    """The axes along which elements are reversed that are more than one."""
+def _reversed_axes(op: Reverse) -> set[int]:
+    """Return the axes of more than one element that an op reverses."""
     shape = Tensor.of(op.x).shape
     return {axis for axis in op.axes if shape[axis] != 1}
