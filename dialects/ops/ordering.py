@@ -108,7 +108,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """The time of a kernel, to compare elements and place them, in float operations."""
+        """The float operations that take as long as a kernel that sorts."""
         return _COMPARED * Tensor.of(op.x).elements + _PLACED * Tensor.of(op.y).elements
 
     samples = [
