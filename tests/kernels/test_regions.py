@@ -9,7 +9,8 @@ from aotc import processor
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels.families import FAMILIES
+from aotc.kernels.facts import facts_of
+from aotc.kernels.families import FAMILIES, anchor_of
 from aotc.numerics import STRICT
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -44,12 +45,21 @@ def test_random_entries_compute_what_their_model_says(level, tmp_path):
 
 
 def test_random_entries_have_kernels_of_all_families(tmp_path):
-    """But for sorting: it makes another order of numbers that rounding tells apart."""
+    """But for sorting: it makes another order of numbers that rounding tells apart.
+
+    What is told of a kernel has its anchor among the ops.
+    """
     model = tmp_path / "model.py"
     model.write_text(model_source(seed=17, entries=16))
     unit = Unit(load(model), Target.parse("x86_64-v3"))
     optimized, regions, *_ = PASS_STAGES
     run_passes(unit, [*optimized.passes(), *regions.passes()])
-    found = [fused_of(function) for function in functions_of(unit.module).values()]
+    functions = functions_of(unit.module).values()
+    found = [(each, fused) for each in functions if (fused := fused_of(each))]
     usual = {name for name, each in FAMILIES.items() if each.numerics == STRICT}
-    assert {each.kernel for each in found if each} == usual - {"sort"}
+    assert {fused.kernel for _, fused in found} == usual - {"sort"}
+    for function, fused in found:
+        anchor = anchor_of(fused, function).operation.name
+        with function.context:
+            listed = facts_of(function, fused, None)["ops"]
+        assert anchor.removeprefix("graph.") in listed
