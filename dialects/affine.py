@@ -53,8 +53,34 @@ def simplify(expr: Expr) -> Expr:
             )
             if expr == before:
                 break
-        found: Expr = expr.maybe_downcast()
+        found: Expr = _order_products(expr).maybe_downcast()
         return found
+
+
+def _order_products(expr: Expr) -> Expr:
+    """The expression with the symbols of each product in order.
+
+    MLIR writes a product of three symbols in one order or another, and another one each
+    time that it simplifies it.
+    """
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineAddExpr):
+        return _order_products(expr.lhs) + _order_products(expr.rhs)
+    if not isinstance(expr, ir.AffineMulExpr):
+        return expr
+    number, symbols, rest = 1, [], [expr]
+    while rest:
+        each = rest.pop().maybe_downcast()
+        if isinstance(each, ir.AffineMulExpr):
+            rest += [each.lhs, each.rhs]
+        elif isinstance(each, ir.AffineConstantExpr):
+            number *= each.value
+        elif isinstance(each, ir.AffineSymbolExpr):
+            symbols.append(each)
+        else:
+            return expr
+    symbols.sort(key=lambda symbol: symbol.position)
+    return math.prod(symbols[1:], start=symbols[0]) * number
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
