@@ -65,7 +65,8 @@ def _order_products(expr: Expr) -> Expr:
     """
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineAddExpr):
-        return _order_products(expr.lhs) + _order_products(expr.rhs)
+        total: Expr = _order_products(expr.lhs) + _order_products(expr.rhs)
+        return total
     if not isinstance(expr, ir.AffineMulExpr):
         return expr
     number, symbols, rest = 1, [], [expr]
@@ -80,7 +81,8 @@ def _order_products(expr: Expr) -> Expr:
         else:
             return expr
     symbols.sort(key=lambda symbol: symbol.position)
-    return math.prod(symbols[1:], start=symbols[0]) * number
+    product: Expr = math.prod(symbols[1:], start=symbols[0]) * number
+    return product
 
 
 def _round_up_quotients(expr: Expr) -> Expr:

@@ -286,8 +286,9 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 def may_share(heads: Size, shared: Size) -> bool:
     """Return whether so many heads of queries may have `shared` ones of keys."""
-    fixed = isinstance(heads, int) and isinstance(shared, int)
-    return heads == shared or (fixed and shared > 0 and heads % shared == 0)
+    if isinstance(heads, int) and isinstance(shared, int):
+        return heads == shared or (shared > 0 and heads % shared == 0)
+    return heads == shared
 
 
 # Scores, probabilities and their tangents are batch, heads, length, positions. For a
