@@ -64,11 +64,11 @@ def _order_products(expr: Expr) -> Expr:
     time that it simplifies it.
     """
     expr = expr.maybe_downcast()
+    ordered: Expr = expr
     if isinstance(expr, ir.AffineAddExpr):
-        total: Expr = _order_products(expr.lhs) + _order_products(expr.rhs)
-        return total
+        ordered = _order_products(expr.lhs) + _order_products(expr.rhs)
     if not isinstance(expr, ir.AffineMulExpr):
-        return expr
+        return ordered
     number, symbols, rest = 1, [], [expr]
     while rest:
         each = rest.pop().maybe_downcast()
@@ -79,10 +79,10 @@ def _order_products(expr: Expr) -> Expr:
         elif isinstance(each, ir.AffineSymbolExpr):
             symbols.append(each)
         else:
-            return expr
+            return ordered
     symbols.sort(key=lambda symbol: symbol.position)
-    product: Expr = math.prod(symbols[1:], start=symbols[0]) * number
-    return product
+    ordered = math.prod(symbols[1:], start=symbols[0]) * number
+    return ordered
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
