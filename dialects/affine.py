@@ -80,9 +80,10 @@ def _order_products(expr: Expr) -> Expr:
             symbols.append(each)
         else:
             return ordered
-    symbols.sort(key=lambda symbol: symbol.position)
-    ordered = math.prod(symbols[1:], start=symbols[0]) * number
-    return ordered
+    ordered = constant(1)
+    for symbol in sorted(symbols, key=lambda symbol: symbol.position):
+        ordered = ordered * symbol
+    return ordered * number
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
