@@ -53,8 +53,37 @@ def simplify(expr: Expr) -> Expr:
             )
             if expr == before:
                 break
-        found: Expr = expr.maybe_downcast()
+        found: Expr = _order_products(expr).maybe_downcast()
         return found
+
+
+def _order_products(expr: Expr) -> Expr:
+    """The expression with the symbols of each product in order.
+
+    MLIR writes a product of three symbols in one order or another, and another one each
+    time that it simplifies it.
+    """
+    expr = expr.maybe_downcast()
+    ordered: Expr = expr
+    if isinstance(expr, ir.AffineAddExpr):
+        ordered = _order_products(expr.lhs) + _order_products(expr.rhs)
+    if not isinstance(expr, ir.AffineMulExpr):
+        return ordered
+    number, symbols, rest = 1, [], [expr]
+    while rest:
+        each = rest.pop().maybe_downcast()
+        if isinstance(each, ir.AffineMulExpr):
+            rest += [each.lhs, each.rhs]
+        elif isinstance(each, ir.AffineConstantExpr):
+            number *= each.value
+        elif isinstance(each, ir.AffineSymbolExpr):
+            symbols.append(each)
+        else:
+            return ordered
+    ordered = constant(1)
+    for symbol in sorted(symbols, key=lambda symbol: symbol.position):
+        ordered = ordered * symbol
+    return ordered * number
 
 
 def _round_up_quotients(expr: Expr) -> Expr:

@@ -25,6 +25,7 @@ from aotc.dialects.types import (
     Size,
     compare_sizes,
     element_count,
+    same_count,
     static_size,
 )
 from aotc.dialects.types import quotient as shape_quotient
@@ -166,7 +167,7 @@ class View:
         """
         found = [merge([Stride(n, None, 0)]) for n in shape]
         for strides, axis in zip(self.axes, axes, strict=True):
-            if size_of(strides) == shape[axis]:
+            if strides:
                 found[axis] = strides
         return self.with_axes(found)
 
@@ -318,7 +319,7 @@ class View:
         found: list[Stride] = []
         reached: Size = 1
         while rest:
-            inner = next((s for s in rest if reached in (s.step, -s.step)), None)
+            inner = next((s for s in rest if _is_distance(s, reached)), None)
             if inner is None:
                 return ()
             if inner.is_backwards:
@@ -326,7 +327,8 @@ class View:
             rest.remove(inner)
             found.insert(0, inner)
             reached = reached * inner.size
-        return tuple(found) if (reached, first) == (self.source[axis], 0) else ()
+        is_whole = same_count((reached,), (self.source[axis],))
+        return tuple(found) if is_whole and first == 0 else ()
 
     # ---- what it means --------------------------------------------------------------
 
@@ -405,7 +407,13 @@ def merge(strides: Iterable[Stride]) -> Strides:
 
 
 def _continues(outer: Stride, inner: Stride) -> bool:
-    return outer.axis == inner.axis and outer.step == inner.size * inner.step
+    beside = same_count((outer.step,), (inner.size, inner.step))
+    return outer.axis == inner.axis and beside
+
+
+def _is_distance(stride: Stride, distance: Size) -> bool:
+    """Return whether elements of a stride lie so far apart, in either direction."""
+    return any(same_count((distance,), (n,)) for n in (stride.step, -stride.step))
 
 
 def split(strides: Strides, shape: Shape) -> list[Strides] | None:
@@ -457,9 +465,9 @@ def common_loops(
     found: list[Loop] = []
     for own in zip(*axes, strict=True):
         strides = [v.axes[axis] for v, axis in zip(views, own, strict=True)]
-        if not (sizes := {s.size for each in strides for s in each}):
+        if not (sizes := [s.size for each in strides for s in each]):
             continue
-        (size,) = sizes
+        size = sizes[0]  # all are as many, though products may be written otherwise
         inner = Loop(size, tuple(each[0].step if each else 0 for each in strides))
         outer = found[-1] if found else None
         if (

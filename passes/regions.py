@@ -265,8 +265,11 @@ def _add_second(region: Region) -> None:
         return
     if any(x in region.values for x in reads) or whole[0] in region.reads:
         return
+    made = [x for op in alone.before for x in op.results]
+    if anchor.operands[0] in made:  # which lies in memory
+        return
     region.before += alone.before
-    region.values.update(dict.fromkeys(x for op in alone.before for x in op.results))
+    region.values.update(dict.fromkeys(made))
     region.reads.update(dict.fromkeys(reads))
     region.second = whole[0]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.ops.selection import Cast
 from aotc.kernels import vectors
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.terms import Read, Term
+from aotc.kernels.terms import Factor, Read, Term
 from aotc.mlir import Value
 
 
@@ -90,25 +91,42 @@ class Prologue:
         return self.epilogue.compute(self.value, place, known)
 
 
-def why_no_prologue(term: Term, packed: Value) -> str:
+def why_no_prologue(term: Term, packed: Value, *, is_packed: bool) -> str:
     """Return why a kernel cannot compute the second operand; "" if it can.
 
     Args:
         term: of the region.
         packed: the argument of the region that holds the operand.
+        is_packed: whether that is in another order than the operand.
     """
     factor, columns = term.factors[1], column_loops(term)
     if factor.behind_views().op is None:
         return ""
-    if factor.behind_views().value != factor.value:
-        return "its second operand is a view of what elementwise ops give"
+    if why := _why_not_elementwise(factor):
+        return why
     reads = [*factor.reads()]
-    if len({read.value for read in reads if read.source.value == packed}) != 1:
+    held = {read.value for read in reads if read.source.value == packed}
+    if len(held) != 1:
         return "its second operand is not computed of its second argument, once"
+    if not is_packed and held != {packed}:
+        return "its second operand is computed of a view of its second argument"
     others = [read for read in reads if read.source.value != packed]
     if all(_is_along(read, columns) for read in others):
         return ""
     return "its second operand is computed of what varies by more than columns"
+
+
+def _why_not_elementwise(factor: Factor) -> str:
+    """Why elementwise ops alone do not make an operand; "" if they do."""
+    source = factor.behind_views()
+    if source.op is None or not source.op.operands:
+        return ""
+    if source.value != factor.value:
+        return "its second operand is a view of what elementwise ops give"
+    if not (type(source.op).on_vectors or isinstance(source.op, Cast)):
+        return f"its second operand is computed by '{source.op.OPERATION_NAME}'"
+    found = map(_why_not_elementwise, source.operands())
+    return next((why for why in found if why), "")
 
 
 def column_loops(term: Term) -> list[int]:

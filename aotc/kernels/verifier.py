@@ -156,7 +156,7 @@ def _why_product_misread(
         term = term_of(function, anchor)
         assert term is not None
         if term.factors[1].behind_views().op is not None:
-            if why := why_no_prologue(term, right):
+            if why := why_no_prologue(term, right, is_packed=bool(tile.packed)):
                 return why
         elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"

@@ -270,13 +270,11 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
     expected = (query.shape[0], key.shape[1], key.shape[2])
     depths = query.shape[3] == key.shape[3]
-    heads, shared = query.shape[2], key.shape[2]
-    fixed = isinstance(heads, int) and isinstance(shared, int)
     if (
         key.shape[:3] != expected
         or value.shape[:3] != expected
         or not depths
-        or not (heads == shared or (fixed and shared > 0 and heads % shared == 0))
+        or not may_share(query.shape[2], key.shape[2])
     ):
         raise InputError(
             "shape-mismatch",
@@ -284,6 +282,13 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
             "query's batch size and depth, and heads that divide the query's; got "
             f"query {query}, key {key}, value {value}",
         )
+
+
+def may_share(heads: Size, shared: Size) -> bool:
+    """Return whether so many heads of queries may have `shared` ones of keys."""
+    if isinstance(heads, int) and isinstance(shared, int):
+        return heads == shared or (shared > 0 and heads % shared == 0)
+    return heads == shared
 
 
 # Scores, probabilities and their tangents are batch, heads, length, positions. For a

@@ -22,6 +22,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.ops.attention import may_share
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.patterns.values import made_by
@@ -224,6 +225,8 @@ class _Attention:
             return None
         shared = [query, with_shared_heads(key), with_shared_heads(value)]
         if any(view.has_repeats for view in shared):
+            return None
+        if not may_share(size_of(query.axes[2]), size_of(shared[1].axes[2])):
             return None
         return [replace(m, view=v) for m, v in zip(moves, shared, strict=True)]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Size
+from aotc.dialects.ops.attention import Attention, may_share
+from aotc.dialects.types import Size, Tensor
 from aotc.dialects.views import Strides, View, size_of
 from aotc.mlir import Value
 from aotc.passes.recovery.movement import movement_of
@@ -36,6 +36,9 @@ def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
         return None
     shared = [with_shared_heads(each.view) for each in found]
     if any(view.has_repeats for view in shared):
+        return None
+    heads = Tensor.of(op.query).shape[2]
+    if not all(may_share(heads, size_of(view.axes[2])) for view in shared):
         return None
     given = [v.write(b, each.source) for v, each in zip(shared, found, strict=True)]
     attributes = Attention.attributes_of(op)

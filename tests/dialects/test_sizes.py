@@ -1,5 +1,7 @@
 """Sizes compute, compare, bound and print as the integers that they stand for."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -198,3 +200,14 @@ def test_symbols_are_solved_from_sizes_that_are_linear_in_them():
     assert found[2].factor == 4
     assert not solve_symbols([Tensor((n * n, n + m), "f32")])
     assert not solve_symbols([Tensor((n // 2, minimum(m, 3)), "f32")])
+
+
+def test_a_product_is_one_size_in_whatever_order_it_is_written():
+    """What sizes are of a shape is written and read again, and broadcast to."""
+    four = [Dim.symbol(i) for i in range(4)]
+    expected = 6 * four[0] * four[1] * four[2] * four[3]
+    for a, b, c, d in itertools.permutations(four):
+        assert (a * 2) * (b * (c * 3)) * d == expected
+        assert a * ((b * 6) * (c * d)) == expected
+        assert a * b * c + d == d + c * b * a
+        assert shape_of_map(shape_map((a * b * c,))) == (c * (a * b),)

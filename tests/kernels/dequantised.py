@@ -43,3 +43,10 @@ for _name, (_dtype, _rows, _depth, _features, _how) in PRODUCTS.items():
         q=aotc.Spec((_depth, _features), _dtype),
         scale=aotc.Spec((_features,), "f32"),
     )(_product(_name, _how))
+
+
+@aotc.entry(q=aotc.Spec((40, 40), "i8"), scale=aotc.Spec((40,), "f32"))
+def of_both(q, scale):
+    """The left operand lies in memory as f32, of which the second is made."""
+    w = q.astype("f32")
+    return w @ (w * scale)

@@ -75,3 +75,58 @@ def test_a_region_without_such_a_kernel_is_refused(regions, old, new, words):
     with pytest.raises(InputError, match=words) as caught:
         read_program(edited)
     assert (caught.value.code, caught.value.where) == ("bad-ir", str(edited))
+
+
+SECOND = """
+import aotc
+from aotc import numpy as np
+
+
+@aotc.entry(
+    x=aotc.Spec((40, 40), "f32"), q=aotc.Spec((40, 40), "i8"), s=aotc.Spec((40,), "f32")
+)
+def f(x, q, s):
+    return x @ (q.astype("f32") * s)
+"""
+BITS, FLOATS, SCALE = (
+    f"tensor<{kind}>" for kind in ("40x40xi8", "40x40xf32", "40xf32")
+)
+
+
+@pytest.fixture(scope="module")
+def of_few_bits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("second")
+    (folder / "model.py").write_text(SECOND, encoding="utf-8")
+    target = Target.parse("x86_64-v4")
+    asked = {"dump": folder / "ir", "stop_after": "regions"}
+    build(folder / "model.py", targets=[target], **asked)
+    return folder / "ir" / "x86_64-v4" / "regions.mlir"
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "of", "kind", "words"),
+    [
+        ("transpose", "permutation = array<i64: 1, 0>", "%arg1", BITS, "a view of its"),
+        ("reverse", "axes = array<i64: 1>", "%arg1", BITS, "a view of its second"),
+        ("reverse", "axes = array<i64: 0>", "%arg2", SCALE, "more than columns"),
+        ("transpose", "permutation = array<i64: 1, 0>", "%0", FLOATS, "what elem"),
+        ("transpose", "permutation = array<i64: 1, 0>", "%2", FLOATS, "what elem"),
+        ("softmax", "axis = 1 : i64", "%0", FLOATS, "by 'graph.softmax'"),
+        ("softmax", "axis = 1 : i64", "%2", FLOATS, "by 'graph.softmax'"),
+    ],
+)
+def test_what_makes_a_second_operand_is_elementwise_and_reads_it_as_it_lies(
+    of_few_bits, op, attributes, of, kind, words
+):
+    """An op that is written before a reader of what it is made of is refused."""
+    text = of_few_bits.read_text(encoding="utf-8")
+    head, region = text.split("func.func private @contraction")
+    reader = re.search(rf"^ *%\d+ = .*[(, ]{of}[,)] ?.*$", region, re.MULTILINE)
+    written = f'%new = "graph.{op}"({of}) {{{attributes}}} : ({kind}) -> {kind}\n'
+    line = re.sub(rf"{of}\b", "%new", reader[0])
+    region = region.replace(reader[0], written + line, 1)
+    edited = of_few_bits.with_name("edited.mlir")
+    edited.write_text(f"{head}func.func private @contraction{region}", encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        read_program(edited)
+    assert caught.value.code == "bad-ir"

@@ -212,6 +212,29 @@ def test_recovers_attention_of_sizes_that_a_call_decides(model):
     assert not {"dot_general", "softmax", "transpose"} & set(made.ops)
 
 
+def merged_repeats(x, times):
+    """Batch, heads and repeats of each head as one axis."""
+    batch, heads, rows, depth = x.shape
+    wide = anp.broadcast_to(x[:, :, None], (batch, heads, times, rows, depth))
+    return anp.reshape(wide, (batch * heads * times, rows, depth))
+
+
+@pytest.mark.parametrize("times", [4, "k"])
+def test_keys_whose_number_of_heads_a_call_decides_are_not_shared(model, times):
+    """An attention shares heads of a known number only; batch and heads may be any."""
+
+    def f(q, k, v):
+        times = q.shape[2]
+        k, v = (merged_repeats(x, times) for x in (k, v))
+        q = anp.reshape(q, (-1, *q.shape[3:]))
+        return anp.matmul(softmax(anp.matmul(q, anp.swapaxes(k, 1, 2))), v)
+
+    shapes = f"f32[n, m, {times}, 3, 4]", "f32[n, m, 5, 4]", "f32[n, m, 5, 4]"
+    made = model(f, *shapes, symbols=("n", "m", "k")[: 2 + (times == "k")])
+    made.keeps_meaning_under(*ALL)
+    assert made.ops.count("attention") == 1
+
+
 def recovered(made):
     function = functions_of(made.module)["f"]
     names = [op.operation.name for op in function.entry_block.operations]
