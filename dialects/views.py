@@ -25,10 +25,10 @@ from aotc.dialects.types import (
     Size,
     compare_sizes,
     element_count,
+    quotient,
     same_count,
     static_size,
 )
-from aotc.dialects.types import quotient as shape_quotient
 from aotc.mlir import Value
 
 if TYPE_CHECKING:
@@ -439,12 +439,12 @@ def _take_inner(strides: list[Stride], size: Size) -> Strides | None:
         if not strides:
             return None
         last = strides.pop()
-        outer = shape_quotient((last.size,), (size,))
+        outer = quotient((last.size,), (size,))
         if outer is not None:
             if outer != 1:
                 strides.append(replace(last, size=outer, step=last.step * size))
             return (replace(last, size=size), *found)
-        left = shape_quotient((size,), (last.size,))
+        left = quotient((size,), (last.size,))
         if left is None:
             return None
         found.insert(0, last)

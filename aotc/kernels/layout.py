@@ -20,8 +20,6 @@ from aotc.dialects.types import Size, Tensor, element_count, static_size
 from aotc.dialects.views import Loop, View, common_loops
 from aotc.mlir import ir
 
-Axes = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -127,12 +125,6 @@ def _left_view(op: DotGeneral) -> View:
     view = view_of_result(windows, View.identity(Tensor.of(windows.x).shape))
     assert view is not None  # each axis of an image is one stride
     return view
-
-
-def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
-    """The axes of both operands that are summed over, as they lie in the left one."""
-    pairs = sorted(zip(op.lhs_contract, op.rhs_contract, strict=True))
-    return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
 def windows_of_left(op: DotGeneral) -> Windows | None:

@@ -15,11 +15,10 @@ from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.contraction import DotGeneral, contracted_axes, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Shape, Tensor, element_count
-from aotc.kernels.layout import contracted_axes
 from aotc.kernels.tile import Tile
 from aotc.mlir import Value
 

@@ -130,8 +130,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
         The latter in the order in which it lies in lhs.
         """
-        pairs = sorted(zip(op.lhs_contract, op.rhs_contract, strict=True))
-        contract = [axis for axis, _ in pairs], [axis for _, axis in pairs]
+        contract = contracted_axes(op)
         lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
         rows = free_axes(lhs.rank, op.lhs_batch, op.lhs_contract)
         columns = free_axes(rhs.rank, op.rhs_batch, op.rhs_contract)
@@ -149,7 +148,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             read(left, (*range(kept), *last)),
             read(right, (*range(batch), *range(kept, len(sizes)))),
         )
-        return Nest(tuple(sizes), len(pairs), reads)
+        return Nest(tuple(sizes), len(contract[0]), reads)
 
     @staticmethod
     def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:
@@ -319,6 +318,12 @@ def _require_wider(x: Tensor, dtype: str) -> None:
             "dtype-mismatch",
             f"expected a result of dtype {', '.join([x.dtype, *wider])}; got {dtype}",
         )
+
+
+def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
+    """Return the contracted axes of both operands, in their order in the left one."""
+    pairs = sorted(zip(op.lhs_contract, op.rhs_contract, strict=True))
+    return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
 
 
 def free_axes(rank: int, batch: Sequence[int], contract: Sequence[int]) -> list[int]:

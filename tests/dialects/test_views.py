@@ -114,41 +114,35 @@ def test_strides_merge_within_an_axis_and_in_memory_across_axes() -> None:
 
 def test_axes_of_symbolic_sizes_split_where_the_contracts_prove_it() -> None:
     with context():
-        _split_symbolic_axes(Dim.symbol(0))
-
-
-def _split_symbolic_axes(n: Dim) -> None:
-    memory = View.of_memory((n, 3, 4))
-    assert memory.axes == (
-        (Stride(n, 0, 12),),
-        (Stride(3, 0, 4),),
-        (Stride(4, 0, 1),),
-    )
-    flat = memory.reshape((n * 12,))
-    assert flat is not None
-    assert flat.reshape((n, 3, 4)) == memory
-    assert flat.reshape((3, n, 4)) is not None
-    assert View.of_memory((4, n)).axes[0] == (Stride(4, 0, n),)
+        n = Dim.symbol(0)
+        memory = View.of_memory((n, 3, 4))
+        assert memory.axes == (
+            (Stride(n, 0, 12),),
+            (Stride(3, 0, 4),),
+            (Stride(4, 0, 1),),
+        )
+        flat = memory.reshape((n * 12,))
+        assert flat is not None
+        assert flat.reshape((n, 3, 4)) == memory
+        assert flat.reshape((3, n, 4)) is not None
+        assert View.of_memory((4, n)).axes[0] == (Stride(4, 0, n),)
 
 
 def test_products_of_sizes_are_the_same_in_any_order_of_their_symbols() -> None:
     with context():
-        _view_products(*map(Dim.symbol, range(3)))
-
-
-def _view_products(a: Dim, b: Dim, c: Dim) -> None:
-    pairs = View.identity((a, b, c)).reshape((a * b, c))
-    assert pairs is not None
-    flat = pairs.transpose((1, 0)).reshape((c * a * b,))
-    assert flat is not None
-    assert not flat.broadcast((c * a * b, 5), (0,)).axes[0][0].repeats
-    for one in ((a * b, c), (c, a * b), (b * c, a), (a, c * b)):
-        split = View.identity((a * b * c, 4)).split_axis(0, one)
-        assert split is not None
-        assert split.reshape((a * b * c, 4)) == View.identity((a * b * c, 4))
-        assert split.reshape((c * b * a, 4)) == View.identity((a * b * c, 4))
-        (loop,) = common_loops([split.flat(), split.flat()], [(0, 1, 2)] * 2)
-        assert loop.size == a * b * c * 4
+        a, b, c = map(Dim.symbol, range(3))
+        pairs = View.identity((a, b, c)).reshape((a * b, c))
+        assert pairs is not None
+        flat = pairs.transpose((1, 0)).reshape((c * a * b,))
+        assert flat is not None
+        assert not flat.broadcast((c * a * b, 5), (0,)).axes[0][0].repeats
+        for one in ((a * b, c), (c, a * b), (b * c, a), (a, c * b)):
+            split = View.identity((a * b * c, 4)).split_axis(0, one)
+            assert split is not None
+            assert split.reshape((a * b * c, 4)) == View.identity((a * b * c, 4))
+            assert split.reshape((c * b * a, 4)) == View.identity((a * b * c, 4))
+            (loop,) = common_loops([split.flat(), split.flat()], [(0, 1, 2)] * 2)
+            assert loop.size == a * b * c * 4
 
 
 def test_padding_is_no_view_where_other_elements_lie() -> None:
