@@ -266,7 +266,8 @@ def _add_second(region: Region) -> None:
     if any(x in region.values for x in reads) or whole[0] in region.reads:
         return
     made = [x for op in alone.before for x in op.results]
-    if anchor.operands[0] in made:  # which lies in memory
+    lies_in_memory = anchor.operands[0] not in made  # as the kernel reads it
+    if not (lies_in_memory and region.holds(reads)):
         return
     region.before += alone.before
     region.values.update(dict.fromkeys(made))

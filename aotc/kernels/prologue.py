@@ -27,16 +27,16 @@ class Prologue:
     Args:
         value: of the region, that is the operand.
         loaded: the value of the region that memory holds, in the order of a kernel.
-        along_columns: values that are vectors along the columns, and their memories.
-        numbers: values that are one number, and the memory of each.
+        others: what else is read of memory: numbers, and vectors along the columns.
+        memories: of the arguments that these are of.
         epilogue: applies the ops.
         lanes: of a vector.
     """
 
     value: Value
     loaded: Value
-    along_columns: Mapping[Value, Value]
-    numbers: Mapping[Value, Value]
+    others: Sequence[Read]
+    memories: Mapping[Value, Value]
     epilogue: Epilogue
     lanes: int
 
@@ -55,22 +55,11 @@ class Prologue:
         factor = term.factors[1]
         if factor.behind_views().op is None:
             return None
-        (loaded,) = {r.value for r in factor.reads() if r.source.value == packed}
-        others = [
-            read
-            for read in factor.reads()
-            if read.value != loaded and read.source.op is None
-        ]
-        numbers, columns = (
-            {
-                read.value: memories[read.source.value]
-                for read in others
-                if read.source.is_number is wanted
-            }
-            for wanted in (True, False)
-        )
+        reads = [read for read in factor.reads() if read.source.op is None]
+        (loaded,) = {read.value for read in reads if read.source.value == packed}
+        others = [read for read in reads if read.value != loaded]
         epilogue = Epilogue(loaded, {}, (), lanes, None)
-        return cls(factor.value, loaded, columns, numbers, epilogue, lanes)
+        return cls(factor.value, loaded, others, memories, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
         """Return a vector of the operand, made of what memory holds.
@@ -82,11 +71,13 @@ class Prologue:
             count: how many of its lanes are columns.
         """
         known = {self.loaded: [loaded]}
-        for value, memory in self.along_columns.items():
-            known[value] = [vectors.load(memory, column, self.lanes, count)]
-        for value, memory in self.numbers.items():
-            element = vectors.load_element(memory, vectors.index(0))
-            known[value] = [vectors.repeat(element, self.lanes)]
+        for read in self.others:
+            memory = self.memories[read.source.value]
+            if read.source.is_number:
+                element = vectors.load_element(memory, vectors.index(0))
+                known[read.value] = [vectors.repeat(element, self.lanes)]
+            else:
+                known[read.value] = [vectors.load(memory, column, self.lanes, count)]
         place = Place(column, column, key, count)
         return self.epilogue.compute(self.value, place, known)
 
