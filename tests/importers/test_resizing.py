@@ -279,6 +279,8 @@ def test_sizes_that_pytorch_computes_in_floats_are_its_own():
                 x * (height * 0.25 / width),
             ]
 
+    # between places of some hundred, f32 leaves as much as the bound of steep pixels
+    torch.manual_seed(0)
     net, example = Network(), torch.randn(1, 2, 20, 30)
     sizes = {2: Dim("h", min=4, max=200), 3: Dim("w", min=4, max=200)}
     program = aotc.from_torch(net, (example,), dynamic_shapes=(sizes,)).program()
