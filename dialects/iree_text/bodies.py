@@ -21,7 +21,12 @@ def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
     return [*lines, f"flow.tensor.trace {key} = [%0 : {kind}{dims}]", "return"]
 
 
-def scatter(combine: str, kinds: Sequence[ir.Type]) -> list[str]:
+def scatter(
+    combine: str,
+    updates: ir.RankedTensorType,
+    rows: ir.RankedTensorType,
+    table: ir.RankedTensorType,
+) -> list[str]:
     """Return the body that fills a table and scatters rows of updates into it.
 
     The barriers, with that of the start, keep apart what IREE 3.13 cannot compile
@@ -31,10 +36,11 @@ def scatter(combine: str, kinds: Sequence[ir.Type]) -> list[str]:
 
     Args:
         combine: the op that combines an update and what the table has there.
-        kinds: of the updates, the number of the row of each, the table, and the number
-            that the table is filled with.
+        updates: their type, the first argument.
+        rows: the type of the numbers of their rows.
+        table: its type. What it is filled with is the last argument.
     """
-    updates, rows, table, element = kinds
+    element = table.element_type
     dims, updates_sizes = sizes("%0", updates)
     count = "{%size0}" if rows.is_dynamic_dim(0) else ""  # as the updates
     barrier = "iree_tensor_ext.compute_barrier.start"

@@ -160,7 +160,7 @@ def _write(
         start,
     ]
     kinds = [value.type for value in operands]
-    text = bodies.scatter(f"arith.{to.combine.__name__}", kinds)
+    text = bodies.scatter(f"arith.{to.combine.__name__}", *kinds[:3])
     (table,) = iree_text.call("scatter", operands, [kinds[2]], text)
     return table
 
