@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aotc.dialects import iree_text
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.functions import functions_of, is_private, lowered_op, name_of
-from aotc.dialects.lowering import foreign
 from aotc.dialects.padded_entries import padded_types
 from aotc.dialects.parameters import Parameter, parameter_ops, parameters_of
 from aotc.dialects.specialization import fix_sizes, specialized_types
@@ -71,7 +71,9 @@ def _is_declared(function: Function, entries: Mapping[str, Entry]) -> bool:
     entry = entries.get(name_of(function))
     if entry is not None:
         return entry.specializes is None and not entry.has_general_code
-    return declaration_of(function) is not None or foreign.body_of(function) is not None
+    return (
+        declaration_of(function) is not None or iree_text.body_of(function) is not None
+    )
 
 
 def _of_module(program: Program) -> Iterator[str]:

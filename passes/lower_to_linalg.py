@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aotc.dialects import iree_text
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import entries_of, lower_signature
@@ -28,7 +29,7 @@ from aotc.dialects.functions import (
 )
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
-from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import contracts_of, known_contracts
@@ -156,7 +157,7 @@ class _Inlined:
             return [self.lowering.full(results[0], scalar)]  # Note [parts of fills]
         lowered = as_tuple(type(op).lower(self.lowering, op, *operands))
         return [
-            foreign.optimization_barrier(each) if value in self.in_memory else each
+            iree_text.optimization_barrier(each) if value in self.in_memory else each
             for value, each in zip(op.results, lowered, strict=True)
         ]
 

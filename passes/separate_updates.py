@@ -18,9 +18,9 @@ the same part, and no slice is inserted into parts that something else reads, to
 
 from collections.abc import Iterator
 
+from aotc.dialects import iree_text
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering import foreign
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED
@@ -48,7 +48,7 @@ class SeparateUpdates(Pass):
         with index_functions(unit.module):
             for op, number in shared:
                 with ir.InsertionPoint(op), op.location:
-                    behind = foreign.optimization_barrier(op.operands[number])
+                    behind = iree_text.optimization_barrier(op.operands[number])
                 op.operands[number] = behind
         return bool(shared)
 

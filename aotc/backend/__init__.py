@@ -39,7 +39,7 @@ from aotc.dialects.types import bounds, evaluate_size
 from aotc.errors import CompileError, SetupError
 from aotc.exit_status import exit_cause
 from aotc.installation import install_command
-from aotc.passes.base import Unit
+from aotc.passes.base import PassRecord, Unit
 from aotc.program import Program
 from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import PEELING, Target
@@ -121,6 +121,7 @@ class Compiled:
         target: what it was compiled for.
         vmfb: the module.
         passes: that the program went through, with their options.
+        rewrites: what the passes over IREE's own IR did (`aotc.worker.rewrites`).
         flags: flags of the compiler, in order.
         compiler: version and revision of IREE's compiler.
         statistics: dispatches, transient bytes and the like, as IREE counts them.
@@ -136,6 +137,7 @@ class Compiled:
     target: Target
     vmfb: bytes
     passes: tuple[str, ...]
+    rewrites: tuple[PassRecord, ...]
     flags: tuple[str, ...]
     compiler: dict[str, str]
     statistics: dict[str, int]
@@ -173,11 +175,7 @@ def compile_units(
         SetupError: the compiler is not installed.
     """
     require_compiler()
-    jobs = [_Job.of(unit, cache) for unit in units]
-    if dump is not None:
-        for job in jobs:
-            folder = make_folder(dump / job.target.id)
-            write_text(folder / "iree-frame.mlir", job.crossed[1])
+    jobs = [_Job.of(unit, cache, dump=dump) for unit in units]
     with _workers(len(jobs)) as (pool, running):
         work = [pool.submit(_compile, job, running) for job in jobs]
         for future in as_completed(work):
@@ -259,9 +257,14 @@ class _Job:
 
     @classmethod
     def of(
-        cls, unit: Unit, cache: Cache | None = None, *, only_plans: bool = False
+        cls,
+        unit: Unit,
+        cache: Cache | None = None,
+        *,
+        dump: Path | None = None,
+        only_plans: bool = False,
     ) -> _Job:
-        """The job for a program that is lowered."""
+        """The job for a program that is lowered; what is dumped is not reused."""
         from aotc.backend.crossing import crossing  # with all kernels
         from aotc.kernels.listing import kernels_listed
 
@@ -275,8 +278,15 @@ class _Job:
             "only_plans": only_plans,
             "sum_block": BLOCK,
             "smaller_steps": SMALLER_STEPS,
+            "dump": None,
         }
-        kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
+        kept = None
+        if dump is not None:
+            folder = make_folder(dump / target.id)
+            write_text(folder / "iree-frame.mlir", crossed[1])
+            settings["dump"] = str(make_folder(folder / "vmfb-passes").absolute())
+        elif cache:
+            kept = KeptModule.of(cache, unit, crossed, settings)
         passes = tuple(unit.program.passes)
         kernels = kernels_listed(unit.module, target, passes)
         return cls(target, entries, crossed, settings, passes, kernels, kept)
@@ -389,6 +399,8 @@ def _compile(job: _Job, running: Running) -> Compiled:
         if found:
             report, vmfb = found
             report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            for each in report["rewrites"]:
+                each["seconds"] = 0.0
             reuse = "hit"
         else:
             reuse = job.kept.why_missing() if job.kept else "off"
@@ -403,6 +415,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         target=job.target,
         vmfb=vmfb,
         passes=job.passes,
+        rewrites=tuple(PassRecord(**each) for each in report["rewrites"]),
         flags=tuple(report["flags"]),
         compiler=report["compiler"],
         statistics=report["statistics"],

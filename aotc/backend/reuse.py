@@ -23,7 +23,7 @@ from aotc.mlir import ir
 from aotc.passes.base import Unit
 
 # what the worker reports of the module, and not of its own work
-_FACTS = ("flags", "compiler", "statistics", "memory")
+_FACTS = ("flags", "compiler", "statistics", "memory", "rewrites")
 
 
 @dataclass(frozen=True)

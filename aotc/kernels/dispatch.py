@@ -20,13 +20,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
+from aotc.dialects import iree_text
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import callee_of, current_module, signature
 from aotc.dialects.fusion import TARGET, Fused, fused_of
-from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.iree_text import bodies
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
 from aotc.kernels import emitters, families, sharing, vectors
@@ -94,42 +96,9 @@ def call_kernel(
         # for as many as there may be: how much memory a call takes is known then
         given.append(vectors.scale(most, scratch))
     types = [value.type for value in operands]
-    body = _dispatch(name, types, len(symbols), results, has_scratch=scratch > 0)
-    return foreign.call(f"{name}{_CALL}", given, results, body)
-
-
-def _dispatch(
-    name: str,
-    operands: Sequence[ir.RankedTensorType],
-    symbols: int,
-    results: Sequence[ir.RankedTensorType],
-    *,
-    has_scratch: bool,
-) -> list[str]:
-    """The body of a function that dispatches a kernel, for IREE.
-
-    Its arguments are the operands, the symbols, how many shares there are, the sizes of
-    operands and results that are not static, in order, and that of the scratch.
-    """
-    shares = len(operands) + symbols
-    numbers = count(shares + 1)
-
-    def sized(kind: ir.RankedTensorType) -> str:
-        axes = filter(kind.is_dynamic_dim, range(kind.rank))
-        names = [f"%{next(numbers)}" for _ in axes]
-        return f"{kind}{{{', '.join(names)}}}" if names else str(kind)
-
-    given = ", ".join(f"%{number}" for number in range(shares))
-    taken = ", ".join([*map(sized, operands), *["index"] * symbols])
-    scratch = [_any_size()] if has_scratch else []
-    made = ", ".join(map(sized, [*results, *scratch]))
-    named = ", ".join(f"%r#{number}" for number in range(len(results)))
-    results_in_all = len(results) + len(scratch)
-    return [
-        f'%r:{results_in_all} = flow.dispatch @"{name}"::@"{name}"[%{shares}]'
-        f"({given}) : ({taken}) -> ({made})",
-        f"return {named} : {', '.join(map(str, results))}",
-    ]
+    scratches = [_any_size()] if scratch else []
+    body = bodies.dispatch(name, types, len(symbols), results, scratches)
+    return iree_text.call(f"{name}{_CALL}", given, results, body)
 
 
 def kernels_of(module: Module) -> Iterator[Kernel]:
@@ -228,17 +197,10 @@ def _most_shares(function: Function, fused: Fused, lowering: Lowering) -> Value:
 
 
 def _thread_count() -> Value:
-    """How many threads compute a call, as an index value: of IREE's device."""
-    body = [
-        "%first = arith.constant 0 : index",
-        "%device = hal.devices.get %first : !hal.device",
-        "%known, %count = hal.device.query<%device : !hal.device> "
-        'key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64',
-        "%threads = arith.index_cast %count : i64 to index",
-        "return %threads : index",
-    ]
-    (count,) = foreign.call("thread_count", [], [ir.IndexType.get()], body)
-    return count
+    """Return how many threads compute a call, as an index value: of IREE's device."""
+    kinds = [ir.IndexType.get()]
+    (found,) = iree_text.call("thread_count", [], kinds, bodies.thread_count())
+    return found
 
 
 def _symbol_count(function: Function) -> int:

@@ -12,11 +12,11 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from aotc.dialects import iree_text
 from aotc.dialects.callees import calls_in
 from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.graph import where_of
-from aotc.dialects.lowering import foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.dispatch import kernels_of
@@ -117,7 +117,7 @@ def _calls(
     """The lines of the calls of each kernel in a lowered entry."""
     found: dict[str, list[str]] = {}
     for call in calls_in(function):
-        text = foreign.body_of(functions[callee_of(call)])
+        text = iree_text.body_of(functions[callee_of(call)])
         dispatched = _DISPATCHED.search(text or "")
         if dispatched:
             found.setdefault(dispatched[1], []).append(where_of(call) or "")

@@ -140,10 +140,7 @@ class BuildReport:
             "graph_ops": self.graph_ops,
             "peak_bytes": _peak_bytes(),
             "passes": [record.to_json() for record in self.passes],
-            "variant_passes": {
-                target: [record.to_json() for record in records]
-                for target, records in self.variant_passes.items()
-            },
+            "variant_passes": self._variant_passes(),
             "buckets": self.buckets.to_json() if self.buckets else None,
             "images": [each.to_json() for each in self.images],
             "variants": [_variant_json(variant) for variant in self.variants],
@@ -153,6 +150,14 @@ class BuildReport:
             "parity": [each.to_json() for each in self.parities],
             "self_check": [each.to_json() for each in self.self_checks],
             "self_check_cache": self.self_check_reuse,
+        }
+
+    def _variant_passes(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what passes did for each target, those over IREE's own IR last."""
+        rewrites = {str(each.target): each.rewrites for each in self.variants}
+        return {
+            target: [each.to_json() for each in (*records, *rewrites.get(target, ()))]
+            for target, records in self.variant_passes.items()
         }
 
     def findings(self) -> dict[str, Any]:

@@ -210,6 +210,7 @@ def _variant_row(variant: Compiled) -> dict[str, Any]:
         "recipe": asdict(variant.kept.recipe),
         "target": str(variant.target),
         "passes": variant.passes,
+        "rewrites": [(each.name, each.changed) for each in variant.rewrites],
         "flags": variant.flags,
         "memory": {name: plan.to_json() for name, plan in variant.memory.items()},
     }
@@ -232,6 +233,7 @@ def _find_variant(
         target=Target.parse(row["target"]),
         vmfb=found[1],
         passes=tuple(row["passes"]),
+        rewrites=tuple(_records(row["rewrites"])),
         flags=tuple(row["flags"]),
         memory={name: Memory(**plan) for name, plan in row["memory"].items()},
         seconds=seconds,

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from aotc.worker import IO_ERROR, constants, memory
-from aotc.worker.long_sums import split_long_sums
 from aotc.worker.parent import end_with
-from aotc.worker.references import separate_references
-from aotc.worker.workspaces import keep_workspaces
+from aotc.worker.rewrites import Runner
 
 
 def main(folder: Path) -> int:
@@ -24,18 +22,18 @@ def main(folder: Path) -> int:
 
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     flags, plans, is_mapped = job["flags"], job["plans"], job["is_mapped"]
+    rewrites = Runner(job)
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
-    module, invocation = compiled_to_stream(folder, job, flags)
+    module, invocation = compiled_to_stream(folder, rewrites, flags)
     if module is not None and is_mapped and constants.excess_message(module):
-        flags = [*flags, *job["smaller_steps"]]
-        module, invocation = compiled_to_stream(folder, job, flags)
+        flags, rewrites = [*flags, *job["smaller_steps"]], Runner(job)
+        module, invocation = compiled_to_stream(folder, rewrites, flags)
     if module is None:
         return 1
     if is_mapped and (refusal := constants.excess_message(module)):
         print(refusal, file=sys.stderr)
         return 1
-    if is_mapped:
-        keep_workspaces(module)
+    rewrites.run("stream", module)
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,
@@ -46,7 +44,7 @@ def main(folder: Path) -> int:
     if not job["only_plans"]:
         if not run_phases(invocation, "stream", "end"):
             return 1
-        separate_references(module)
+        rewrites.run("end", module)
         write_module(invocation, folder / "module.vmfb")
         statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
         report |= {
@@ -57,6 +55,7 @@ def main(folder: Path) -> int:
             "statistics": summary(statistics),
         }
     report |= {
+        "rewrites": rewrites.records,
         "seconds": time.perf_counter() - start,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
@@ -68,7 +67,7 @@ _STATISTICS = "statistics.json"
 
 
 def compiled_to_stream(
-    folder: Path, job: dict[str, Any], flags: list[str]
+    folder: Path, rewrites: Runner, flags: list[str]
 ) -> tuple[Any, Any]:
     """What IREE makes of a module up to its phase `stream`, and the invocation.
 
@@ -88,8 +87,7 @@ def compiled_to_stream(
     invocation.import_module(module.operation)
     if not run_phases(invocation, "start", "global-optimization"):
         return None, invocation
-    if job["is_mapped"]:  # the threads of a GPU add up parts of a sum as it is
-        split_long_sums(module, job["sum_block"])
+    rewrites.run("global-optimization", module)
     done = run_phases(invocation, "global-optimization", "stream")
     return module if done else None, invocation
 

@@ -22,8 +22,8 @@ _MOST_SUMMED_LOOPS = 2
 _SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a block takes
 
 
-def split_long_sums(module: Any, block: int) -> None:
-    """Make dispatches of the blocks of all sums that are marked.
+def split_long_sums(module: Any, block: int) -> bool:
+    """Make dispatches of the blocks of all sums that are marked; whether any are.
 
     Args:
         module: what IREE has made of a module up to its phase `global-optimization`.
@@ -32,7 +32,7 @@ def split_long_sums(module: Any, block: int) -> None:
     from iree.compiler import ir
 
     if not _marked_sums(module):
-        return
+        return False
     _run(_MERGE, module)
     with module.context:
         for op in filter(_can_be_split, _marked_sums(module)):
@@ -44,6 +44,7 @@ def split_long_sums(module: Any, block: int) -> None:
         if _SIZES in op.attributes:
             del op.attributes[_SIZES]  # a block's sum, not to be split again
             _give_own_zeros(op)
+    return True
 
 
 def _give_own_zeros(op: Any) -> None:

@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def separate_references(module: Any) -> None:
-    """Let no branch of a compiled module (VM dialect) pass a reference twice."""
+def separate_references(module: Any) -> bool:
+    """Let no branch of a compiled module (VM dialect) pass a reference twice.
+
+    Returns:
+        Whether any did.
+    """
     from iree.compiler import ir
 
     with module.context, ir.Location.unknown():
-        for block in _blocks(module.operation):
-            operations = list(block.operations)
-            if operations and operations[-1].name in ("vm.br", "vm.cond_br"):
-                _separate_references(operations[-1])
+        blocks = [list(block.operations) for block in _blocks(module.operation)]
+        ends = [operations[-1] for operations in blocks if operations]
+        branches = [op for op in ends if op.name in ("vm.br", "vm.cond_br")]
+        return any([_separate_references(branch) for branch in branches])
 
 
 def _blocks(op: Any) -> Iterator[Any]:
@@ -31,11 +35,12 @@ def _blocks(op: Any) -> Iterator[Any]:
                 yield from _blocks(inner.operation)
 
 
-def _separate_references(branch: Any) -> None:
+def _separate_references(branch: Any) -> bool:
     """Replace what a branch has passed before by another reference to the same."""
     from iree.compiler import ir
 
     latest: dict[Any, Any] = {}
+    changed = False
     with ir.InsertionPoint(branch):
         for index, value in enumerate(branch.operands):
             if not str(value.type).startswith("!vm.ref"):
@@ -43,8 +48,10 @@ def _separate_references(branch: Any) -> None:
             if value in latest:
                 latest[value] = _distinct_reference(value, latest[value])
                 branch.operation.operands[index] = latest[value]
+                changed = True
             else:
                 latest[value] = value
+    return changed
 
 
 def _distinct_reference(value: Any, latest: Any) -> Any:

@@ -77,8 +77,8 @@ class _Block(NamedTuple):
     dealloca: Any
 
 
-def keep_workspaces(module: Any) -> None:
-    """Let a module hold the large blocks that its entries need.
+def keep_workspaces(module: Any) -> bool:
+    """Let a module hold the large blocks that its entries need; whether any do.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.
@@ -98,6 +98,7 @@ def keep_workspaces(module: Any) -> None:
         _define(module, affinities)
         for block, size in used:
             _keep_between_calls(block, size)
+        return bool(used)
 
 
 def _is_entry(op: Any) -> bool:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects import affine
+from aotc.dialects import affine, iree_text
 from aotc.dialects.attributes import Array
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering import foreign
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.scalars import Body, constant_of
@@ -256,7 +255,7 @@ class Lowering:
 
         See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
         """
-        return foreign.optimization_barrier(x) if needs_memory(x, self._known) else x
+        return iree_text.optimization_barrier(x) if needs_memory(x, self._known) else x
 
     def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""

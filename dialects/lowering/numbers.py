@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aotc.dialects import functions
+from aotc.dialects import functions, iree_text
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.mlir import AffineMap, Operation, Type, Value, func, ir, linalg
@@ -114,4 +114,4 @@ def in_one_dispatch(
     block = op.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         linalg.YieldOp(list(body(*list(block.arguments)[: len(numbers)])))
-    return [foreign.optimization_barrier(result) for result in op.results]
+    return [iree_text.optimization_barrier(result) for result in op.results]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aotc.dialects.lowering import foreign
+from aotc.dialects import iree_text
 from aotc.dialects.lowering.iterators import iterator_types
 from aotc.dialects.lowering.scalars import Body, constant, never
 from aotc.mlir import AffineMap, Value, arith, ir, linalg, tensor
@@ -55,7 +55,7 @@ def _elementwise(
 
 def starts(values: Sequence[Value]) -> list[Value]:
     """What a loop starts from: each behind a barrier."""
-    return [foreign.optimization_barrier(x) for x in values]
+    return [iree_text.optimization_barrier(x) for x in values]
 
 
 def _first(source: Value) -> Value:

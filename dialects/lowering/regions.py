@@ -5,8 +5,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
 
+from aotc.dialects import iree_text
 from aotc.dialects.functions import callee_of, current_module, find
-from aotc.dialects.lowering import dispatches, foreign
+from aotc.dialects.iree_text import dispatches
 from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
 from aotc.dialects.walking import in_order
@@ -167,7 +168,7 @@ class Region:
         values = [*(value for value, _ in reads), *self.after, *olds]
         with self._point(), self._loops[-1].location:
             text = self._text(reads, olds)
-            found = foreign.call("update", values, [old.type for old in olds], text)
+            found = iree_text.call("update", values, [old.type for old in olds], text)
         for new, tied in zip(self.ties, found, strict=True):
             new.replace_all_uses_with(tied)
         for loop in reversed(self._loops):
@@ -285,7 +286,7 @@ def _is_root(op: Operation) -> bool:
     is what a kernel of ours does.
     """
     if isinstance(op, func.CallOp):
-        return foreign.is_kernel(find(callee_of(op)))
+        return iree_text.is_kernel(find(callee_of(op)))
     if isinstance(op, linalg.GenericOp):
         return has_reduction(op.attributes["iterator_types"])
     name = op.operation.name

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotc import dtypes as dt
-from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects import iree_text
+from aotc.dialects.iree_text import bodies
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.sources import filled_with
@@ -150,16 +152,16 @@ def _write(
     rows, where = _rows(low, to, indices)
     column = Tensor((element_count(where.shape), 1), where.dtype)
     rows = low.reshape(rows, where, column)
-    start = foreign.scalar_barrier(start)
+    start = iree_text.scalar_barrier(start)
     operands = [
         _without_lost(low, to, updates, matrix),
         _without_lost(low, to, rows, column),
         low.empty(to.table),
         start,
     ]
-    (table,) = foreign.call(
-        "scatter", operands, [operands[2].type], _body(to, operands)
-    )
+    kinds = [value.type for value in operands]
+    text = bodies.scatter(f"arith.{to.combine.__name__}", *kinds[:3])
+    (table,) = iree_text.call("scatter", operands, [kinds[2]], text)
     return table
 
 
@@ -222,30 +224,3 @@ def _rows(
         return arith.index_cast(lowered_element(dtype), first)
 
     return low.pointwise(indices, rows, body), rows
-
-
-def _body(to: Scattering, operands: Sequence[Value]) -> list[str]:
-    """IREE's side: fill the table, then scatter.
-
-    The barriers, with that of `start`, keep apart what IREE 3.13 cannot compile
-    together: two scatters that share a fill ("'stream.yield' op used resource not
-    listed in explicit captures"), and a scatter and what computes its updates, or its
-    rows from integers of 8 or 16 bits ("exceeded stack allocation limit").
-    """
-    updates, rows, table, element = (str(value.type) for value in operands)
-    dims, sizes = foreign.sizes("%0", operands[0].type)
-    count = "{%size0}" if operands[1].type.is_dynamic_dim(0) else ""  # as the updates
-    barrier = "iree_tensor_ext.compute_barrier.start"
-    return [
-        *dims,
-        f"%updates = {barrier} %0 : {updates}{sizes} -> {updates}",
-        f"%rows = {barrier} %1 : {rows}{count} -> {rows}",
-        f"%empty = linalg.fill ins(%3 : {element}) outs(%2 : {table}) -> {table}",
-        "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
-        f"  ins(%updates, %rows : {updates}, {rows}) outs(%empty : {table}) {{",
-        f"^bb0(%new: {element}, %old: {element}):",
-        f"  %both = arith.{to.combine.__name__} %old, %new : {element}",
-        f"  iree_linalg_ext.yield %both : {element}",
-        f"}} -> {table}",
-        f"return %full : {table}",
-    ]

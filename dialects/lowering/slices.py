@@ -8,7 +8,7 @@ takes a higher rank, or is a part of a tensor.concat, its element is read by pos
 IREE turns a read at position 0 into a slice again, unless a barrier hides the 0.
 """
 
-from aotc.dialects.lowering import foreign
+from aotc.dialects import iree_text
 from aotc.mlir import Operation, Value, arith, ir
 
 
@@ -33,4 +33,4 @@ def element_position(slice_op: Operation) -> list[Value]:
         next(dynamic) if offset == given else arith.ConstantOp(index, offset).result
         for offset in static
     ]
-    return position if any(static) else list(map(foreign.scalar_barrier, position))
+    return position if any(static) else list(map(iree_text.scalar_barrier, position))

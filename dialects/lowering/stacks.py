@@ -8,10 +8,12 @@ the elements of the call before. The buffer is new for every loop and given away
 end, so earlier results keep theirs; but one module serves one call at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from aotc.dialects import iree_text
 from aotc.dialects.functions import current_module
-from aotc.dialects.lowering import Lowering, foreign
+from aotc.dialects.iree_text import stacks
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.mlir import Type, Value, ir, tensor
 
@@ -36,9 +38,9 @@ class Stacks:
             if not stack.is_empty:
                 first = len(operands)
                 operands += elements
-                body += stack.store_lines(first, operands[first:])
+                body += stack.text.write(first, [each.type for each in elements])
         if body:
-            foreign.call("write", operands, [], [*body, "return"], inlined=False)
+            iree_text.call("write", operands, [], [*body, "return"], inlined=False)
 
     def end(self) -> list[Value]:
         """All elements; the stacks let go of them."""
@@ -46,66 +48,30 @@ class Stacks:
 
 
 class _Stack:
-    """One of them: a global, and the text of functions that use it."""
+    """One of them: a global, and calls of functions that use it."""
 
     def __init__(self, low: Lowering, whole: Tensor) -> None:
         self.is_empty = 0 in whole.shape
         self._low = low
         self._whole = whole
         self._rest = whole.with_shape(whole.shape[1:])
-        dynamic = ir.ShapedType.get_dynamic_size()
         inner = lowered_type(self._rest)
-        self._type = ir.RankedTensorType.get(
-            [dynamic, *inner.shape], inner.element_type
-        )
-        self._name = foreign.unique_global(current_module(), "stack")
+        shape = [ir.ShapedType.get_dynamic_size(), *inner.shape]
+        kind = ir.RankedTensorType.get(shape, inner.element_type)
+        name = iree_text.unique_global(current_module(), "stack")
+        self.text = stacks.Stack(name, kind)
         if not self.is_empty:
-            self._begin()
-
-    def _begin(self) -> None:
-        sizes = [self._low.size(self._whole.shape[0])]
-        sizes += self._low.dynamic_sizes(self._rest.shape)
-        names = ", ".join(f"%{number}" for number in range(len(sizes)))
-        body = [*self._empty_lines(names), "return"]
-        held = f'util.global private mutable @"{self._name}" : {self._type}'
-        self._call("begin", sizes, [], body, held)
-
-    def store_lines(self, first: int, elements: Sequence[Value]) -> Iterator[str]:
-        """Lines that store the arguments from `first` on at the places %0, %1, …."""
-        held = f"%{self._name}"
-        yield self._load(held)
-        for step, element in enumerate(elements):
-            value, kind = f"%{first + step}", element.type
-            new = f"%{self._name}_{step}"
-            lines, sizes = _sizes(value, kind, new)
-            yield from lines
-            offsets, ones = [f"%{step}"] + ["0"] * kind.rank, ["1"] * (kind.rank + 1)
-            parts = (offsets, ["1", *sizes], ones)
-            place = " ".join(f"[{', '.join(part)}]" for part in parts)
-            yield (
-                f"{new} = tensor.insert_slice {value} into {held}{place} "
-                f": {kind} into {self._type}"
-            )
-            held = new
-        yield self._store(held)
+            sizes = [low.size(whole.shape[0]), *low.dynamic_sizes(self._rest.shape)]
+            held = self.text.definition
+            self._call("begin", sizes, [], self.text.begin(len(sizes)), held)
 
     def end(self) -> Value:
         """All elements."""
         if self.is_empty:
             return self._low.empty(self._whole)
-        axes = range(self._rest.rank)
-        dynamic = [a for a in axes if self._type.is_dynamic_dim(a + 1)]
-        none = ", ".join(["%none"] * (1 + len(dynamic)))
-        zero = "%none = arith.constant 0 : index"
-        body = [
-            self._load("%held"),
-            zero,
-            *self._empty_lines(none),
-            f"return %held : {self._type}",
-        ]
-        (found,) = self._call("end", [], [self._type], body)
-        exact = lowered_type(self._whole)
-        return found if exact == self._type else tensor.cast(exact, found)
+        kind, exact = self.text.kind, lowered_type(self._whole)
+        (found,) = self._call("end", [], [kind], self.text.end())
+        return found if exact == kind else tensor.cast(exact, found)
 
     def _call(
         self,
@@ -115,30 +81,5 @@ class _Stack:
         body: Sequence[str],
         held: str = "",
     ) -> list[Value]:
-        name = f"{self._name}.{verb}"
-        return foreign.call(name, operands, results, body, held=held, inlined=False)
-
-    def _empty_lines(self, sizes: str) -> list[str]:
-        empty = f"%empty = flow.tensor.empty : {self._type}{{{sizes}}}"
-        return [empty, self._store("%empty")]
-
-    def _load(self, name: str) -> str:
-        return f'{name} = util.global.load @"{self._name}" : {self._type}'
-
-    def _store(self, value: str) -> str:
-        return f'util.global.store {value}, @"{self._name}" : {self._type}'
-
-
-def _sizes(
-    value: str, kind: ir.RankedTensorType, prefix: str
-) -> tuple[list[str], list[str]]:
-    """Lines that read the dynamic sizes of `value`, and all sizes as text."""
-    lines, sizes = [], [str(size) for size in kind.shape]
-    for axis in range(kind.rank):
-        if kind.is_dynamic_dim(axis):
-            sizes[axis] = f"{prefix}_size{axis}"
-            lines += [
-                f"{prefix}_axis{axis} = arith.constant {axis} : index",
-                f"{sizes[axis]} = tensor.dim {value}, {prefix}_axis{axis} : {kind}",
-            ]
-    return lines, sizes
+        name = f"{self.text.name}.{verb}"
+        return iree_text.call(name, operands, results, body, held=held, inlined=False)

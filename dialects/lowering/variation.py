@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.functions import find
-from aotc.dialects.lowering.foreign import body_of, scalar_barrier
+from aotc.dialects.iree_text import body_of, scalar_barrier
 from aotc.dialects.lowering.iterators import has_reduction, iterator_types
 from aotc.dialects.lowering.scalars import exactly_compared
 from aotc.dialects.lowering.sources import filled_with

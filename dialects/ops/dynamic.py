@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes as dt
+from aotc.dialects import iree_text
 from aotc.dialects.attributes import Sizes
 from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
-from aotc.dialects.lowering import Lowering, foreign
-from aotc.dialects.lowering.dispatches import window_in_place
+from aotc.dialects.iree_text.dispatches import window_in_place
+from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
 from aotc.dialects.samples import Sample, f32
@@ -209,7 +210,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
             is_signed = Tensor.of(op.starts).dtype in dt.SIGNED
             given = [x, update, starts]
             text = window_in_place([each.type for each in given], is_signed)
-            return foreign.call("write_window", given, [x.type], text)[0]
+            return iree_text.call("write_window", given, [x.type], text)[0]
         read = element_reader(low, update, part)
 
         def body(old: Value) -> Value:

@@ -12,13 +12,15 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc import printing
+from aotc.dialects import iree_text
 from aotc.dialects.attributes import Str
 from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent, where_of
 from aotc.dialects.intervals import bounds
-from aotc.dialects.lowering import Lowering, foreign, ordering
+from aotc.dialects.iree_text import bodies
+from aotc.dialects.lowering import Lowering, ordering
 from aotc.dialects.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
@@ -103,9 +105,7 @@ class Print(Effect, name="print"):
     def lower(low: Lowering, op: "Print", x: Value) -> tuple[Value, ...]:
         """IREE hands traced tensors to the loader, which writes them."""
         key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
-        lines, dims = foreign.sizes("%0", x.type)
-        trace = f"flow.tensor.trace {key} = [%0 : {x.type}{dims}]"
-        foreign.call("print", [x], [], [*lines, trace, "return"])
+        iree_text.call("print", [x], [], bodies.trace(key, x.type))
         return ()
 
     samples = [
@@ -149,7 +149,7 @@ class Barrier(GraphOp, name="barrier"):
     @staticmethod
     def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
         """IREE's own barrier."""
-        return foreign.optimization_barrier(x)
+        return iree_text.optimization_barrier(x)
 
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
 
@@ -194,7 +194,7 @@ class After(GraphOp, name="after", traits=[Pure]):
         """IREE's barrier, where `event` may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
-            return foreign.optimization_barrier(x)
+            return iree_text.optimization_barrier(x)
         return ordering.after(x, event)
 
     samples = [

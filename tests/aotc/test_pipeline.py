@@ -17,6 +17,7 @@ from aotc.pipeline.request import STOPS
 from aotc.program import GRAPH_STAGES
 from aotc.target import Target
 from aotc.tracing import title
+from aotc.worker.rewrites import REWRITES
 
 MODEL = """
 import aotc
@@ -128,6 +129,20 @@ def test_the_dump_holds_every_stage_and_every_pass(model, tmp_path):
     assert passes[:2] == ["01-autodiff.mlir", "02-inline.mlir"]
 
 
+def test_the_dump_holds_what_is_rewritten_on_the_side_of_iree(model, tmp_path):
+    on_vmvx = {"targets": [Target.parse("vmvx")], "dump": tmp_path / "ir"}
+    for _ in range(2):  # what the cache knows is compiled all the same
+        pipeline.build(model, stop_after="vmfb", **on_vmvx)
+        files = sorted((tmp_path / "ir" / "vmvx" / "vmfb-passes").iterdir())
+        assert [file.name for file in files] == [
+            f"{number:02d}-{each.name}.mlir" for number, each in enumerate(REWRITES, 1)
+        ]
+        phases = "util.func", "stream.", "vm.func"
+        for file, expected in zip(files, phases, strict=True):
+            assert expected in file.read_text()
+            file.unlink()
+
+
 def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
     report = pipeline.build(model, targets=[Target.parse("vmvx")], output=tmp_path)
@@ -141,7 +156,8 @@ def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     assert variant["statistics"]["dispatches"] >= 1
     assert variant["peak_bytes"] > 0
     shared, (own,) = document["passes"], document["variant_passes"].values()
-    assert [p["pass"] for p in [*shared, *own]] == list(map(str, all_passes()))
+    passes = [*map(str, all_passes()), *(each.name for each in REWRITES)]
+    assert [p["pass"] for p in [*shared, *own]] == passes
     assert report.bundle.name == "small-1.0.0.aotc"
 
 

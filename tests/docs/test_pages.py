@@ -10,6 +10,7 @@ from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.target import TARGETS
+from aotc.worker.rewrites import REWRITES
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +35,11 @@ def test_stages_name_their_passes_in_order():
         *_, cell = row(text, f"`{stage.name}`").split("|")
         without_options = re.sub(r"\(.*?\)", "", cell)
         assert tuple(words(without_options)) == stage.names
+
+
+def test_the_code_is_made_with_the_rewrites_that_are_named():
+    *_, cell = row(page("docs/stages.md"), "`vmfb`").split("|")
+    assert words(cell) == [each.name for each in REWRITES]
 
 
 def test_levels_name_their_passes():

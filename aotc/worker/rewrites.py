@@ -1,0 +1,85 @@
+"""The passes over IREE's own IR, between its phases: the one list of what runs when.
+
+They are what the stage `vmfb` does besides IREE. As passes of other stages they are
+noted in the report of a build, and a dump has the IR after each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aotc.worker.long_sums import split_long_sums
+from aotc.worker.references import separate_references
+from aotc.worker.workspaces import keep_workspaces
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A pass over what IREE has made of a module.
+
+    Args:
+        name: of it.
+        after: the phase of IREE's that it comes after.
+        on_gpus: whether it runs for GPUs, too.
+        run: changes the module as the job says, and returns whether it has.
+    """
+
+    name: str
+    after: str
+    on_gpus: bool
+    run: Callable[[Any, Mapping[str, Any]], bool]
+
+
+REWRITES = (
+    Rewrite(
+        "split-long-sums",
+        after="global-optimization",
+        on_gpus=False,  # whose threads add up parts of a sum as it is
+        run=lambda module, job: split_long_sums(module, job["sum_block"]),
+    ),
+    Rewrite(
+        "keep-workspaces",
+        after="stream",
+        on_gpus=False,  # whose memory the loader's pools keep
+        run=lambda module, job: keep_workspaces(module),
+    ),
+    Rewrite(
+        "separate-references",
+        after="end",
+        on_gpus=True,
+        run=lambda module, job: separate_references(module),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs the passes of a job, and notes what they did.
+
+    Args:
+        job: as the worker is told it.
+        records: name, wall time and whether it changed anything, of each that ran.
+    """
+
+    job: Mapping[str, Any]
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, after: str, module: Any) -> None:
+        """Run the passes that come after a phase of IREE's, in place."""
+        for each in REWRITES:
+            if each.after == after and (self.job["is_mapped"] or each.on_gpus):
+                start = time.perf_counter()
+                changed = each.run(module, self.job)
+                seconds = time.perf_counter() - start
+                record = {"name": each.name, "seconds": seconds, "changed": changed}
+                self.records.append(record)
+                self._dump(each.name, module)
+
+    def _dump(self, name: str, module: Any) -> None:
+        if self.job["dump"] is not None:
+            file = Path(self.job["dump"]) / f"{len(self.records):02d}-{name}.mlir"
+            file.write_text(f"{module}\n", encoding="utf-8")

@@ -1,0 +1,109 @@
+"""The bodies of functions that only IREE can read, as lines of text.
+
+Their arguments are %0, %1, …, and the last line returns the results.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+
+from aotc.dialects.iree_text import sizes
+from aotc.mlir import ir
+
+
+def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
+    """Return the body that hands a tensor to what the loader shows traces with.
+
+    Args:
+        key: what the loader knows the trace by.
+        kind: of the tensor.
+    """
+    lines, dims = sizes("%0", kind)
+    return [*lines, f"flow.tensor.trace {key} = [%0 : {kind}{dims}]", "return"]
+
+
+def scatter(
+    combine: str,
+    updates: ir.RankedTensorType,
+    rows: ir.RankedTensorType,
+    table: ir.RankedTensorType,
+) -> list[str]:
+    """Return the body that fills a table and scatters rows of updates into it.
+
+    The barriers, with that of the start, keep apart what IREE 3.13 cannot compile
+    together: two scatters that share a fill ("'stream.yield' op used resource not
+    listed in explicit captures"), and a scatter and what computes its updates, or its
+    rows from integers of 8 or 16 bits ("exceeded stack allocation limit").
+
+    Args:
+        combine: the op that combines an update and what the table has there.
+        updates: their type, the first argument.
+        rows: the type of the numbers of their rows.
+        table: its type. What it is filled with is the last argument.
+    """
+    element = table.element_type
+    dims, updates_sizes = sizes("%0", updates)
+    count = "{%size0}" if rows.is_dynamic_dim(0) else ""  # as the updates
+    barrier = "iree_tensor_ext.compute_barrier.start"
+    return [
+        *dims,
+        f"%updates = {barrier} %0 : {updates}{updates_sizes} -> {updates}",
+        f"%rows = {barrier} %1 : {rows}{count} -> {rows}",
+        f"%empty = linalg.fill ins(%3 : {element}) outs(%2 : {table}) -> {table}",
+        "%full = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)",
+        f"  ins(%updates, %rows : {updates}, {rows}) outs(%empty : {table}) {{",
+        f"^bb0(%new: {element}, %old: {element}):",
+        f"  %both = {combine} %old, %new : {element}",
+        f"  iree_linalg_ext.yield %both : {element}",
+        f"}} -> {table}",
+        f"return %full : {table}",
+    ]
+
+
+def dispatch(
+    name: str,
+    operands: Sequence[ir.RankedTensorType],
+    symbols: int,
+    results: Sequence[ir.RankedTensorType],
+    scratch: Sequence[ir.RankedTensorType] = (),
+) -> list[str]:
+    """Return the body that dispatches an executable of aotc's own.
+
+    The arguments are the operands, the symbols, how many workgroups there are, the
+    sizes of operands, results and scratch that are not static, in order.
+
+    Args:
+        name: of the executable, and of its function.
+        operands: their types.
+        symbols: how many of them it takes.
+        results: their types, which the body returns.
+        scratch: the types of results that nothing reads.
+    """
+    workgroups = len(operands) + symbols
+    numbers = count(workgroups + 1)
+
+    def sized(kind: ir.RankedTensorType) -> str:
+        axes = filter(kind.is_dynamic_dim, range(kind.rank))
+        names = [f"%{next(numbers)}" for _ in axes]
+        return f"{kind}{{{', '.join(names)}}}" if names else str(kind)
+
+    given = ", ".join(f"%{number}" for number in range(workgroups))
+    taken = ", ".join([*map(sized, operands), *["index"] * symbols])
+    made = ", ".join(map(sized, [*results, *scratch]))
+    named = ", ".join(f"%r#{number}" for number in range(len(results)))
+    return [
+        f'%r:{len(results) + len(scratch)} = flow.dispatch @"{name}"::@"{name}"'
+        f"[%{workgroups}]({given}) : ({taken}) -> ({made})",
+        f"return {named} : {', '.join(map(str, results))}",
+    ]
+
+
+def thread_count() -> list[str]:
+    """Return the body that asks IREE's device how many threads compute a call."""
+    return [
+        "%first = arith.constant 0 : index",
+        "%device = hal.devices.get %first : !hal.device",
+        "%known, %count = hal.device.query<%device : !hal.device> "
+        'key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64',
+        "%threads = arith.index_cast %count : i64 to index",
+        "return %threads : index",
+    ]

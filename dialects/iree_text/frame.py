@@ -1,0 +1,180 @@
+"""What stands around the graph functions on IREE's side, as text.
+
+Globals for weights and states, the exported functions around the graph functions, and
+the executables of kernels. What they surround is declared here and defined by bytecode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.dialects.entries import Entry
+from aotc.dialects.parameters import SCOPE
+from aotc.dialects.types import Tensor, lowered_type
+
+
+def quoted(name: str) -> str:
+    """Return a name as MLIR spells it: what is not plain ASCII, byte by byte."""
+    plain = (
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
+        for byte in name.encode()
+    )
+    return f'"{"".join(plain)}"'
+
+
+def _type(tensor: Tensor) -> str:
+    return str(lowered_type(tensor))
+
+
+def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
+    """Return the line that defines the global of a weight, or of a leaf of a state."""
+    access = "private mutable" if is_mutable else "private"
+    initial = f'#flow.parameter.named<"{SCOPE}"::{quoted(name)}>'
+    return f"util.global {access} @{quoted(name)} = {initial} : {_type(kind)}"
+
+
+def declaration(entry: Entry, name: str) -> list[str]:
+    """Return lines that declare the graph function of an entry, of this name."""
+    operands = ", ".join(_type(port.type) for port in entry.arguments)
+    results = ", ".join(_type(port.type) for port in entry.results)
+    return [f'func.func private @"{name}"({operands}) -> ({results})']
+
+
+def public_function(entry: Entry, graph: str) -> list[str]:
+    """Return the function that callers see: inputs in, outputs out, state in globals.
+
+    Args:
+        entry: what it is of.
+        graph: the name of its graph function.
+    """
+    inputs = [
+        f"%{i}: {_type(port.type)} {{iree.abi.name = {quoted(port.name)}}}"
+        for i, port in enumerate(entry.arguments)
+        if port.kind == "input"
+    ]
+    outputs = [
+        f"%r{i}" for i, port in enumerate(entry.results) if port.kind == "output"
+    ]
+    output_types = [_type(port.type) for port in entry.ports("output")]
+    signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
+    lines = [f"func.func @{entry.name}{signature} {{"]
+    lines += [
+        f"  %{i} = util.global.load @{quoted(port.name)} : {_type(port.type)}"
+        for i, port in enumerate(entry.arguments)
+        if port.kind != "input"
+    ]
+    operands = ", ".join(f"%{i}" for i in range(len(entry.arguments)))
+    operand_types = ", ".join(_type(port.type) for port in entry.arguments)
+    results = ", ".join(f"%r{i}" for i in range(len(entry.results)))
+    result_types = ", ".join(_type(port.type) for port in entry.results)
+    assigned = f"{results} = " if results else ""
+    lines.append(
+        f'  {assigned}func.call @"{graph}"({operands}) : '
+        f"({operand_types}) -> ({result_types})"
+    )
+    lines += [
+        f"  util.global.store %r{i}, @{quoted(port.name)} : {_type(port.type)}"
+        for i, port in enumerate(entry.results)
+        if port.kind == "state"
+    ]
+    return [*lines, f"  {_return(outputs, output_types)}", "}"]
+
+
+def _return(values: Sequence[str], types: Sequence[str]) -> str:
+    if not values:
+        return "return"
+    return f"return {', '.join(values)} : {', '.join(types)}"
+
+
+def executable(
+    name: str,
+    body: str,
+    memories: Sequence[str],
+    results: int,
+    elements: Sequence[str],
+    symbols: int,
+) -> list[str]:
+    """Return what dispatches a kernel.
+
+    Args:
+        name: of the executable, and of its function.
+        body: the name of the kernel's function.
+        memories: the types of the memrefs that this takes.
+        results: how many of them, the last ones, are results, or scratch.
+        elements: of each memory, as a map of the symbols and the number of shares.
+        symbols: how many of them it takes.
+    """
+    name, body = quoted(name), quoted(body)
+    numbers = [f"%s{n}" for n in range(symbols)]
+    bindings = [f"%b{n}: !stream.binding" for n in range(len(memories))]
+    first = len(bindings) - results
+    indices = [f"{number}: index" for number in numbers]
+    taken = ", ".join([*bindings[:first], *indices, *bindings[first:]])
+    views = [
+        line
+        for n, kind in enumerate(memories)
+        for line in _view(n, kind, elements[n], [*numbers, "%shares"])
+    ]
+    held = [f"%m{n}" for n in range(len(memories))]
+    given = ", ".join([*held, *numbers, "%share", "%shares"])
+    types = ", ".join([*memories, *["index"] * (symbols + 2)])
+    return [
+        f"stream.executable private @{name} {{",
+        f"  stream.executable.export public @{name} workgroups(%shares: index) "
+        "-> (index, index, index) {",
+        "    %one = arith.constant 1 : index",
+        "    stream.return %shares, %one, %one : index, index, index",
+        "  }",
+        "  builtin.module {",
+        f"    func.func private @{body}({types})",
+        f"    func.func @{name}({taken}) {{",
+        "      %zero = arith.constant 0 : index",
+        "      %share = stream.dispatch.workgroup.id[0] : index",
+        "      %shares = stream.dispatch.workgroup.count[0] : index",
+        *views,
+        f"      func.call @{body}({given}) : ({types}) -> ()",
+        "      return",
+        "    }",
+        "  }",
+        "}",
+    ]
+
+
+def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
+    """The memory of a binding; how many elements it has, a map says, of numbers."""
+    view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
+    if "?" not in kind:
+        return [f"      {view} : !stream.binding -> {kind}"]
+    given = ", ".join(numbers)
+    return [
+        f"      %n{number} = affine.apply affine_map<{elements}>()[{given}]",
+        f"      {view} : !stream.binding -> {kind}{{%n{number}}}",
+    ]
+
+
+def reader(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
+    """Return the function that returns the leaves of a state.
+
+    Args:
+        name: of the function.
+        leaves: the global of each, and its type.
+    """
+    types = [_type(kind) for _, kind in leaves]
+    loads = [
+        f"  %{i} = util.global.load @{quoted(leaf)} : {kind}"
+        for i, ((leaf, _), kind) in enumerate(zip(leaves, types, strict=True))
+    ]
+    values = [f"%{i}" for i in range(len(types))]
+    head = f"func.func @{name}() -> ({', '.join(types)}) {{"
+    return [head, *loads, f"  {_return(values, types)}", "}"]
+
+
+def writer(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
+    """Return the function that replaces the leaves of a state; see `reader`."""
+    pairs = [(leaf, _type(kind)) for leaf, kind in leaves]
+    arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
+    stores = [
+        f"  util.global.store %{i}, @{quoted(leaf)} : {kind}"
+        for i, (leaf, kind) in enumerate(pairs)
+    ]
+    return [f"func.func @{name}({arguments}) {{", *stores, "  return", "}"]
