@@ -16,7 +16,7 @@ from aotc.dialects.lowering import foreign
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 from aotc.errors import CompileError
-from aotc.kernels.dispatch import Kernel, kernels_of, strip_kernels
+from aotc.kernels.lowered import Kernel, kernels_of, strip_kernels
 from aotc.mlir import bytecode, func, ir
 from aotc.program import Program, StateSpec
 
