@@ -19,7 +19,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from aotc.dialects.function_table import name_of
-from aotc.kernels.dispatch import KERNEL
+from aotc.kernels.lowered import KERNEL
 from aotc.mlir import Module
 from aotc.pipeline import build
 from aotc.program_files import read_program

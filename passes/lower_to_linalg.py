@@ -36,7 +36,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
-from aotc.kernels.dispatch import call_kernel
+from aotc.kernels.cpu.dispatch import call_kernel
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
 from aotc.passes.double_reads import (

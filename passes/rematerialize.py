@@ -31,7 +31,7 @@ from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.errors import InputError
-from aotc.kernels.dispatch import called_kernel, kernels_of
+from aotc.kernels.lowered import called_kernel, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED

@@ -14,7 +14,7 @@ from aotc.dialects.entries import strip_program
 from aotc.dialects.functions import functions_of
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
-from aotc.kernels.dispatch import kernels_of, strip_kernels
+from aotc.kernels.lowered import kernels_of, strip_kernels
 from aotc.mlir import bytecode, func, ir
 from aotc.program import Program
 

@@ -245,7 +245,7 @@ def _may_be_winograd(op: Any) -> bool:
     """Whether a kernel may compute an op by Winograd's algorithm, on some target."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
-    from aotc.kernels.winograd.tile import is_window_of_three  # with all kernels
+    from aotc.kernels.planning.winograd import is_window_of_three  # with all kernels
 
     return is_window_of_three(op)
 

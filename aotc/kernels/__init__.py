@@ -1,10 +1,10 @@
-"""Kernels for processors, written in upstream dialects of MLIR.
+"""Kernels: what a region of the graph computes, and what writes its code.
 
-A region of the graph (`aotc.dialects.fusion`) and a model of the target's processor
-(`machine`) make a function over memrefs and the numbers of a workgroup (`dispatch`).
-What a region can be, passes ask the target's `capabilities`: a table of families
-(`families`), each of which says what its kernels take, and how their work is cut up,
-which is data (`tile`) chosen by an analytic model. A Python function for each family
-(`emitters`) writes the code, with what `vectors` gives it. What a region computes
-beside its anchor, it computes by the ops' own `lower` rules, on vectors (`epilogue`).
+What a region (`aotc.dialects.fusion`) can be, passes ask the target's `capabilities`: a
+table of families (`families`), each of which says what its kernels take, and how their
+work is cut up, which is data chosen by an analytic model of the target's processor
+(`planning`, `machine`). What a region computes is a term (`terms`), which NumPy can
+evaluate (`reference`). The code is written by an emitter: that for processors is `cpu`,
+which only the pass that lowers regions imports. What of a lowered module is a kernel,
+`lowered` says.
 """

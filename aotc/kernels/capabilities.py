@@ -2,10 +2,13 @@
 
 A target has kernels if there is a row for its backend here and a model of its
 processor, which they are planned for. The row has the families that the emitter of the
-backend writes (`aotc.kernels.emitters`). What a kernel takes is said by its family: its
-anchors, the elementwise ops before and after them, what operands of these may be
-(`aotc.kernels.operands`), and in which dtypes; sizes, by the plan of the family. So
-does a second emitter become a row, of the families that it has and what they take.
+backend writes: `aotc.kernels.cpu`, or a package beside it. What a kernel takes is said
+by its family: its anchors, the elementwise ops before and after them, what operands of
+these may be (`aotc.kernels.operands`), and in which dtypes; sizes, by the plan of the
+family. So does a second emitter become a row, of the families that it has and what they
+take.
+
+Passes ask this table, and no family or emitter.
 """
 
 from __future__ import annotations

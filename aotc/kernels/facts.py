@@ -18,11 +18,11 @@ from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import families, grain
-from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.tile import Tile, cycles
-from aotc.kernels.winograd.tile import WinogradTile, estimate
+from aotc.kernels.planning.joined import Joined
+from aotc.kernels.planning.tile import Tile, cycles
+from aotc.kernels.planning.winograd import WinogradTile, estimate
 from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]

@@ -18,21 +18,7 @@ from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import backward_slice
-from aotc.kernels import (
-    attention,
-    columns,
-    depthwise,
-    movement,
-    packing,
-    rows,
-    sharing,
-    sorting,
-)
-from aotc.kernels.attention import decoder
-from aotc.kernels.attention.caches import caches_by_heads
-from aotc.kernels.attention.tile import AttentionTile
-from aotc.kernels.chain import schedule as chain_schedule
-from aotc.kernels.contraction import plan as contraction_plan
+from aotc.kernels import packing, sharing
 from aotc.kernels.elementwise import (
     ALIKE,
     BY_ROWS,
@@ -43,13 +29,22 @@ from aotc.kernels.elementwise import (
     Operands,
 )
 from aotc.kernels.machine import Machine
-from aotc.kernels.movement import transposing
-from aotc.kernels.movement.schedule import MovementBlocks
-from aotc.kernels.rows.tile import RowTile
+from aotc.kernels.planning import (
+    attention,
+    chain,
+    columns,
+    contraction,
+    decoder,
+    depthwise,
+    movement,
+    rows,
+    sorting,
+    transposing,
+    winograd,
+)
+from aotc.kernels.planning.tile import Tile
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.tile import Tile
 from aotc.kernels.winograd import packing as winograd_packing
-from aotc.kernels.winograd import tile as winograd_tile
 from aotc.kernels.winograd.matrices import WINDOW
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, STRICT
@@ -92,7 +87,7 @@ class Family(Generic[A, S]):
         numerics: the level of `--numerics` from which on it is taken.
         prologue_axes: how many of the last axes of its operand a row has.
         second_columns: the axes of its second operand that are columns, if it computes
-            the elementwise ops that make that, too (`aotc.kernels.prologue`).
+            the elementwise ops that make that, too (`aotc.kernels.cpu.prologue`).
         is_last: whether its anchors are looked for where the others have their
             regions, which may read through them.
         leaves_states: whether it computes what an entry leaves in a state, too; IREE
@@ -170,7 +165,7 @@ class Packing:
     growth: float = 1.0
 
 
-def _chain_packing(schedule: chain_schedule.ChainSchedule) -> Packing | None:
+def _chain_packing(schedule: chain.ChainSchedule) -> Packing | None:
     return _panel_packing(schedule.project)
 
 
@@ -183,7 +178,7 @@ def _panel_packing(tile: Tile | None) -> Packing | None:
     )
 
 
-def _winograd_packing(tile: winograd_tile.WinogradTile) -> Packing:
+def _winograd_packing(tile: winograd.WinogradTile) -> Packing:
     return Packing(
         lambda b, op, _: winograd_packing.pack(b, op, tile),
         lambda b, op, packed, _: winograd_packing.unpack(b, op, packed, tile),
@@ -200,41 +195,41 @@ def _last_axes(value: Value, count: int) -> range:
 FAMILIES: dict[str, Family[Any, Any]] = {
     "winograd": Family(
         anchors=(ConvGeneral,),
-        schedule=winograd_tile.WinogradTile,
-        plan=winograd_tile.plan,
-        workgroups=winograd_tile.workgroups,
-        plan_unpacked=winograd_tile.plan_unpacked,
+        schedule=winograd.WinogradTile,
+        plan=winograd.plan,
+        workgroups=winograd.workgroups,
+        plan_unpacked=winograd.plan_unpacked,
         epilogue=BY_ROWS,
         packing=_winograd_packing,
-        scratch=winograd_tile.scratch_elements,
+        scratch=winograd.scratch_elements,
         numerics=RELAXED,
     ),
     "chain": Family(
         anchors=(ConvGeneral,),
-        schedule=chain_schedule.ChainSchedule,
-        plan=chain_schedule.plan,
-        workgroups=chain_schedule.workgroups,
+        schedule=chain.ChainSchedule,
+        plan=chain.plan,
+        workgroups=chain.workgroups,
         plan_unpacked=lambda op, machine: None,
         epilogue=BY_ROWS,
-        candidates=chain_schedule.candidates,
+        candidates=chain.candidates,
         packing=_chain_packing,
-        scratch=chain_schedule.scratch_elements,
+        scratch=chain.scratch_elements,
         prologue=ALIKE,
-        before=chain_schedule.ops_before,
+        before=chain.ops_before,
         has_runs=True,
     ),
     "contraction": Family(
         anchors=(DotGeneral, ConvGeneral),
         schedule=Tile,
-        plan=contraction_plan.plan,
-        workgroups=contraction_plan.workgroups,
-        plan_unpacked=contraction_plan.plan_unpacked,
+        plan=contraction.plan,
+        workgroups=contraction.workgroups,
+        plan_unpacked=contraction.plan_unpacked,
         epilogue=OF_COLUMNS,
         floats=("f32", "bf16", "f16"),
-        second_columns=contraction_plan.second_columns,
-        column_axes=contraction_plan.column_axes,
-        candidates=contraction_plan.candidates,
-        views=contraction_plan.views,
+        second_columns=contraction.second_columns,
+        column_axes=contraction.column_axes,
+        candidates=contraction.candidates,
+        views=contraction.views,
         most_joined=4,  # of more, results would wait long for their readers
         packing=_panel_packing,
     ),
@@ -243,11 +238,11 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         schedule=decoder.DecoderTile,
         plan=decoder.plan,
         workgroups=decoder.workgroups,
-        views=caches_by_heads,
+        views=decoder.caches_by_heads,
     ),
     "attention": Family(
         anchors=(Attention,),
-        schedule=AttentionTile,
+        schedule=attention.AttentionTile,
         plan=attention.plan,
         workgroups=attention.workgroups,
     ),
@@ -269,7 +264,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "rows": Family(
         anchors=rows.ANCHORS,
-        schedule=RowTile,
+        schedule=rows.RowTile,
         plan=rows.plan,
         workgroups=rows.workgroups,
         epilogue=BY_ROWS,
@@ -295,7 +290,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "movement": Family(
         anchors=(Concatenate,),
-        schedule=MovementBlocks,
+        schedule=movement.MovementBlocks,
         plan=movement.plan,
         workgroups=movement.workgroups,
         prologue=ALIKE,
@@ -306,7 +301,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     ),
     "transpose": Family(
         anchors=(Transpose,),
-        schedule=MovementBlocks,
+        schedule=movement.MovementBlocks,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
         leaves_states=False,
@@ -351,7 +346,7 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
     """The kernel for an op whose weights come from main memory in each call."""
     if not is_packed(fused):
         return fused
-    tile = contraction_plan.plan_fetching(op, Tile.of_plain(fused.tile))
+    tile = contraction.plan_fetching(op, Tile.of_plain(fused.tile))
     return Fused(fused.kernel, tile.to_plain())
 
 

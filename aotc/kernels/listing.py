@@ -19,7 +19,7 @@ from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
-from aotc.kernels.dispatch import kernels_of
+from aotc.kernels.lowered import kernels_of
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.shared_work import SHARED_WORK
 from aotc.mlir import Function, Module, func

@@ -19,7 +19,7 @@ from aotc.dialects.ops.contraction import DotGeneral, contracted_axes, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Shape, Tensor, element_count
-from aotc.kernels.tile import Tile
+from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value
 
 Axes = tuple[int, ...]

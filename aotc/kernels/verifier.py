@@ -15,22 +15,21 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.kernels import movement
 from aotc.kernels.capabilities import Capabilities, NoKernels
-from aotc.kernels.chain.schedule import ChainSchedule
-from aotc.kernels.chain.stages import stages_of
-from aotc.kernels.contraction.joined import Joined
 from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead, schedule_of
 from aotc.kernels.geometry import known_geometry
 from aotc.kernels.machine import Machine
-from aotc.kernels.movement import transposing
-from aotc.kernels.movement.schedule import MovementBlocks
 from aotc.kernels.packing import packed_shape
-from aotc.kernels.prologue import why_no_prologue
+from aotc.kernels.planning import movement, transposing
+from aotc.kernels.planning.chain import ChainSchedule
+from aotc.kernels.planning.joined import Joined
+from aotc.kernels.planning.movement import MovementBlocks
+from aotc.kernels.planning.prologue import why_no_prologue
+from aotc.kernels.planning.stages import stages_of
+from aotc.kernels.planning.tile import Tile, terms_at_a_time
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.schedules import candidates_of
 from aotc.kernels.terms import term_of
-from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module, Value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from aotc.kernels import grain
-from aotc.kernels.chain import schedule as chain
+from aotc.kernels.planning import chain
 
 
 def thresholds() -> Iterator[tuple[ModuleType, str]]:

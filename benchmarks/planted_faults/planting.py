@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from aotc.checks import self_check
 from aotc.errors import CompileError
-from aotc.kernels.winograd import tile as winograd_tile
+from aotc.kernels.planning import winograd as winograd_tile
 from aotc.pipeline import build
 from aotc.target import Target
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.walking import in_order
-from aotc.kernels.contraction.plan import plan_joined
 from aotc.kernels.machine import Machine
-from aotc.kernels.tile import Tile
+from aotc.kernels.planning.contraction import plan_joined
+from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value
 from aotc.passes.joining.products import Product, is_computed_from
 

@@ -12,7 +12,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, clone, in_order
 from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.tile import Tile
+from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.build_time_values import MOST_EXTRA_BYTES, MOST_EXTRA_SHARE
 

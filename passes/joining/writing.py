@@ -10,7 +10,7 @@ from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
 from aotc.kernels.packing import join, pack, split, unpack
-from aotc.kernels.tile import Tile
+from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, func, ir
 from aotc.passes.joining.groups import Group
 from aotc.passes.joining.products import Product, is_computed_from, ops_behind

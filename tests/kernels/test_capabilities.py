@@ -14,8 +14,8 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import defining_op
 from aotc.importers import load
 from aotc.kernels.capabilities import BACKENDS, Emitted, NoKernels, capabilities_of
+from aotc.kernels.cpu.emitters import FOR_PROCESSORS
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS, Elementwise
-from aotc.kernels.emitters import FOR_PROCESSORS
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (

@@ -15,7 +15,7 @@ from aotc.dialects.ops.effects import Print
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
-from aotc.kernels.tile import are_panels_outer, choose_tile, split_evenly
+from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES

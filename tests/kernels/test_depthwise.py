@@ -10,9 +10,9 @@ from aotc import processor, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels.depthwise import Sweep, choose_sweep
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
+from aotc.kernels.planning.depthwise import Sweep, choose_sweep
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES

@@ -12,7 +12,7 @@ from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.listing import _places, kernels_listed
 from aotc.kernels.machine import machine_of
-from aotc.kernels.tile import Tile, choose_tile, cycles
+from aotc.kernels.planning.tile import Tile, choose_tile, cycles
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES

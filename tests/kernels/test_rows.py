@@ -12,12 +12,12 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
-from aotc.kernels.columns import ColumnSizes, ColumnTile
-from aotc.kernels.columns import choose_tile as choose_columns
 from aotc.kernels.machine import machine_of
+from aotc.kernels.planning import reductions
+from aotc.kernels.planning.columns import ColumnSizes, ColumnTile
+from aotc.kernels.planning.columns import choose_tile as choose_columns
+from aotc.kernels.planning.rows import RowSizes, RowTile, choose_tile
 from aotc.kernels.refusal import refusals_in
-from aotc.kernels.rows import operands
-from aotc.kernels.rows.tile import RowSizes, RowTile, choose_tile
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -198,7 +198,7 @@ def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
         seen.append(value)
         return walking.defining_op(value)
 
-    monkeypatch.setattr(operands, "defining_op", defining_op)
+    monkeypatch.setattr(reductions, "defining_op", defining_op)
     unit = Unit(load(model)).fork(Target.parse("x86_64-v3"))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())

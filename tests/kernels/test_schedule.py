@@ -5,10 +5,10 @@ from dataclasses import fields
 import pytest
 
 from aotc.errors import InputError
-from aotc.kernels.attention.tile import AttentionTile
 from aotc.kernels.families import FAMILIES
+from aotc.kernels.planning.attention import AttentionTile
+from aotc.kernels.planning.tile import Tile
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.tile import Tile
 
 SCHEDULES = sorted({x.schedule for x in FAMILIES.values()}, key=lambda x: x.__name__)
 

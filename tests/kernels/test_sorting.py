@@ -9,7 +9,7 @@ from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels import sorting
+from aotc.kernels.planning import sorting
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES

@@ -12,10 +12,10 @@ from aotc.dialects.contracts import Contract
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Dim
 from aotc.importers import load
-from aotc.kernels.attention.tile import Sizes
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.rows.tile import RowSizes
-from aotc.kernels.tile import Tile, row_counts
+from aotc.kernels.planning.attention import Sizes
+from aotc.kernels.planning.rows import RowSizes
+from aotc.kernels.planning.tile import Tile, row_counts
 from aotc.pipeline import build
 from aotc.target import Target
 

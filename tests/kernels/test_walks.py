@@ -6,10 +6,9 @@ import pytest
 
 from aotc.dialects import context
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.kernels import vectors
-from aotc.kernels.tile import split_groups
-from aotc.kernels.vectors import index
-from aotc.kernels.walks import (
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.vectors import index
+from aotc.kernels.cpu.walks import (
     block_bounds,
     branch_at_rest,
     parts,
@@ -18,6 +17,7 @@ from aotc.kernels.walks import (
     visit_parts,
     visit_some_parts,
 )
+from aotc.kernels.planning.tile import split_groups
 from aotc.mlir import Module, ir
 
 OPERATIONS = {

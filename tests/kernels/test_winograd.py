@@ -15,8 +15,8 @@ from aotc.importers import load
 from aotc.kernels import families
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
-from aotc.kernels.tile import choose_tile, cycles
-from aotc.kernels.winograd import tile as winograd
+from aotc.kernels.planning import winograd
+from aotc.kernels.planning.tile import choose_tile, cycles
 from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW, matrices
 from aotc.kernels.winograd.reference import Transforms, convolve
 from aotc.passes import run_passes

@@ -15,8 +15,8 @@ from aotc.cli.main import main
 from aotc.dialects import context
 from aotc.errors import InputError, SetupError
 from aotc.importers import load
-from aotc.kernels import tile
 from aotc.kernels.capabilities import capabilities_of
+from aotc.kernels.planning import tile
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit

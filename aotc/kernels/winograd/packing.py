@@ -15,8 +15,8 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Tensor
+from aotc.kernels.planning.winograd import WinogradTile
 from aotc.kernels.winograd.matrices import matrices
-from aotc.kernels.winograd.tile import WinogradTile
 from aotc.mlir import Value
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels import vectors
-from aotc.kernels.attention import _Kernel as AttentionKernel
-from aotc.kernels.attention import decoder, scores
-from aotc.kernels.vectors import add, index
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.attention import _Kernel as AttentionKernel
+from aotc.kernels.cpu.attention import decoder, scores
+from aotc.kernels.cpu.vectors import add, index
 from aotc.mlir import Value
 
 from ..planting import Fault

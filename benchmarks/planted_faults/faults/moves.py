@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels import movement, vectors
-from aotc.kernels.movement import transposing
+from aotc.kernels.cpu import movement, transposing, vectors
 
 from ..planting import Fault
 from .ways import by, given

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels import vectors
-from aotc.kernels.chain import _Chain
-from aotc.kernels.contraction import Contraction
-from aotc.kernels.contraction.factors import Factors
-from aotc.kernels.contraction.sums import Begin, Sums
-from aotc.kernels.lines import Lines, Rows
-from aotc.kernels.vectors import add, index
-from aotc.kernels.winograd import Winograd
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.chain import _Chain
+from aotc.kernels.cpu.contraction import Contraction
+from aotc.kernels.cpu.contraction.factors import Factors
+from aotc.kernels.cpu.contraction.sums import Begin, Sums
+from aotc.kernels.cpu.lines import Lines, Rows
+from aotc.kernels.cpu.vectors import add, index
+from aotc.kernels.cpu.winograd import Winograd
 from aotc.mlir import Value, arith, ir
 
 from ..planting import Fault

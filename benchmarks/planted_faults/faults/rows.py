@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from aotc.dialects.lowering import scalars
-from aotc.kernels import columns, sorting, vectors
-from aotc.kernels.rows import _Kernel as RowsKernel
-from aotc.kernels.rows import formulas, walk
-from aotc.kernels.vectors import add, index
+from aotc.kernels.cpu import columns, sorting, vectors
+from aotc.kernels.cpu.rows import _Kernel as RowsKernel
+from aotc.kernels.cpu.rows import formulas, walk
+from aotc.kernels.cpu.vectors import add, index
 from aotc.mlir import Value, arith, ir
 
 from ..planting import Fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels import depthwise
+from aotc.kernels.cpu import depthwise
 from aotc.mlir import arith
 
 from ..planting import Fault

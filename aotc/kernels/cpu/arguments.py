@@ -1,0 +1,68 @@
+"""What a kernel is given when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.types import Size
+from aotc.kernels.cpu.vectors import scale
+from aotc.kernels.machine import Machine
+from aotc.mlir import Function, Value, arith
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory that a share of the workgroups has for itself; it begins undefined.
+
+    Args:
+        memory: that of all shares.
+        begin: where that of this share begins.
+    """
+
+    memory: Value
+    begin: Value
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a kernel.
+
+    Args:
+        memories: of the arguments of the region, and then of its results.
+        symbols: the index value of each symbol of the region, as far as its types
+            mention them.
+        workgroup: the numbers of the workgroup, along two axes; for a family that
+            `has_runs` the first of a run of workgroups, and the one after the last.
+        machine: that runs it; None if that is not known.
+        scratch: what the kernel's family asks for, see `Family.scratch`; None for none.
+    """
+
+    memories: Sequence[Value]
+    symbols: Sequence[Value]
+    workgroup: tuple[Value, Value]
+    machine: Machine | None = None
+    scratch: Scratch | None = None
+
+    def operands_of(self, function: Function) -> dict[Value, Value]:
+        """The memory of each argument of a region."""
+        arguments = list(function.entry_block.arguments)
+        return dict(zip(arguments, self.memories[: len(arguments)], strict=True))
+
+    def results_of(self, function: Function) -> list[tuple[Value, Value]]:
+        """The values that a region returns, each with the memory that it goes to."""
+        block = function.entry_block
+        *_, end = block.operations
+        memories = self.memories[len(block.arguments) :]
+        return list(zip(end.operands, memories, strict=True))
+
+    def size(self, size: Size) -> Value:
+        """The index value of a size, at the insertion point."""
+        return Lowering([*self.symbols]).size(size)
+
+    def scale(self, base: Value, factor: Size) -> Value:
+        """`base * factor`."""
+        if isinstance(factor, int):
+            return scale(base, factor)
+        return arith.muli(base, self.size(factor))

@@ -1,0 +1,126 @@
+"""What one workgroup of an attention has to do, and where that lies in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.ops.attention import Attention
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.walks import Group, row_groups
+from aotc.kernels.planning.attention import AttentionTile, Sizes, bias_strides
+from aotc.kernels.planning.tile import split_groups
+from aotc.mlir import Value, arith
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of a workgroup, and where what belongs to them begins in memory.
+
+    Args:
+        first: the number of the first one.
+        query: its elements.
+        key: the first key of its head.
+        value: the first value.
+        bias: the first score's bias.
+        result: its result.
+    """
+
+    first: Value
+    query: Value
+    key: Value
+    value: Value
+    bias: Value
+    result: Value
+
+
+def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> Queries:
+    """The queries of a head from one on.
+
+    Args:
+        op: what is computed.
+        given: the sizes.
+        number: of the head, over all batches.
+        first: the number of the first query.
+    """
+    sizes, strides = Sizes.of(op), bias_strides(op)
+    batch = arith.divui(number, index(sizes.heads))
+    head = arith.remui(number, index(sizes.heads))
+    shared = arith.divui(head, index(sizes.heads // sizes.shared))
+    query = given.scale(batch, sizes.length * sizes.heads)
+    query = add(query, scale(head, sizes.head_step))
+    query = add(query, scale(first, sizes.row_step))
+    key = add(given.scale(batch, sizes.positions * sizes.shared), shared)
+    bias = add(given.scale(batch, strides.batch), given.scale(head, strides.head))
+    return Queries(
+        first=first,
+        query=scale(query, sizes.depth),
+        key=scale(key, sizes.depth),
+        value=scale(key, sizes.width),
+        bias=add(bias, given.scale(first, strides.query)),
+        result=scale(query, sizes.width),
+    )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some keys.
+
+    Args:
+        start: the number of the first one.
+        count: of them; None if only a call decides it.
+        seen: how many of them any query sees.
+    """
+
+    start: Value
+    count: int | None
+    seen: Value | int
+
+    def tiles(self, most: int) -> list[Group]:
+        """The keys in tiles of at most so many: those that are seen, and a few more."""
+        if self.count is None:
+            return row_groups(self.seen, most)
+        found: list[Group] = []
+        for first, count, tiles in split_groups(self.count, most):
+            last: Value | int = tiles
+            if not isinstance(self.seen, int):
+                rest = arith.maxsi(add(self.seen, -first), index(0))
+                needed = arith.divui(add(rest, count - 1), index(count))
+                last = arith.minsi(needed, index(tiles))
+            found.append((first, count, last))
+        return found
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """For each vector of queries.
+
+    Args:
+        highest: score so far.
+        total: of the exponentials of scores so far, less the highest.
+    """
+
+    highest: Values
+    total: Values
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The memory of a workgroup: one column for each of its queries.
+
+    Args:
+        queries: scaled, one element of all of them after the other.
+        scores: of a block; then their exponentials.
+        factors: of results.
+    """
+
+    queries: Value
+    scores: Value
+    factors: Value
+
+    @classmethod
+    def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
+        """Allocate it on the stack."""
+        rows = sizes.depth, tile.keys, 1
+        return cls(*(vectors.allocate(count * tile.columns) for count in rows))

@@ -1,0 +1,228 @@
+"""Convolutions one after the other, some lines at a time, which stay in a cache.
+
+The block of MobileNetV2 and EfficientNet: pixels times a weight make many channels, a
+window goes over each of them, and the pixels of that times a weight make few (Sandler
+et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018). Where such
+networks begin, the first weight is one of windows.
+
+What lies between is several times as large as what goes in and comes out, and too large
+for the caches of a core. So a share of the lines of the result is gone through a few at
+a time: the first stage makes the lines of the image that their windows see, and the
+others follow before these leave the second cache. Lines that the next windows see as
+well are moved to the front. A share computes those itself that lie before its first
+ones, which is why there are only as many shares as threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.kernels.cpu import arguments, depthwise, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction import Contraction
+from aotc.kernels.cpu.contraction.sums import Begin
+from aotc.kernels.cpu.depthwise import Windows
+from aotc.kernels.cpu.epilogue import Epilogue
+from aotc.kernels.cpu.vectors import add, index, scale
+from aotc.kernels.cpu.walks import least, most
+from aotc.kernels.planning.chain import ChainSchedule, LineBuffers, geometry_of_stage
+from aotc.kernels.planning.joined import Joined
+from aotc.kernels.planning.stages import Stages, stages_of
+from aotc.kernels.planning.tile import Tile
+from aotc.mlir import Function, Value, arith
+
+
+def write(
+    function: Function, anchor: ConvGeneral, schedule: ChainSchedule, given: Arguments
+) -> None:
+    """Write the kernel of a region, for a run of lines of the result."""
+    stages = stages_of(anchor)
+    assert stages is not None
+    buffers = LineBuffers.of(stages, schedule)
+    chain = _Chain(function, stages, schedule, given, buffers)
+    chain.write(*given.workgroup)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some lines of results of one image.
+
+    Args:
+        first: of them, among those of all images.
+        last: the one after them.
+        image: that they are of.
+        low: the first line that their windows see, among those of all images; it may
+            be padding.
+        is_first: whether it is the first of its image in this share, so that nothing
+            that its windows see is in the buffer yet.
+    """
+
+    first: Value
+    last: Value
+    image: Value
+    low: Value
+    is_first: Value
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        function: the region.
+        stages: of it.
+        schedule: how it is cut up.
+        given: the arguments of the kernel.
+        buffers: of the lines between the stages.
+    """
+
+    function: Function
+    stages: Stages
+    schedule: ChainSchedule
+    given: Arguments
+    buffers: LineBuffers
+
+    def write(self, first: Value, last: Value) -> None:
+        """Write the work of a share: lines `first` to before `last` of the result."""
+        shape = geometry_of_stage(self.stages.depthwise)
+        height = index(shape.result[0])
+
+        def write_image(image: Value) -> None:
+            start = arith.muli(image, height)
+            begin, end = most(start, first), least(add(start, shape.result[0]), last)
+
+            def write_lines(line: Value) -> None:
+                inner = scale(arith.subi(line, start), shape.strides[0])
+                low = add(add(scale(image, shape.size[0]), inner), -shape.padding[0])
+                stop = arith.minsi(add(line, self.schedule.lines), end)
+                is_first = int_compare("eq", line, begin)
+                self._write_part(_Part(line, stop, image, low, is_first))
+
+            vectors.repeat_for(begin, end, self.schedule.lines, write_lines)
+
+        images = arith.divui(first, height), arith.ceildivui(last, height)
+        vectors.repeat_for(*images, 1, write_image)
+
+    def _write_part(self, part: _Part) -> None:
+        """All stages of some lines."""
+        expand, windows, project = self._stages_of_part()
+        image, result = self._begin_of_image(part), self._begin_of_result(part)
+        if expand is not None:
+            vectors.branch(part.is_first, lambda: None, self._move_overlap)
+            begin = Begin(index(0), index(0), image)
+            expand.write_lines(*self._lines_to_expand(part), begin)
+        windows = replace(windows, begin=(image, result))
+        windows.write_lines(index(0), part.first, part.last)
+        if project is not None:
+            begin = Begin(result, index(0), index(0))
+            project.write_lines(part.first, part.last, begin)
+
+    # ---- where lines are kept -------------------------------------------------------
+
+    def _begin_of_image(self, part: _Part) -> Value:
+        """Where the first line of all images would be, by where the buffered ones are.
+
+        That is before the scratch begins: only buffered lines are read from there on.
+        """
+        if self.stages.expand is None:
+            return index(0)
+        begin = self._scratch.begin
+        return arith.subi(begin, scale(part.low, self.buffers.line))
+
+    def _begin_of_result(self, part: _Part) -> Value:
+        """The same of the results of the windows, which the last stage reads."""
+        if self.stages.project is None:
+            return index(0)
+        shape = geometry_of_stage(self.stages.depthwise)
+        begin = add(self._scratch.begin, self.buffers.expanded)
+        lines = scale(part.first, shape.result[1] * shape.features)
+        return arith.subi(begin, lines)
+
+    def _lines_to_expand(self, part: _Part) -> tuple[Value, Value]:
+        """The lines that the windows of a part see, but for those that are there."""
+        shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
+        top = scale(part.image, shape.size[0])
+        known = arith.select(part.is_first, index(0), index(buffers.overlap))
+        lines = add(arith.subi(part.last, part.first), -1)
+        bottom = add(add(part.low, scale(lines, shape.strides[0])), buffers.span)
+        return most(add(part.low, known), top), least(bottom, add(top, shape.size[0]))
+
+    def _move_overlap(self) -> None:
+        """Move lines that the part before has made, and this one reads, to the front.
+
+        By whole vectors, and so a little more: what comes after is made anew. Forwards,
+        as the lines are moved towards lower addresses and may lie over each other.
+        """
+        memory, begin = self._scratch.memory, self._scratch.begin
+        lanes, line = self.schedule.lanes, self.buffers.line
+        strides = geometry_of_stage(self.stages.depthwise).strides
+        distance = self.schedule.lines * strides[0] * line
+
+        def move(at: Value) -> None:
+            to = add(begin, at)
+            moved = vectors.load(memory, add(to, distance), lanes)
+            vectors.store(moved, memory, to, lanes)
+
+        vectors.repeat_for(0, self.buffers.overlap * line, lanes, move)
+
+    @property
+    def _scratch(self) -> arguments.Scratch:
+        assert self.given.scratch is not None
+        return self.given.scratch
+
+    # ---- what computes a stage ------------------------------------------------------
+
+    def _stages_of_part(self) -> tuple[Contraction | None, Windows, Contraction | None]:
+        """Those that there are."""
+        stages, cut = self.stages, self.schedule
+        shape = geometry_of_stage(stages.depthwise)
+        known = self._known | {stages.depthwise.x: self._memory_of(stages.depthwise.x)}
+        windows = Windows(
+            shape,
+            cut.sweep(shape),
+            self.given.size(shape.lines),
+            depthwise.reduction_of(stages.depthwise, known),
+            self._epilogue_of(stages.depthwise),
+        )
+        expand = project = None
+        if stages.expand is not None:
+            weight = self._known[stages.expand.kernel]
+            expand = self._contraction(stages.expand, weight, cut.expand)
+        if stages.project is not None:
+            # packed, as the first argument of a region without the anchor's operand
+            weight, *_ = self.given.memories
+            project = self._contraction(stages.project, weight, cut.project)
+        return expand, windows, project
+
+    def _contraction(
+        self, op: ConvGeneral, weight: Value, tile: Tile | None
+    ) -> Contraction:
+        assert tile is not None
+        joined = Joined((op,), (geometry_of_stage(op),), tile)
+        memories = self._memory_of(op.x), weight
+        given = replace(self.given, memories=memories)
+        return Contraction(joined, 0, given, self._epilogue_of(op))
+
+    def _epilogue_of(self, op: ConvGeneral) -> Epilogue:
+        """Return the epilogue that writes the results of a stage for the next one."""
+        stages, lanes = self.stages, self.schedule.lanes
+        results = self.given.results_of(self.function)
+        if op is not stages.anchor:
+            reader = stages.depthwise if op is stages.expand else stages.project
+            assert reader is not None
+            results = [(reader.x, self._scratch.memory)]
+        return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
+
+    def _memory_of(self, value: Value) -> Value:
+        """That of an image: an operand of the region, or kept."""
+        return self._known.get(value) or self._scratch.memory
+
+    @property
+    def _known(self) -> dict[Value, Value]:
+        """The memory of each operand, but for one that is packed."""
+        known = self.given.operands_of(self.function)
+        if self.stages.project is not None:
+            del known[self.function.entry_block.arguments[0]]
+        return known

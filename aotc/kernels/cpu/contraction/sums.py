@@ -1,0 +1,253 @@
+"""The sums of one tile: of products, and of windows over images.
+
+Rows of elements that are narrower than f32 are widened first (`widening`), vectors of a
+panel as they are loaded, which serves all rows of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.types import element_count
+from aotc.dialects.views import Loop
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.factors import Factors
+from aotc.kernels.cpu.contraction.widening import Left, Widening
+from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.prologue import Prologue
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import LINE_BYTES
+from aotc.kernels.planning.tile import PART, Tile
+from aotc.mlir import Value, arith
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a product of a batch begins in memory.
+
+    Args:
+        left: in the left operand; of a convolution, the first channel of the group.
+        right: in the right one.
+        result: in a result.
+    """
+
+    left: Value
+    right: Value
+    result: Value
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The columns of a panel that there are.
+
+    Args:
+        vectors: that hold them.
+        last: elements of the last one.
+        right: where the panel begins in the right operand.
+        column: its first column.
+        begin: of the product.
+        ahead: where the tile at hand begins to fetch what is read later; None if it
+            does not.
+    """
+
+    vectors: int
+    last: int
+    right: Value
+    column: Value
+    begin: Begin
+    ahead: Value | None = None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Writes them at the insertion point.
+
+    Args:
+        geometry: what is summed up.
+        tile: how it is cut up.
+        given: the memories of the operands first.
+        widening: of rows; None where they are read as they are.
+        prologue: makes the right operand; None where memory holds it.
+    """
+
+    geometry: Geometry
+    tile: Tile
+    given: Arguments
+    widening: Widening | None
+    prologue: Prologue | None
+
+    @property
+    def _factors(self) -> Factors:
+        return Factors.of(self.geometry, self.tile)
+
+    @property
+    def _right(self) -> Value:
+        return self.given.memories[1]
+
+    @property
+    def _right_step(self) -> int:
+        """Elements from a row of a panel to the next."""
+        step = self.tile.columns if self.tile.packed else self.geometry.right_step
+        assert step is not None
+        return step
+
+    @property
+    def fetched_by_step(self) -> int:
+        """How many elements a step of a tile fetches, of its share."""
+        return max(1, self.tile.columns // self.tile.block)
+
+    def over_window(self, panel: Panel, rows: Rows) -> Values:
+        """The sums of a tile, row by row."""
+        count = rows.count * panel.vectors
+        sums = [self._factors.zero] * count
+        shape = self.geometry
+        line = shape.dilation[0] * shape.size[1] * shape.channels
+        depth = shape.window[1] * shape.group_channels * self._right_step
+
+        def sum_line(number: Value, sums: Values) -> Values:
+            left = add(rows.left, scale(number, line))
+            right = add(panel.right, scale(number, depth))
+            return self._sum_line(panel, rows, (left, right), sums)
+
+        if shape.layout is not None:
+            begin = rows.left, panel.right
+            return self._sum_axes(panel, rows.count, shape.layout.sums, begin, sums)
+        if shape.window[0] == 1 and rows.lines == (0, 1):
+            return sum_line(index(0), sums)
+        return vectors.loop(*rows.lines, 1, sums, sum_line)
+
+    def _sum_axes(
+        self,
+        panel: Panel,
+        rows: int,
+        loops: Sequence[Loop],
+        begin: tuple[Value, Value],
+        sums: Values,
+    ) -> Values:
+        """Add the products along some loops to sums; the last loop is the innermost."""
+        loop, *inner = loops
+        length = self.given.size(loop.size)
+        if not inner:
+            return self._sum_run(panel, range(rows), begin, length, sums)
+        step = loop.steps[1]
+        if self.tile.packed:
+            terms = element_count(tuple(each.size for each in inner))
+            step = terms * self.tile.columns
+
+        def sum_inner(number: Value, sums: Values) -> Values:
+            left = add(begin[0], self.given.scale(number, loop.steps[0]))
+            right = add(begin[1], self.given.scale(number, step))
+            return self._sum_axes(panel, rows, inner, (left, right), sums)
+
+        return vectors.loop(0, length, 1, sums, sum_inner)
+
+    def _sum_line(
+        self, panel: Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
+    ) -> Values:
+        """The part of the sums that one line of the window makes."""
+        shape = self.geometry
+        positions, channels = shape.window[1], shape.group_channels
+        is_run = shape.dilation[1] == 1 and shape.groups == 1  # side by side in memory
+        if rows.inside is None and is_run:
+            every, length = range(rows.count), index(positions * channels)
+            return self._sum_run(panel, every, begin, length, sums)
+        for position in range(positions):
+            left = add(begin[0], position * shape.dilation[1] * shape.channels)
+            right = add(begin[1], position * channels * self._right_step)
+            seen, length = rows.rows_inside_at(position), index(channels)
+            sums = self._sum_run(panel, seen, (left, right), length, sums)
+        return sums
+
+    def _sum_run(
+        self,
+        panel: Panel,
+        rows: range,
+        begin: tuple[Value, Value],
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """Add up products along both operands, for some rows of the tile."""
+        count = panel.vectors
+        chosen = [row * count + number for row in rows for number in range(count)]
+        if not chosen:
+            return sums
+        row, step = self.geometry.left_steps
+        first = add(begin[0], rows[0] * row)
+        left = Left(self.given.memories[0], first, row, step)
+        some = [sums[number] for number in chosen]
+        sum_terms = self._sum_terms if self.widening is None else self._sum_parts
+        found = sum_terms(panel, len(rows), left, begin[1], length, some)
+        known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
+        return [known[number] for number in range(len(sums))]
+
+    def _sum_parts(
+        self,
+        panel: Panel,
+        rows: int,
+        left: Left,
+        right: Value,
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """The same of rows that are widened, in parts of their terms."""
+        assert self.widening is not None
+        widen = self.widening.widen
+
+        def sum_part(first: Value, sums: Values) -> Values:
+            count = arith.minsi(arith.subi(length, first), index(PART))
+            begin = add(left.begin, scale(first, left.step))
+            widened = widen(replace(left, begin=begin), rows, count)
+            at = add(right, scale(first, self._right_step))
+            here = panel
+            if panel.ahead is not None:
+                ahead = add(panel.ahead, scale(first, self.fetched_by_step))
+                here = replace(panel, ahead=ahead)
+            return self._sum_terms(here, rows, widened, at, count, sums)
+
+        return vectors.loop(0, length, PART, sums, sum_part)
+
+    def _sum_terms(
+        self,
+        panel: Panel,
+        rows: int,
+        left: Left,
+        right: Value,
+        length: Value,
+        sums: Values,
+    ) -> Values:
+        """Add up products of some rows side by side and the vectors of a panel."""
+        lanes, terms, count = self.tile.lanes, self.tile.terms, panel.vectors
+        factors, fetched = self._factors, terms * self.fetched_by_step
+
+        def add_products(number: Value, some: Values) -> Values:
+            begin = add(left.begin, scale(number, terms * left.step))
+            here = add(right, scale(number, terms * self._right_step))
+            if panel.ahead is not None:
+                at = add(panel.ahead, scale(number, fetched))
+                for place in range(0, fetched, LINE_BYTES // self.geometry.bytes):
+                    vectors.prefetch(self._right, add(at, place))
+
+            def element(row: int) -> Value:
+                return factors.repeat(left.memory, add(begin, row * left.row))
+
+            def columns(number: int) -> Value:
+                is_last = number == count - 1 and not self.tile.packed
+                held = panel.last if is_last else lanes
+                at = add(here, number * terms * lanes)
+                if self.prologue is None:
+                    return factors.columns(self._right, at, held)
+                column = add(panel.column, number * lanes)
+                there = panel.last if number == count - 1 else lanes
+                loaded = vectors.load(self._right, at, lanes, held)
+                return self.prologue.apply(loaded, column, number, there)
+
+            sizes = rows, count
+            return vectors.outer_product(
+                element, columns, sizes, some, factors.multiply_add
+            )
+
+        last = arith.ceildivui(length, index(terms)) if terms > 1 else length
+        return vectors.loop(0, last, 1, sums, add_products)

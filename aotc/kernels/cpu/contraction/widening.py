@@ -1,0 +1,112 @@
+"""Rows of the left operand of a contraction: where they lie, and widened.
+
+Rows of elements that are narrower than f32 are widened before they are multiplied, some
+terms at a time, in memory that stays in the first cache: each element is then read once
+for each vector of a panel, as one of f32 is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.contraction.factors import Factors
+from aotc.kernels.cpu.vectors import add, index, scale
+from aotc.kernels.cpu.walks import visit_by_size
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.planning.tile import PART, Tile
+from aotc.mlir import Value, arith
+
+
+@dataclass(frozen=True)
+class Left:
+    """Where rows of the left operand lie.
+
+    Args:
+        memory: that holds them.
+        begin: the first element of the first one.
+        row: elements from one row to the next.
+        step: from one term to the next.
+    """
+
+    memory: Value
+    begin: Value
+    row: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Widening:
+    """Writes rows to memory of their own, in the type that they are multiplied in.
+
+    Args:
+        memory: for `PART` terms of as many rows as a tile may have.
+        rows: so many.
+        factors: what multiplies them.
+    """
+
+    memory: Value
+    rows: int
+    factors: Factors
+
+    @classmethod
+    def of(cls, geometry: Geometry, tile: Tile) -> Widening | None:
+        """That of a kernel, with memory on its stack.
+
+        None where rows are read as they are, which are those of f32, and such as lie
+        neither by rows nor by terms.
+        """
+        if not geometry.is_narrow or 1 not in geometry.left_steps:
+            return None
+        factors = Factors.of(geometry, tile)
+        memory = vectors.allocate(tile.rows * PART, factors.element)
+        return cls(memory, tile.rows, factors)
+
+    def widen(self, left: Left, rows: int, length: Value) -> Left:
+        """Some rows: by rows or by terms, as they lie.
+
+        Args:
+            left: the rows; one of their distances is 1, that of terms where more than
+                one is multiplied at a time.
+            rows: how many there are.
+            length: the number of terms, at most `PART`.
+        """
+        if left.step == 1:
+            for row in range(rows):
+                source = add(left.begin, row * left.row)
+                self._copy_run(left.memory, source, index(row * PART), length)
+            return Left(self.memory, index(0), PART, 1)
+
+        def widen_term(number: Value) -> None:
+            source = add(left.begin, scale(number, left.step))
+            self._copy(left.memory, source, scale(number, self.rows), rows)
+
+        vectors.repeat_for(0, length, 1, widen_term)
+        return Left(self.memory, index(0), 1, self.rows)
+
+    def _copy_run(
+        self, memory: Value, source: Value, target: Value, length: Value
+    ) -> None:
+        """Elements beside each other: by vectors, and the last ones by themselves.
+
+        Zeros follow where the last terms are fewer than are multiplied at a time.
+        """
+
+        def copy(at: Value, count: int) -> None:
+            self._copy(memory, add(source, at), add(target, at), count)
+
+        lanes, terms = self.factors.lanes, self.factors.terms
+        visit_by_size(0, length, lanes, copy)
+        if terms > 1:
+            zero = vectors.zeros(1, self.factors.element)
+            end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
+            vectors.repeat_for(
+                length,
+                end,
+                1,
+                lambda at: vectors.store(zero, self.memory, add(target, at), 1),
+            )
+
+    def _copy(self, memory: Value, source: Value, target: Value, count: int) -> None:
+        x = self.factors.load(memory, source, count)
+        vectors.store(x, self.memory, target, count)

@@ -1,0 +1,251 @@
+"""Windows over images group by group: depthwise convolution, pooling, narrow groups.
+
+One vector holds neighbouring channels of a pixel, those of several groups. What a group
+has more than one channel of is gone through: each in turn is brought to the lanes of
+all features of its group (in depthwise convolutions and pooling it is there). A tile is
+some results beside each other along a line, which stay in registers while their windows
+are gone through: each pixel that they see is read once for each line of the window,
+whose weights are held as well, and goes into all results whose windows hold it. Lines
+of results are gone through from left to right, all channels of a tile before the next
+one, as the image lies in memory: that was faster than all lines of some channels by a
+fifth, over MobileNetV2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.pooling import MaxPool
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.lines import Line, Lines, Rows, Window
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.walks import block_bounds, visit_some_parts
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.planning.depthwise import Sweep
+from aotc.mlir import Function, Value, arith
+
+
+def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -> None:
+    """Write the kernel of a region."""
+    geometry = known_geometry(anchor)
+    epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
+    reduction = reduction_of(anchor, epilogue.memories)
+    lines = given.size(geometry.lines)
+    Windows(geometry, sweep, lines, reduction, epilogue).write(*given.workgroup)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What is made of a window.
+
+    Args:
+        image: memory of the image.
+        weights: memory of the weights, [position][channel of a group][feature]; None
+            for pooling.
+        start: what is made of no elements.
+        combine: what is made of so far, of an element, and of its weight.
+    """
+
+    image: Value
+    weights: Value | None
+    start: float
+    combine: Callable[[Value, Value, Value | None], Value]
+
+
+def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
+    """What an op makes of its windows, given where its operands lie."""
+    image = known[anchor.operands[0]]
+    if isinstance(anchor, ConvGeneral):
+        return Reduction(image, known[anchor.operands[1]], 0.0, _multiply_add)
+    if isinstance(anchor, MaxPool):
+        return Reduction(image, None, MaxPool.start, lambda m, x, _: _maximum(m, x))
+    return Reduction(image, None, 0.0, lambda total, x, _: arith.addf(total, x))
+
+
+def _multiply_add(total: Value, x: Value, weight: Value | None) -> Value:
+    assert weight is not None
+    return vectors.multiply_add(x, weight, total)
+
+
+def _maximum(greatest: Value, x: Value) -> Value:
+    return arith.maximumf(greatest, x)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups of a vector.
+
+    Args:
+        first: of them.
+        count: how many there are.
+    """
+
+    first: Value
+    count: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        geometry: of the images and windows.
+        sweep: how it is cut up.
+        lines: how many lines of results there are.
+        reduction: what is made of a window.
+        epilogue: makes the results of what the windows give.
+        begin: where the images and the results begin in memory.
+    """
+
+    geometry: Geometry
+    sweep: Sweep
+    lines: Value
+    reduction: Reduction
+    epilogue: Epilogue
+    begin: tuple[Value | int, Value | int] = (0, 0)
+
+    def write(self, part: Value, block: Value) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            part: the number of its part of the channels.
+            block: the number of its block of lines.
+        """
+        self.write_lines(part, *block_bounds(block, self.sweep.block, self.lines))
+
+    def write_lines(self, part: Value, first: Value, last: Value) -> None:
+        """Write the work of a part of the channels, for some lines of results.
+
+        Args:
+            part: its number.
+            first: of the lines.
+            last: the one after them.
+        """
+        sweep, shape = self.sweep, self.geometry
+        lines = Lines(shape, sweep.rows, self.begin)
+
+        def write_tiles(line: Line, window: Window) -> None:
+            lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
+
+        def write_line(line: Line) -> None:
+            vectors.branch(
+                lines.is_inside(line) if sweep.is_unrolled else False,
+                lambda: write_tiles(line, (0, shape.window[0])),
+                lambda: write_tiles(line, lines.window(line)),
+            )
+
+        lines.write(first, last, write_line)
+
+    def _write_rows(self, part: Value, rows: Rows) -> None:
+        """Some rows: the vectors of groups that are whole, and the last one."""
+        together = self.geometry.groups_together(self.sweep.lanes)
+
+        def write(number: Value, count: int) -> None:
+            self._write_tile(rows, _Groups(scale(number, together), count))
+
+        some = scale(part, self.sweep.vectors), self.sweep.vectors
+        visit_some_parts(some, self.geometry.groups, together, write)
+
+    # ---- one tile -------------------------------------------------------------------
+
+    def _write_tile(self, rows: Rows, groups: _Groups) -> None:
+        shape, lanes = self.geometry, self.sweep.lanes
+        column = scale(groups.first, shape.group_features)
+        count = groups.count * shape.group_features
+        result = add(rows.result, column)
+        places = [
+            Place(add(result, row * shape.features), column, 0, count)
+            for row in range(rows.count)
+        ]
+        start = vectors.splat(self.reduction.start, lanes)
+        totals = self._reduce(rows, groups, [start] * rows.count)
+        self.epilogue.write(places, totals)
+
+    def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
+        """What is made of the windows of some rows."""
+        shape = self.geometry
+        line = shape.dilation[0] * shape.size[1] * shape.channels
+        left = add(rows.left, scale(groups.first, shape.group_channels))
+
+        def reduce_line(number: Value, totals: Values) -> Values:
+            weights = self._weights(number, groups)
+            begin = add(left, scale(number, line))
+            return self._reduce_line(rows, (begin, groups.count), weights, totals)
+
+        if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
+            return vectors.loop(*rows.lines, 1, totals, reduce_line)
+        for number in range(shape.window[0]):
+            totals = reduce_line(index(number), totals)
+        return totals
+
+    def _reduce_line(
+        self,
+        rows: Rows,
+        pixels: tuple[Value, int],
+        weights: Sequence[Sequence[Value | None]],
+        totals: Values,
+    ) -> Values:
+        """`totals`, and what one line of the windows adds to them.
+
+        Args:
+            rows: of the tile.
+            pixels: where the first one's channels are, and of how many groups.
+            weights: of the line, by position and channel of a group.
+            totals: so far, by row.
+        """
+        found, (begin, count) = list(totals), pixels
+        for pixel, uses in self._uses(rows).items():
+            at = add(begin, pixel * self.geometry.channels)
+            for channel, x in enumerate(self._channels(at, count)):
+                for row, position in uses:
+                    weight = weights[position][channel]
+                    found[row] = self.reduction.combine(found[row], x, weight)
+        return found
+
+    def _channels(self, at: Value, groups: int) -> Values:
+        """The channels of some groups in turn, each in the lanes of its features."""
+        shape, lanes = self.geometry, self.sweep.lanes
+        channels, features = shape.group_channels, shape.group_features
+        x = vectors.load(self.reduction.image, at, lanes, groups * channels)
+        if channels == features == 1:
+            return [x]
+        inside = [min(lane // features, groups - 1) for lane in range(lanes)]
+        return [
+            vectors.pick(x, [group * channels + channel for group in inside])
+            for channel in range(channels)
+        ]
+
+    def _uses(self, rows: Rows) -> dict[int, list[tuple[int, int]]]:
+        """The rows and positions of windows that a pixel is of, from left to right."""
+        shape = self.geometry
+        found: dict[int, list[tuple[int, int]]] = {}
+        for position in range(shape.window[1]):
+            for row in rows.rows_inside_at(position):
+                pixel = row * shape.strides[1] + position * shape.dilation[1]
+                found.setdefault(pixel, []).append((row, position))
+        return dict(sorted(found.items()))
+
+    def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
+        """The weights of a line of the window, by position and channel of a group."""
+        memory, shape = self.reduction.weights, self.geometry
+        positions, channels = shape.window[1], shape.group_channels
+        if memory is None:
+            return [[None] * channels] * positions
+        column = scale(groups.first, shape.group_features)
+        begin = add(scale(line, positions * channels * shape.features), column)
+        count = groups.count * shape.group_features
+        loaded: list[Value | None] = [
+            vectors.load(
+                memory, add(begin, row * shape.features), self.sweep.lanes, count
+            )
+            for row in range(positions * channels)
+        ]
+        return [
+            loaded[position * channels : (position + 1) * channels]
+            for position in range(positions)
+        ]

@@ -1,0 +1,170 @@
+"""Regions as kernels of the module, and as what IREE dispatches.
+
+The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
+module, and the function that takes the place of the region dispatches it, told how many
+shares of the workgroups there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from aotc.dialects import iree_text
+from aotc.dialects.function_table import name_of
+from aotc.dialects.functions import current_module, signature
+from aotc.dialects.fusion import TARGET, Fused, fused_of
+from aotc.dialects.iree_text import bodies
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.plain import attribute_of, plain_of
+from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
+from aotc.kernels import families
+from aotc.kernels.cpu import emitters, sharing, vectors
+from aotc.kernels.cpu.arguments import Arguments, Scratch
+from aotc.kernels.facts import facts_of, work_of
+from aotc.kernels.lowered import CALL, KERNEL, kernels_of
+from aotc.kernels.machine import Machine, machine_of
+from aotc.mlir import Function, Module, Value, arith, func, ir
+from aotc.target import Target
+
+
+def call_kernel(
+    function: Function, operands: Sequence[Value], lowering: Lowering
+) -> list[Value]:
+    """The lowered results of a region for lowered operands, by its kernel.
+
+    The kernel is written at the end of the module, unless it is there.
+
+    Args:
+        function: the region.
+        operands: of the call.
+        lowering: knows the symbols of the function that calls, which are the region's.
+    """
+    fused = fused_of(function)
+    assert fused is not None
+    name = f"{name_of(function)}.kernel"
+    module = current_module()
+    if all(kernel.name != name for kernel in kernels_of(module)):
+        _write_kernel(module, name, function, fused)
+    taken, made = signature(function)
+    symbols = lowering.symbols[: _symbol_count(function)]
+    sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
+    most = _most_shares(function, fused, lowering)
+    has_runs = families.FAMILIES[fused.kernel].has_runs
+    shares = arith.minui(most, _thread_count()) if has_runs else most
+    given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
+    results = [lowered_type(kind) for kind in made]
+    scratch = families.scratch(fused, function)
+    if scratch:
+        # for as many as there may be: how much memory a call takes is known then
+        given.append(vectors.scale(most, scratch))
+    types = [value.type for value in operands]
+    scratches = [_any_size()] if scratch else []
+    body = bodies.dispatch(name, types, len(symbols), results, scratches)
+    return iree_text.call(f"{name}{CALL}", given, results, body)
+
+
+def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -> None:
+    taken, made = signature(function)
+    symbols = _symbol_count(function)
+    kinds = [_memory_type(kind) for kind in (*taken, *made)]
+    scratch = families.scratch(fused, function)
+    if scratch:
+        kinds.append(_memref(ir.ShapedType.get_dynamic_size(), ir.F32Type.get()))
+    indices = [ir.IndexType.get()] * (symbols + 2)
+    with ir.InsertionPoint(module.body), function.location:
+        holder = ir.Operation.create("builtin.module", regions=1)
+        holder.attributes["sym_name"] = ir.StringAttr.get(name)
+        with ir.InsertionPoint(holder.regions[0].blocks.append()):
+            kernel = func.FuncOp(name, ([*kinds, *indices], []))
+        with ir.InsertionPoint(kernel.add_entry_block()):
+            *given, share, shares = kernel.arguments
+            memories, numbers = given[: len(kinds)], given[len(kinds) :]
+            columns, rows = families.workgroups(fused, function)
+            size, machine = Lowering(numbers).size, _machine_of(module)
+
+            def write(x: Value, y: Value) -> None:
+                own = None
+                if scratch:
+                    own = Scratch(memories[-1], vectors.scale(share, scratch))
+                given = memories[: len(taken) + len(made)]
+                arguments = Arguments(given, numbers, (x, y), machine, own)
+                emitters.write(fused, function, arguments)
+
+            workgroups = size(columns), size(rows)
+            if families.FAMILIES[fused.kernel].has_runs:
+                write(*sharing.run_of_share(share, shares, workgroups))
+            else:
+                sharing.write_share(share, shares, workgroups, write)
+            func.ReturnOp([])
+        stated = {
+            **facts_of(function, fused, machine),
+            "results": len(kinds) - len(taken),
+            "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
+        }
+        if scratch:
+            stated["elements"].append(_scratch_elements(scratch, symbols))
+        holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _most_shares(function: Function, fused: Fused, lowering: Lowering) -> Value:
+    """How many shares a dispatch of a region has at most, as an index value."""
+    x, y = families.workgroups(fused, function)
+    work = work_of(function)
+    if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
+        return lowering.size(families.most_shares(fused, work, x * y))
+    workgroups = arith.muli(lowering.size(x), lowering.size(y))
+    has_runs = families.FAMILIES[fused.kernel].has_runs
+    count = sharing.run_count_value if has_runs else sharing.share_count_value
+    return count(lowering.size(work), workgroups)
+
+
+def _thread_count() -> Value:
+    """Return how many threads compute a call, as an index value: of IREE's device."""
+    kinds = [ir.IndexType.get()]
+    (found,) = iree_text.call("thread_count", [], kinds, bodies.thread_count())
+    return found
+
+
+def _symbol_count(function: Function) -> int:
+    """How many symbols there are up to the last one that a region's types mention."""
+    taken, made = signature(function)
+    sizes = [size for kind in (*taken, *made) for size in kind.shape]
+    return max((number + 1 for size in sizes for number in symbols_of(size)), default=0)
+
+
+def _elements(kind: Tensor, symbols: int) -> str:
+    """How many elements a tensor has: see `Kernel.elements`."""
+    size = element_count(kind.shape)
+    expr = size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
+    return str(ir.AffineMap.get(0, symbols + 1, [expr]))
+
+
+def _scratch_elements(count: int, symbols: int) -> str:
+    """The same of scratch, of which each share has so many elements."""
+    shares = ir.AffineSymbolExpr.get(symbols)
+    return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
+
+
+def _machine_of(module: Module) -> Machine | None:
+    """That of the target that a module is for; None if it does not say which."""
+    attributes = module.operation.attributes
+    if TARGET not in attributes:
+        return None
+    return machine_of(Target.parse(plain_of(attributes[TARGET])))
+
+
+def _memory_type(kind: Tensor) -> Any:
+    elements = element_count(kind.shape)
+    size = elements if isinstance(elements, int) else ir.ShapedType.get_dynamic_size()
+    return _memref(size, lowered_type(kind).element_type)
+
+
+def _memref(size: int, element: Any) -> Any:
+    return ir.MemRefType.get([size], element)
+
+
+def _any_size() -> ir.RankedTensorType:
+    """The type of all scratch, whose size goes with the number of shares."""
+    return ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], ir.F32Type.get())

@@ -1,0 +1,301 @@
+"""What a region computes beside its anchor, while that is in registers.
+
+Ops of the graph are applied to vectors by their own `lower` rules. What else they read
+is read in place (`aotc.kernels.operands`).
+
+Values of bf16 and f16 are vectors of f32 as well, which are rounded after each op: the
+product, the quotient and the square root of two such numbers, rounded to f32 and then
+to their own dtype, are those that are rounded once (Figueroa, "When is double rounding
+innocuous?", SIGNUM Newsletter 30 (1995) 21), and so are sum and difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.dialects.lowering import Lowering, approximations
+from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.ops.activation import Relu
+from aotc.dialects.ops.binary import Maximum, Minimum
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast, Clamp
+from aotc.dialects.ops.unary import Abs, Negate
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.dtypes import UNSIGNED
+from aotc.errors import CompileError
+from aotc.kernels.cpu import elementary, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.rounding import round_to
+from aotc.kernels.machine import Machine
+from aotc.kernels.operands import (
+    Number,
+    PerColumn,
+    PerGroup,
+    PerRow,
+    SomeColumns,
+    operand_of,
+)
+from aotc.kernels.planning.tile import split_evenly
+from aotc.mlir import Function, Value, arith, ir
+
+# whose results are numbers of their operands' dtype, whatever it is
+_EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
+
+# bodies that are faster on vectors, which have no f64
+_ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
+    approximations.logistic: elementary.logistic,
+    approximations.gelu_tanh: elementary.gelu_tanh,
+}
+
+
+class VectorLowering(Lowering):
+    """Lowers elementwise ops on vectors, as others on tensors."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def pointwise(
+        self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
+    ) -> Value:
+        """Apply the body to vectors of f32."""
+        chosen: Callable[..., Value] = _ON_VECTORS.get(body, body)
+        return chosen(*inputs)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vector of results lies.
+
+    Args:
+        at: its first element, of all results.
+        column: the same, in its row.
+        key: of the column, to read what it shares with other rows once.
+        count: how many of its lanes there are.
+    """
+
+    at: Value
+    column: Value
+    key: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Computes the values of a region from the sums, and stores them.
+
+    Args:
+        total: the value that the sums are.
+        memories: where the arguments of the region lie.
+        results: each value that is wanted, and the memory that it goes to.
+        lanes: of a vector.
+        machine: that computes them; None if that is not known.
+    """
+
+    total: Value
+    memories: Mapping[Value, Value]
+    results: Sequence[tuple[Value, Value]]
+    lanes: int
+    machine: Machine | None
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        anchor: GraphOp,
+        given: Arguments,
+        lanes: int,
+        *,
+        packed: int | None = None,
+    ) -> Epilogue:
+        """Return the epilogue that writes all results of a region.
+
+        Args:
+            function: the region.
+            anchor: whose first result the sums are.
+            given: the arguments of the kernel.
+            lanes: of a vector.
+            packed: the number of an argument that does not lie as the region has it.
+        """
+        known = given.operands_of(function)
+        if packed is not None:
+            del known[function.entry_block.arguments[packed]]
+        results = given.results_of(function)
+        return cls(anchor.results[0], known, results, lanes, given.machine)
+
+    def write(
+        self,
+        places: Sequence[Place],
+        sums: Sequence[Value],
+        others: Mapping[Value, Sequence[Value]] | None = None,
+    ) -> None:
+        """Write the results at some places.
+
+        Args:
+            places: where they lie.
+            sums: what the sums are there.
+            others: values that are other sums, and what these are there.
+        """
+        shared: dict[tuple[Value, int], Value] = {}
+        every = {self.total: sums, **(others or {})}
+        first = 0
+        together = (self.machine or Machine).together
+        for count in split_evenly(len(places), together):
+            here = slice(first, first + count)
+            known = {
+                value: [round_to(x, Tensor.of(value).dtype) for x in found[here]]
+                for value, found in every.items()
+            }
+            some, first = places[here], first + count
+            found = [self._value(x, known, some, shared) for x, _ in self.results]
+            for place, values in zip(some, zip(*found, strict=True), strict=True):
+                for value, (_, memory) in zip(values, self.results, strict=True):
+                    vectors.store(value, memory, place.at, self.lanes, place.count)
+
+    def compute(
+        self,
+        value: Value,
+        place: Place,
+        known: Mapping[Value, Sequence[Value]] | None = None,
+    ) -> Value:
+        """Return the vector of a value that does not depend on the sums.
+
+        Args:
+            value: to be computed.
+            place: where it lies.
+            known: vectors of other values there, one of each.
+        """
+        given = {each: [*vector] for each, vector in (known or {}).items()}
+        (found,) = self._value(value, given, [place], {})
+        return found
+
+    def is_read(self, value: Value) -> bool:
+        """Whether a value is read from memory, not computed."""
+        return value in self.memories
+
+    def _value(
+        self,
+        value: Value,
+        known: dict[Value, list[Value]],
+        places: Sequence[Place],
+        shared: dict[tuple[Value, int], Value],
+    ) -> list[Value]:
+        if value not in known:
+            known[value] = self._compute(value, known, places, shared)
+        return known[value]
+
+    def _compute(
+        self,
+        value: Value,
+        known: dict[Value, list[Value]],
+        places: Sequence[Place],
+        shared: dict[tuple[Value, int], Value],
+    ) -> list[Value]:
+        if value in self.memories:
+            memory, lanes = self.memories[value], self.lanes
+            return [vectors.load(memory, p.at, lanes, p.count) for p in places]
+        match operand_of(value):
+            case Number() | PerColumn() as read:
+                for place in places:
+                    key = value, place.key
+                    if key not in shared:
+                        shared[key] = self._read_shared(read, place)
+                return [shared[value, place.key] for place in places]
+            case PerRow() as read:
+                return [self._read_of_row(read, place) for place in places]
+            case PerGroup() as read:
+                return [self._read_of_group(read, place) for place in places]
+            case SomeColumns() as read:
+                return [self._read_columns(read, place) for place in places]
+        op = _computing_op(value)
+        given = [self._value(each, known, places, shared) for each in op.operands]
+        return self._round(op, self._lower(op, given))
+
+    def _round(self, op: GraphOp, found: list[Value]) -> list[Value]:
+        """Round the results of an op to its dtype."""
+        if isinstance(op, _EXACT):
+            return found
+        dtype = Tensor.of(op.results[0]).dtype
+        return [round_to(x, dtype) for x in found]
+
+    def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
+        """Apply an op to vectors, at each of some places.
+
+        A long formula is a chain of operations, each of which waits for the one before.
+        As one on a long vector, it becomes chains side by side, which do not wait for
+        each other.
+        """
+        if isinstance(op, Cast):
+            return [_as_float(x, Tensor.of(op.x).dtype) for x in given[0]]
+        if type(op).is_approximated and len(given[0]) > 1:
+            long = [vectors.concatenate(each) for each in given]
+            (found,) = as_tuple(type(op).lower(VectorLowering(), op, *long))
+            return vectors.split(found, self.lanes)
+        found = []
+        for each in zip(*given, strict=True):
+            found += as_tuple(type(op).lower(VectorLowering(), op, *each))
+        return found
+
+    def _read_columns(self, read: SomeColumns, place: Place) -> Value:
+        """Load a vector of some columns of a wider tensor."""
+        row = self._row_of(place, read.width)
+        begin = vectors.scale(row, read.stride)
+        at = vectors.add(begin, vectors.add(place.column, read.first))
+        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
+
+    def _read_of_row(self, read: PerRow, place: Place) -> Value:
+        """Load the element of a row, and repeat it in all lanes."""
+        row = self._row_of(place, read.width)
+        element = vectors.load_element(self.memories[read.source], row)
+        return vectors.repeat(element, self.lanes)
+
+    def _read_of_group(self, read: PerGroup, place: Place) -> Value:
+        """Load the vector that all rows of a group share, at the columns of a place."""
+        length = vectors.index(read.rows * read.width)
+        index = arith.divui(arith.subi(place.at, place.column), length)
+        at = vectors.add(vectors.scale(index, read.width), place.column)
+        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
+
+    def _row_of(self, place: Place, width: int) -> Value:
+        """Return the number of the row of a place, for rows of `width` elements."""
+        begin = arith.subi(place.at, place.column)
+        return arith.divui(begin, vectors.index(width))
+
+    def _splat(self, op: Constant) -> Value:
+        """Return a vector that has a constant in all lanes."""
+        if Tensor.of(op.results[0]).dtype != "i32":
+            return vectors.splat(float(op.value), self.lanes)
+        element = ir.IntegerType.get_signless(32)
+        number = ir.IntegerAttr.get(element, int(op.value))
+        kind = vectors.vector_type(self.lanes, element)
+        return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
+
+    def _read_shared(self, read: Number | PerColumn, place: Place) -> Value:
+        """Load what is the same in all rows: a number, or a vector of columns."""
+        memory = self.memories.get(read.source)
+        if isinstance(read, PerColumn):
+            assert memory is not None  # as all that are no constants
+            return vectors.load(memory, place.column, self.lanes, place.count)
+        if memory is not None:
+            element = vectors.load_element(memory, vectors.index(0))
+            return vectors.repeat(element, self.lanes)
+        op = _computing_op(read.source)
+        assert isinstance(op, Constant)
+        return self._splat(op)
+
+
+def _as_float(x: Value, dtype: str) -> Value:
+    """Convert integers to f32; floats are f32 already, and rounded after each op."""
+    kind = vectors.vector_type(x.type.shape[0])
+    if x.type == kind:
+        return x
+    return (arith.uitofp if dtype in UNSIGNED else arith.sitofp)(kind, x)
+
+
+def _computing_op(value: Value) -> GraphOp:
+    op = defining_op(value)
+    if not isinstance(op, GraphOp):
+        raise CompileError("not-lowered", f"a kernel cannot compute {op}")
+    return op

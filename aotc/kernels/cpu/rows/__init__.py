@@ -1,0 +1,121 @@
+"""What is computed along the last axes: norms, softmax, log softmax and reductions.
+
+One workgroup has some rows. A row is gone through by vectors, once for each number that
+is made of all of it (`walk`), and once for the results (`formulas`), which are made
+with what follows (`Epilogue`). Its elements may be computed, too: in the first of these
+passes, from which they are kept in the memory of a result for those that follow. Where
+a row gives one number, short rows are gone through side by side, as many as a vector
+has lanes, so that results are vectors, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.reduction import (
+    Reduction,
+)
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.rows.formulas import Row, formula
+from aotc.kernels.cpu.rows.walk import Combination, Walk
+from aotc.kernels.cpu.vectors import Values, add, scale
+from aotc.kernels.cpu.walks import block_bounds, visit_by_size
+from aotc.kernels.planning.rows import RowSizes, RowTile
+from aotc.mlir import Function, Value
+
+
+def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
+    """Write the kernel of a region."""
+    sizes = RowSizes.of(anchor)
+    assert sizes is not None
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    kernel = _Kernel(anchor, sizes.length, tile, epilogue)
+    block, _ = given.workgroup
+    is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
+    kernel.write(block, given.size(sizes.count), is_even=is_even)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        anchor: what is computed.
+        length: of a row.
+        tile: how they are cut up.
+        epilogue: makes the results of what the anchor gives, and the elements of rows.
+    """
+
+    anchor: GraphOp
+    length: int
+    tile: RowTile
+    epilogue: Epilogue
+
+    def write(self, block: Value, count: Value, *, is_even: bool) -> None:
+        """Write the work of one workgroup.
+
+        Args:
+            block: the number of its block of rows.
+            count: of all rows.
+            is_even: whether they are known to be a multiple of those of a tile.
+        """
+        rows = self.tile.rows
+        first, last = block_bounds(block, self.tile.block, count)
+        if is_even:
+            vectors.repeat_for(
+                first, last, rows, lambda row: self._write_tile(row, rows)
+            )
+        else:
+            visit_by_size(first, last, rows, self._write_tile)
+
+    def _write_tile(self, first: Value, rows: int) -> None:
+        """Write rows side by side."""
+        tile = self.tile
+        walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
+        if isinstance(self.anchor, Reduction):
+            self._write_numbers(self.anchor, walk, first)
+        else:
+            self._write_row(walk, first)
+
+    def _write_row(self, walk: Walk, number: Value) -> None:
+        """A row of results for each row."""
+        x, begin = self.anchor.operands[0], scale(number, walk.length)
+
+        def place(at: Value, count: int) -> Place:
+            return Place(add(begin, at), at, 0, count)
+
+        def compute(at: Value, count: int) -> Value:
+            return self.epilogue.compute(x, place(at, count))
+
+        def compute_and_keep(at: Value, count: int) -> Value:
+            found = compute(at, count)
+            row.keep(found, at, count)
+            return found
+
+        _, kept = self.epilogue.results[0]
+        row = Row(walk, begin, compute, compute, kept)
+        if not self.epilogue.is_read(x):
+            row = replace(row, read_first=compute_and_keep, read=row.read_kept)
+        result = formula(self.anchor, row)
+        walk.visit(
+            lambda at, count: self.epilogue.write(
+                [place(at, count)], [result(at, count)]
+            )
+        )
+
+    def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
+        """A number for each of some rows."""
+        how = Combination.of(type(anchor))
+        begins = [scale(add(first, row), walk.length) for row in range(walk.rows)]
+
+        def elements(at: Value, count: int) -> Values:
+            return [
+                self.epilogue.compute(anchor.x, Place(add(begin, at), at, 0, count))
+                for begin in begins
+            ]
+
+        totals = vectors.reduce_lanes(walk.reduce(how, elements), how.combine)
+        self.epilogue.write([Place(first, first, 0, walk.rows)], [totals])

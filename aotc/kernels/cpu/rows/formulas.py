@@ -1,0 +1,116 @@
+"""What is computed of a row: norms and softmax, as formulas on vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.normalization import LogSoftmax, Normalize
+from aotc.dialects.ops.reduction import ReduceMax, ReduceSum
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.elementary import exp_of_negative
+from aotc.kernels.cpu.rows.walk import Combination, Walk
+from aotc.kernels.cpu.vectors import add
+from aotc.mlir import Value, arith, math
+
+# Where a vector begins in the row, how many of its lanes there are → the vector.
+Read = Callable[[Value, int], Value]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Args:
+        walk: goes through it.
+        begin: where it begins in memory.
+        read_first: its elements, as the first pass has them.
+        read: the same in later passes.
+        kept: memory where something may be kept for a later pass; `read` is undefined
+            where something has been.
+    """
+
+    walk: Walk
+    begin: Value
+    read_first: Read
+    read: Read
+    kept: Value
+
+    def keep(self, x: Value, at: Value, count: int) -> None:
+        """Write what is read again later."""
+        vectors.store(x, self.kept, add(self.begin, at), self.walk.lanes, count)
+
+    def read_kept(self, at: Value, count: int) -> Value:
+        """What has been kept."""
+        return vectors.load(self.kept, add(self.begin, at), self.walk.lanes, count)
+
+    def reduce(self, how: Combination, element: Read) -> Value:
+        """One number of the whole row, in all lanes."""
+        parts = self.walk.reduce(how, lambda at, count: [element(at, count)])
+        return vectors.reduce_lanes(parts, how.combine)
+
+    def splat(self, value: float) -> Value:
+        """A number in all lanes."""
+        return vectors.splat(value, self.walk.lanes)
+
+
+_SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
+
+
+def formula(op: GraphOp, row: Row) -> Read:
+    """What an op makes of each vector of a row; what it needs of all of it before."""
+    if isinstance(op, Normalize):
+        return _normalize(op, row)
+    return _log_softmax(row) if isinstance(op, LogSoftmax) else _softmax(row)
+
+
+def _softmax(row: Row) -> Read:
+    """Powers of e, kept, times the inverse of their sum.
+
+    A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
+    """
+    highest = row.reduce(_MAXIMUM, row.read_first)
+
+    def power(at: Value, count: int) -> Value:
+        found = exp_of_negative(arith.subf(row.read(at, count), highest))
+        row.keep(found, at, count)
+        return found
+
+    factor = arith.divf(row.splat(1.0), row.reduce(_SUM, power))
+    return lambda at, count: arith.mulf(row.read_kept(at, count), factor)
+
+
+def _log_softmax(row: Row) -> Read:
+    """x - max x, less the logarithm of the sum of its powers of e."""
+    highest = row.reduce(_MAXIMUM, row.read_first)
+
+    def shifted(at: Value, count: int) -> Value:
+        return arith.subf(row.read(at, count), highest)
+
+    def power(at: Value, count: int) -> Value:
+        return exp_of_negative(shifted(at, count))
+
+    logarithm = math.log(row.reduce(_SUM, power))
+    return lambda at, count: arith.subf(shifted(at, count), logarithm)
+
+
+def _normalize(op: Normalize, row: Row) -> Read:
+    """x - mean, times the inverse of the deviation, in passes of their own."""
+    length = row.splat(row.walk.length)
+
+    def mean_of(element: Read) -> Value:
+        return arith.divf(row.reduce(_SUM, element), length)
+
+    mean = mean_of(row.read_first) if op.centered else None
+
+    def shifted(x: Value) -> Value:
+        return x if mean is None else arith.subf(x, mean)
+
+    def square(at: Value, count: int) -> Value:
+        x = shifted((row.read if op.centered else row.read_first)(at, count))
+        return arith.mulf(x, x)
+
+    deviation = math.sqrt(arith.addf(mean_of(square), row.splat(op.epsilon)))
+    factor = arith.divf(row.splat(1.0), deviation)
+    return lambda at, count: arith.mulf(shifted(row.read(at, count)), factor)

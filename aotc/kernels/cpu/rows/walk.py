@@ -1,0 +1,147 @@
+"""Going through rows by vectors, and making one number of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.lowering.scalars import Body
+from aotc.dialects.ops.reduction import ReduceSum, Reduction
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.walks import parts
+from aotc.mlir import Value
+
+_PART = 64  # steps whose numbers are added in series
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How elements are made one.
+
+    Args:
+        start: what is made of none.
+        combine: what is made of two.
+        is_sum: whether they are added, so that an error could grow with their number.
+    """
+
+    start: float
+    combine: Body
+    is_sum: bool
+
+    @classmethod
+    def of(cls, reduction: type[Reduction]) -> Combination:
+        """That of a reduction of f32."""
+        start, combine = reduction.start("f32"), reduction.combine["f"]
+        return cls(start, combine, issubclass(reduction, ReduceSum))
+
+
+# Where a vector begins in its row, how many of its lanes there are → that of each row.
+Elements = Callable[[Value, int], Values]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Goes through rows of one length side by side, some vectors of each in a step.
+
+    Sums are made in parts: each lane of each accumulator adds up to 64 numbers in
+    series, then goes on from zero, and 64 such parts are added up likewise, and so on.
+    The error of a sum of n numbers is then below 64 log64(n) u times the sum of their
+    sizes, where u is the unit roundoff, instead of n u (Higham, "The accuracy of
+    floating point summation", SIAM Journal on Scientific Computing 14, 1993).
+
+    Args:
+        rows: side by side.
+        length: of a row.
+        lanes: of a vector.
+        vectors: of a row that are read in one step.
+        width: elements of a row that a vector holds; 1 where rows are columns of memory
+            and a vector holds one element of each.
+    """
+
+    rows: int
+    length: int
+    lanes: int
+    vectors: int
+    width: int
+
+    def reduce(self, how: Combination, elements: Elements) -> Values:
+        """A vector for each row, whose lanes make together what the row makes."""
+        nothing = vectors.splat(how.start, self.lanes)
+        totals = [nothing] * (self.rows * self.vectors)
+        if self._steps:
+            totals = self._reduce_steps(how, elements, index(0), self._steps)
+        for number, (first, count) in enumerate(self._rest()):
+            found = elements(index(first), count)
+            if count < self.width:
+                found = [vectors.select_first(x, count, how.start) for x in found]
+            place = number * self.rows
+            chosen = slice(place, place + self.rows)
+            totals[chosen] = _combine(how, totals[chosen], found)
+        while len(totals) > self.rows:
+            half = (len(totals) // self.rows + 1) // 2 * self.rows
+            rest = totals[half:]
+            totals = _combine(how, totals[: len(rest)], rest) + totals[len(rest) : half]
+        return totals
+
+    def visit(self, visit: Callable[[Value, int], None]) -> None:
+        """Do something for each vector of the rows, from the first one on."""
+
+        def visit_step(number: Value) -> None:
+            for place in self._places(number):
+                visit(place, self.width)
+
+        vectors.repeat_for(0, self._steps, 1, visit_step)
+        for first, count in self._rest():
+            visit(index(first), count)
+
+    @property
+    def _steps(self) -> int:
+        """How many there are of which all vectors are whole."""
+        return self.length // (self.vectors * self.width)
+
+    def _places(self, step: Value) -> list[Value]:
+        """Where the vectors of a step begin."""
+        first = scale(step, self.vectors * self.width)
+        return [add(first, number * self.width) for number in range(self.vectors)]
+
+    def _rest(self) -> list[tuple[int, int]]:
+        """Where the vectors after the last step begin, and how long they are."""
+        return parts(
+            self.length, self.width, first=self._steps * self.vectors * self.width
+        )
+
+    def _reduce_steps(
+        self, how: Combination, elements: Elements, first: Value, count: int
+    ) -> Values:
+        """What some steps make: a vector for each row and vector of a step."""
+        nothing = vectors.splat(how.start, self.lanes)
+        start = [nothing] * (self.rows * self.vectors)
+
+        def add_step(number: Value, totals: Values) -> Values:
+            places = self._places(add(first, number))
+            found = [x for at in places for x in elements(at, self.width)]
+            return _combine(how, totals, found)
+
+        if count <= _PART or not how.is_sum:
+            return vectors.loop(0, count, 1, start, add_step)
+        part = _PART
+        while part * _PART < count:
+            part *= _PART
+        whole, rest = divmod(count, part)
+
+        def add_part(number: Value, totals: Values) -> Values:
+            begin = add(first, scale(number, part))
+            return _combine(how, totals, self._reduce_steps(how, elements, begin, part))
+
+        totals = vectors.loop(0, whole, 1, start, add_part)
+        if not rest:
+            return totals
+        begin = add(first, whole * part)
+        return _combine(how, totals, self._reduce_steps(how, elements, begin, rest))
+
+
+def _combine(
+    how: Combination, some: Sequence[Value], others: Sequence[Value]
+) -> Values:
+    return [how.combine(x, y) for x, y in zip(some, others, strict=True)]

@@ -1,0 +1,72 @@
+"""The shares of a dispatch, as code: how many there are, and what each computes.
+
+See `aotc.kernels.sharing` for why there are shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.kernels import grain
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.vectors import add, index
+from aotc.kernels.sharing import COUNTS, MOST_RUNS, RUN
+from aotc.mlir import Value, arith
+
+
+def run_count_value(work: Value, workgroups: Value) -> Value:
+    """`run_count` of index values, at the insertion point."""
+    runs = arith.ceildivui(workgroups, index(RUN))
+    return arith.minui(share_count_value(work, runs), index(MOST_RUNS))
+
+
+def share_count_value(work: Value, workgroups: Value) -> Value:
+    """`share_count` of index values, at the insertion point."""
+    wanted = arith.minui(arith.divui(work, index(grain.SHARE)), workgroups)
+    found = index(COUNTS[0])
+    for count in COUNTS[1:]:
+        is_enough = int_compare("uge", wanted, index(count))
+        found = arith.select(is_enough, index(count), found)
+    return found
+
+
+def run_of_share(
+    number: Value, count: Value, workgroups: tuple[Value, Value]
+) -> tuple[Value, Value]:
+    """The first workgroup of a share and the one after its last, of all in order.
+
+    Args:
+        number: of the share.
+        count: of all shares.
+        workgroups: how many there are along two axes.
+    """
+    total = arith.muli(*workgroups)
+    first, last = (
+        arith.divui(arith.muli(share, total), count)
+        for share in (number, add(number, 1))
+    )
+    return first, last
+
+
+def write_share(
+    number: Value,
+    count: Value,
+    workgroups: tuple[Value, Value],
+    write: Callable[[Value, Value], None],
+) -> None:
+    """Do something for each workgroup of a share, at the insertion point.
+
+    Args:
+        number: of the share.
+        count: of all shares.
+        workgroups: how many there are along two axes, the first of them innermost.
+        write: is given the numbers of a workgroup.
+    """
+    columns, _ = workgroups
+
+    def write_workgroup(item: Value) -> None:
+        write(arith.remui(item, columns), arith.divui(item, columns))
+
+    run = run_of_share(number, count, workgroups)
+    vectors.repeat_for(*run, 1, write_workgroup)

@@ -1,0 +1,215 @@
+"""Order along the last axis by a heap, which holds the first positions so far.
+
+One workgroup has a row. Its heap (Williams, "Algorithm 232: Heapsort", Communications
+of the ACM 7 (1964) 347) lies where the result does, the last of the positions in it at
+the top. Every other position takes the place of the top if it comes before that. Then
+the top goes to the end and the heap becomes shorter, until it is in order. Of a few
+positions that are wanted, most elements are compared with the top alone, and a whole
+row takes no memory beside the result.
+
+Elements are compared by keys without sign (Note [sorting] of `dialects.lowering`), and
+equal ones by their positions, so that the order is stable.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aotc.dialects.lowering.scalars import constant, int_compare
+from aotc.dialects.lowering.sorting import key
+from aotc.dialects.ops.ordering import Argsort
+from aotc.dialects.types import Tensor
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.schedule import Schedule
+from aotc.mlir import Function, Value, arith, ir, scf
+
+_SIDE_BY_SIDE = 8  # elements that are compared with the top at once
+
+
+def write(
+    function: Function, anchor: Argsort, schedule: Schedule, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    source, result = given.memories
+    _Heap(anchor, given, source, result).write(given.workgroup[0])
+
+
+class _Item(NamedTuple):
+    """A position (i32), and the key of its element."""
+
+    key: Value
+    position: Value
+
+
+class _Heap:
+    """Writes the work of a row at the insertion point.
+
+    Args:
+        op: what is computed.
+        given: the sizes.
+        source: memory of the elements.
+        result: memory of the positions.
+    """
+
+    def __init__(
+        self, op: Argsort, given: Arguments, source: Value, result: Value
+    ) -> None:
+        self._op, self._source, self._result = op, source, result
+        kind = Tensor.of(op.x)
+        self._dtype, self._size = kind.dtype, kind.shape[-1]
+        (self._count,) = op.count
+        self._given = given
+
+    def write(self, row: Value) -> None:
+        """Write the positions of a row.
+
+        Args:
+            row: its number.
+        """
+        count, half = self._count, self._count // 2
+        self._row = self._given.scale(row, self._size)
+        self._heap = self._given.scale(row, count)
+        end, last_parent = self._given.size(count), self._given.size(half - 1)
+        vectors.repeat_for(0, end, 1, lambda n: self._put(n, _narrow(n)))
+
+        def order_below(step: Value) -> None:
+            top = arith.subi(last_parent, step)
+            self._sift(self._item_at(top), top, end)
+
+        vectors.repeat_for(0, self._given.size(half), 1, order_below)
+        if self._size != count:
+            self._take_others(end)
+
+        def move_top(step: Value) -> None:
+            place = arith.subi(add(end, -1), step)
+            last = self._item_at(place)
+            self._put(place, self._position_at(index(0)))
+            self._sift(last, index(0), place)
+
+        vectors.repeat_for(0, add(end, -1), 1, move_top)
+
+    def _take_others(self, first: Value) -> None:
+        """Let what comes before the top, of the rest of the row, take its place."""
+        size = self._given.size(self._size)
+        rest = arith.subi(size, first)
+        some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))
+        whole = add(first, some)
+        key_of_top = self._item_at(index(0)).key
+
+        def take_some(number: Value, carried: Values) -> Values:
+            (top,) = carried
+            items = [self._item(_narrow(add(number, n))) for n in range(_SIDE_BY_SIDE)]
+            # positions that are equal to the top come after it
+            before = [int_compare("ult", item.key, top) for item in items]
+            while len(before) > 1:
+                pairs = zip(before[::2], before[1::2], strict=True)
+                before = [arith.ori(x, y) for x, y in pairs]
+            op = scf.IfOp(before[0], [top.type], has_else=True)
+            with ir.InsertionPoint(op.then_block):
+                end = add(number, _SIDE_BY_SIDE)
+                scf.YieldOp(vectors.loop(number, end, 1, [top], take))
+            with ir.InsertionPoint(op.else_block):
+                scf.YieldOp([top])
+            return list(op.results)
+
+        def take(number: Value, carried: Values) -> Values:
+            (top,) = carried
+            item = self._item(_narrow(number))
+            is_before = int_compare("ult", item.key, top)
+            op = scf.IfOp(is_before, [top.type], has_else=True)
+            with ir.InsertionPoint(op.then_block):
+                self._sift(item, index(0), first)
+                scf.YieldOp([self._item_at(index(0)).key])
+            with ir.InsertionPoint(op.else_block):
+                scf.YieldOp([top])
+            return list(op.results)
+
+        found = vectors.loop(first, whole, _SIDE_BY_SIDE, [key_of_top], take_some)
+        vectors.loop(whole, size, 1, found, take)
+
+    def _sift(self, item: _Item, place: Value, end: Value) -> None:
+        """Put an item at a place of the heap, or below, where none of it comes later.
+
+        Args:
+            item: to be put there.
+            place: that is free.
+            end: the size of the heap.
+        """
+        kinds = [place.type] * 2
+        loop = scf.WhileOp(kinds, [place, place])
+        places = [ir.Location.current] * len(kinds)
+        before = loop.before.blocks.append(*kinds, arg_locs=places)
+        with ir.InsertionPoint(before):
+            free, next_one = before.arguments
+            has_child = int_compare("ult", add(scale(next_one, 2), 1), end)
+            scf.ConditionOp(has_child, [free, next_one])
+        after = loop.after.blocks.append(*kinds, arg_locs=places)
+        with ir.InsertionPoint(after):
+            free = after.arguments[1]
+            child, later = self._later_child(free, end)
+            goes_on = _precedes(item, later)
+            moved = arith.select(goes_on, later.position, item.position)
+            self._put(free, moved)
+            # of a heap that ends there, the end has no child
+            scf.YieldOp([arith.select(goes_on, child, x) for x in (free, end)])
+        self._put(loop.results[0], item.position)
+
+    def _later_child(self, place: Value, end: Value) -> tuple[Value, _Item]:
+        """Which of those below a place comes later, and where it is."""
+        first = add(scale(place, 2), 1)
+        second = arith.minui(add(first, 1), add(end, -1))
+        one, other = self._item_at(first), self._item_at(second)
+        is_second = _precedes(one, other)
+        pairs = zip((first, *one), (second, *other), strict=True)
+        at, *found = (arith.select(is_second, y, x) for x, y in pairs)
+        return at, _Item(*found)
+
+    def _item_at(self, place: Value) -> _Item:
+        """What is at a place of the heap."""
+        return self._item(self._position_at(place))
+
+    def _item(self, position: Value) -> _Item:
+        """An element of the row with its position."""
+        wide = arith.index_cast(ir.IndexType.get(), position)
+        element = _load(self._source, arith.addi(self._row, wide))
+        found = key(element, self._dtype)
+        if self._op.descending:
+            found = arith.xori(found, constant(found.type, -1))
+        return _Item(found, position)
+
+    def _position_at(self, place: Value) -> Value:
+        return _load(self._result, arith.addi(self._heap, place))
+
+    def _put(self, place: Value, position: Value) -> None:
+        at = arith.addi(self._heap, place)
+        ir.Operation.create("memref.store", operands=[position, self._result, at])
+
+
+def _precedes(one: _Item, other: _Item) -> Value:
+    """Whether an item comes before another one."""
+    if one.key.type.width == 32:  # one comparison of both parts
+        return int_compare("ult", _word(one), _word(other))
+    is_less = int_compare("ult", one.key, other.key)
+    is_equal = int_compare("eq", one.key, other.key)
+    is_before = int_compare("ult", one.position, other.position)
+    return arith.ori(is_less, arith.andi(is_equal, is_before))
+
+
+def _word(item: _Item) -> Value:
+    kind = ir.IntegerType.get_signless(64)
+    high, low = (arith.extui(kind, each) for each in item)
+    return arith.ori(arith.shli(high, constant(kind, 32)), low)
+
+
+def _narrow(number: Value) -> Value:
+    """A position as i32."""
+    return arith.index_cast(ir.IntegerType.get_signless(32), number)
+
+
+def _load(memory: Value, at: Value) -> Value:
+    found: Value = ir.Operation.create(
+        "memref.load", results=[memory.type.element_type], operands=[memory, at]
+    ).result
+    return found

@@ -1,0 +1,217 @@
+"""Transposes: elements are read side by side, and written side by side.
+
+A transpose is of some axes, once those that stay together are one. Along one of them
+elements lie side by side where they are read, along the last one where they are
+written:
+
+- The same axis: its runs are copied.
+- Two long ones: squares of as many elements as a vector has, both ways, are transposed
+  in registers. So all of a line of the cache is used when it is there.
+- A short one, as the channels of an image: its vectors are mixed, or taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.types import (
+    static_size,
+)
+from aotc.dialects.views import Loop
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.runs import write_run
+from aotc.kernels.cpu.vectors import add, index, scale
+from aotc.kernels.cpu.walks import parts
+from aotc.kernels.planning.movement import MovementBlocks
+from aotc.kernels.planning.transposing import TransposeLoops, loops_of
+from aotc.mlir import Function, Value, arith
+
+
+def write(
+    function: Function, anchor: Transpose, schedule: MovementBlocks, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    nest = loops_of(anchor)
+    assert nest is not None
+    kernel = _Kernel(nest, schedule.lanes, schedule.block, given)
+    if nest.is_of_runs:
+        kernel.write_runs()
+    elif nest.is_of_few:
+        kernel.write_few()
+    else:
+        kernel.write_squares()
+
+
+_Place: TypeAlias = tuple[Value, Value]  # of an element, in the operand and the result
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Writes the work of a workgroup at the insertion point.
+
+    Args:
+        nest: what is gone through.
+        lanes: of a vector.
+        block: of the long axis, that a workgroup has.
+        given: where operand and result are.
+    """
+
+    nest: TransposeLoops
+    lanes: int
+    block: int
+    given: Arguments
+
+    def write_runs(self) -> None:
+        """Copy runs."""
+        long, length = self.nest.long, self.nest.last.size
+        assert isinstance(length, int)
+        begin = self._outer_place(self.given.workgroup[1])
+        first = self._first
+        end = arith.minui(add(first, self.block), self.given.size(long.size))
+
+        def copy(number: Value) -> None:
+            read, written = self._along(begin, number)
+            write_run(
+                length,
+                self.lanes,
+                lambda n, count: self._store(
+                    self._load(add(read, n), count), add(written, n), count
+                ),
+            )
+
+        vectors.repeat_for(first, end, 1, copy)
+
+    def write_squares(self) -> None:
+        """Transpose squares: a vector has elements that were in as many others."""
+        last, lanes = self.nest.last, self.lanes
+        assert isinstance(last.size, int)
+        rest = last.size % lanes
+        whole = index(last.size - rest)
+        rows = self.nest.rows(lanes)
+        blocks, number = index(-(-last.size // rows)), self.given.workgroup[1]
+        first = scale(arith.remui(number, blocks), rows)
+        end = add(first, rows)
+        around = self._outer_place(arith.divui(number, blocks))
+
+        def write(place: Value, width: int) -> None:
+            begin = self._along(around, place)
+
+            def write_square(row: Value, count: int) -> None:
+                self._square(self._move(begin, last, row), width, count)
+
+            self._visit_vectors((first, end), (whole, rest), write_square)
+
+        self._along_long(write)
+
+    def _square(self, begin: _Place, width: int, rows: int) -> None:
+        """Transpose `rows` times `width` elements; both are at most a vector's."""
+        (read, written), long, last = begin, self.nest.long, self.nest.last
+        found = [
+            self._load(add(read, n * static_size(last.steps[0])), width)
+            for n in range(rows)
+        ]
+        found += found[-1:] * (self.lanes - rows)
+        for n, vector in enumerate(vectors.transpose(found)[:width]):
+            place = add(written, self.given.scale(index(n), long.steps[1]))
+            self._store(vector, place, rows)
+
+    def write_few(self) -> None:
+        """Mix a few vectors, or take them apart."""
+        begin = self._outer_place(self.given.workgroup[1])
+        is_one_run = self.nest.long.steps[0] == self.nest.last.size  # in the operand
+        write = self._take_apart if is_one_run else self._mix
+        self._along_long(lambda n, width: write(self._along(begin, n), width))
+
+    def _take_apart(self, begin: _Place, width: int) -> None:
+        """Write `width` elements of the long axis, for each index of the short one."""
+        (read, written), few, lanes = begin, self.nest.last, self.lanes
+        count, run = few.size, self._run(width)
+        assert isinstance(count, int)
+        found = [self._load(add(read, at), size) for at, size in run]
+        for this in range(count):
+            places = [divmod(n * count + this, lanes) for n in range(lanes)]
+            place = add(written, self.given.scale(index(this), few.steps[1]))
+            self._store(vectors.gather(found, places), place, width)
+
+    def _mix(self, begin: _Place, width: int) -> None:
+        """Write all indices of the short axis, for `width` of the long one."""
+        (read, written), few, lanes = begin, self.nest.last, self.lanes
+        count, run = few.size, self._run(width)
+        assert isinstance(count, int)
+        found = [
+            self._load(add(read, n * static_size(few.steps[0])), width)
+            for n in range(count)
+        ]
+        for at, size in run:
+            places = [divmod(at + n, count)[::-1] for n in range(lanes)]
+            self._store(vectors.gather(found, places), add(written, at), size)
+
+    def _run(self, width: int) -> list[tuple[int, int]]:
+        """The vectors of a run of all indices: where they begin, and their lengths."""
+        assert isinstance(self.nest.last.size, int)
+        return parts(width * self.nest.last.size, self.lanes)
+
+    @property
+    def _first(self) -> Value:
+        """Of the block of the long axis."""
+        return scale(self.given.workgroup[0], self.block)
+
+    def _along_long(self, write: Callable[[Value, int], None]) -> None:
+        """Go through the block of the long axis by vectors."""
+        size, first = self.nest.long.size, self._first
+        assert isinstance(size, int)
+        end, rest = add(first, self.block), size % self.lanes
+        self._visit_vectors((first, end), (index(size - rest), rest), write)
+
+    def _visit_vectors(
+        self,
+        block: tuple[Value, Value],
+        axis: tuple[Value, int],
+        visit: Callable[[Value, int], None],
+    ) -> None:
+        """Do something with the vectors of an axis that are in a block of it.
+
+        Args:
+            block: where it begins, and where it ends if the axis is as long.
+            axis: where the last vector begins that is not whole, and its elements.
+            visit: is given where a vector begins, and how many elements it has.
+        """
+        (first, end), (whole, rest), lanes = block, axis, self.lanes
+        vectors.repeat_for(
+            first, arith.minui(end, whole), lanes, lambda at: visit(at, lanes)
+        )
+        if rest:
+            is_last = int_compare("ugt", end, whole)
+            vectors.branch(is_last, lambda: visit(whole, rest), lambda: None)
+
+    def _outer_place(self, number: Value) -> _Place:
+        """Return the place of an index of the outer axes, given its number."""
+        place = index(0), index(0)
+        for axis in reversed(self.nest.outer[1:]):
+            size = self.given.size(axis.size)
+            place = self._move(place, axis, arith.remui(number, size))
+            number = arith.divui(number, size)
+        for axis in self.nest.outer[:1]:
+            place = self._move(place, axis, number)
+        return place
+
+    def _along(self, place: _Place, count: Value) -> _Place:
+        """Return the place `count` elements further along the long axis."""
+        return self._move(place, self.nest.long, count)
+
+    def _move(self, place: _Place, loop: Loop, count: Value) -> _Place:
+        """Return the place `count` elements further along a loop."""
+        read, written = place
+        read = add(read, self.given.scale(count, loop.steps[0]))
+        return read, add(written, self.given.scale(count, loop.steps[1]))
+
+    def _load(self, at: Value, count: int) -> Value:
+        return vectors.load(self.given.memories[0], at, self.lanes, count)
+
+    def _store(self, vector: Value, at: Value, count: int) -> None:
+        vectors.store(vector, self.given.memories[1], at, self.lanes, count)

@@ -1,0 +1,413 @@
+"""Winograd convolutions of 3×3 windows, with what follows them.
+
+One workgroup computes a block of image tiles and a group of panels of features: it
+transforms the inputs of its tiles, multiplies them with the transformed weights, one
+product of matrices for each input of a tile, and transforms the sums of each panel
+back, with the epilogue (Lavin and Gray, CVPR 2016). What lies between the three stays
+in the second cache, in memory that a share of the workgroups has for itself; the
+weights stream past it. The blocks of one group come one after the other, so that its
+weights come from main memory once.
+
+Tiles reach beyond the edges of an image: what they see there are zeros, in a copy, and
+what they compute there is not written. If the last block has too few tiles, it begins
+earlier and computes some once more, which gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.walks import (
+    block_bounds,
+    branch_at_rest,
+    visit_groups,
+    visit_parts,
+)
+from aotc.kernels.cpu.winograd.transforms import transform_tile
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.machine import PREFETCH_BYTES
+from aotc.kernels.planning.tile import split_groups
+from aotc.kernels.planning.winograd import LINE, Scratch, WinogradTile, tile_count
+from aotc.kernels.winograd.matrices import matrices
+from aotc.mlir import Function, Value, arith
+
+
+def write(
+    function: Function, anchor: GraphOp, tile: WinogradTile, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
+    Winograd(known_geometry(anchor), tile, given, epilogue).write()
+
+
+@dataclass(frozen=True)
+class ImageTile:
+    """Where a tile lies.
+
+    Args:
+        number: of it, in its block.
+        image: that it is of.
+        line: its number along the lines of tiles.
+        position: the same along a line.
+    """
+
+    number: Value
+    image: Value
+    line: Value
+    position: Value
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """Writes a kernel at the insertion point.
+
+    Args:
+        geometry: of the convolution.
+        tile: how it is cut up.
+        given: the memories of the operands first, and that of the share.
+        epilogue: makes the results of the sums.
+    """
+
+    geometry: Geometry
+    tile: WinogradTile
+    given: Arguments
+    epilogue: Epilogue
+
+    @property
+    def _scratch(self) -> Scratch:
+        return Scratch.of(self.geometry, self.tile)
+
+    @property
+    def _memory(self) -> Value:
+        """The memory of the share."""
+        assert self.given.scratch is not None
+        return self.given.scratch.memory
+
+    def _place(self, first: int) -> Value:
+        """A place in the memory of the share."""
+        assert self.given.scratch is not None
+        return add(self.given.scratch.begin, first)
+
+    def write(self) -> None:
+        """Write the work of one workgroup."""
+        block, group = self.given.workgroup
+        count = self.given.size(tile_count(self.geometry, self.tile.outputs))
+        first = scale(block, self.tile.block)
+        first = arith.minsi(first, add(count, -self.tile.block))
+        self._for_tiles(first, self._write_input)
+        panels = self.tile.panels(self.geometry.features)
+
+        def write_panel(panel: Value) -> None:
+            self._write_products(panel)
+            self._write_results(panel, first)
+
+        bounds = block_bounds(group, self.tile.group, panels)
+        vectors.repeat_for(*bounds, 1, write_panel)
+
+    def _for_tiles(self, first: Value, write: Callable[[ImageTile], None]) -> None:
+        """Do something with each tile of a block."""
+        lines, positions = (-(-n // self.tile.outputs) for n in self.geometry.result)
+
+        def write_tile(number: Value) -> None:
+            rest = arith.addi(first, number)
+            position = arith.remui(rest, index(positions))
+            rest = arith.divui(rest, index(positions))
+            line = arith.remui(rest, index(lines))
+            image = arith.divui(rest, index(lines))
+            write(ImageTile(number, image, line, position))
+
+        vectors.repeat_for(0, self.tile.block, 1, write_tile)
+
+    # ---- inputs ---------------------------------------------------------------------
+
+    def _write_input(self, tile: ImageTile) -> None:
+        """Transform the inputs of one tile."""
+        shape, size = self.geometry, self.tile.size
+        top = add(scale(tile.line, self.tile.outputs), -shape.padding[0])
+        left = add(scale(tile.position, self.tile.outputs), -shape.padding[1])
+        pixel = add(scale(tile.image, shape.size[0]), top)
+        pixel = add(scale(pixel, shape.size[1]), left)
+        begin = scale(pixel, shape.channels)
+        line = shape.size[1] * shape.channels
+        image = self.given.memories[0]
+
+        def write_inside() -> None:
+            self._transform_input(tile, image, begin, (line, shape.channels), False)
+
+        def write_edge() -> None:
+            copy = self._place(self._scratch.first_pixel)
+            self._copy_padded(begin, top, left, copy)
+            channels = self._scratch.channels
+            steps = size * channels, channels
+            self._transform_input(tile, self._memory, copy, steps, True)
+
+        vectors.branch(self._is_inside(top, left), write_inside, write_edge)
+
+    def _is_inside(self, top: Value, left: Value) -> Value | bool:
+        """Whether a tile sees no padding."""
+        lines, positions = (n - self.tile.size + 1 for n in self.geometry.size)
+        if min(lines, positions) <= 0:
+            return False
+        # a line before the first one is a large number without a sign
+        return arith.andi(
+            int_compare("ult", top, index(lines)),
+            int_compare("ult", left, index(positions)),
+        )
+
+    def _copy_padded(self, begin: Value, top: Value, left: Value, copy: Value) -> None:
+        """Copy what a tile sees, with zeros for padding, and behind the last channel.
+
+        Args:
+            begin: of the tile in the image; before it perhaps.
+            top: its first line.
+            left: its first position.
+            copy: where to.
+        """
+        shape, size, lanes = self.geometry, self.tile.size, self.tile.lanes
+        channels, image = self._scratch.channels, self.given.memories[0]
+        zeros = vectors.splat(0.0, lanes)
+
+        def copy_pixel(line: Value, position: Value) -> None:
+            number = add(scale(line, size), position)
+            to = add(copy, scale(number, channels))
+            number = add(scale(line, shape.size[1]), position)
+            start = add(begin, scale(number, shape.channels))
+
+            def copy_channels() -> None:
+                def copy_vector(channel: Value, count: int) -> None:
+                    x = vectors.load(image, add(start, channel), lanes, count)
+                    vectors.store(x, self._memory, add(to, channel), lanes)
+
+                visit_parts(shape.channels, lanes, copy_vector)
+
+            def write_zeros() -> None:
+                vectors.repeat_for(
+                    0,
+                    channels,
+                    lanes,
+                    lambda n: vectors.store(zeros, self._memory, add(to, n), lanes),
+                )
+
+            is_pixel = arith.andi(
+                int_compare("ult", add(top, line), index(shape.size[0])),
+                int_compare("ult", add(left, position), index(shape.size[1])),
+            )
+            vectors.branch(is_pixel, copy_channels, write_zeros)
+
+        vectors.repeat_for(
+            0,
+            size,
+            1,
+            lambda line: vectors.repeat_for(
+                0, size, 1, lambda position: copy_pixel(line, position)
+            ),
+        )
+
+    def _transform_input(
+        self,
+        tile: ImageTile,
+        memory: Value,
+        begin: Value,
+        steps: tuple[int, int],
+        is_copy: bool,
+    ) -> None:
+        """Transform what a tile sees, B' d B, for all channels.
+
+        Args:
+            tile: the tile.
+            memory: that has it.
+            begin: of the tile there.
+            steps: from a line to the next there, and from a pixel to the next.
+            is_copy: whether pixels have zeros behind the last channel.
+        """
+        size, lanes, scratch = self.tile.size, self.tile.lanes, self._scratch
+        to = add(self._place(0), scale(tile.number, scratch.channels))
+
+        def transform(channel: Value, count: int) -> None:
+            start = add(begin, channel)
+            inputs = [
+                [
+                    vectors.load(
+                        memory, add(start, i * steps[0] + j * steps[1]), lanes, count
+                    )
+                    for j in range(size)
+                ]
+                for i in range(size)
+            ]
+            found = transform_tile(matrices(self.tile.outputs).input, inputs)
+            start = add(to, channel)
+            for number, x in enumerate(x for row in found for x in row):
+                at = add(start, number * scratch.inputs)
+                vectors.store(x, self._memory, at, lanes)
+
+        channels = scratch.channels if is_copy else self.geometry.channels
+        visit_parts(channels, lanes, transform)
+
+    # ---- products -------------------------------------------------------------------
+
+    def _write_products(self, panel: Value) -> None:
+        """Multiply the transformed inputs by those of the weights, for one panel."""
+        scratch, tile = self._scratch, self.tile
+        size = self.geometry.channels * tile.columns
+        begin = scale(panel, tile.products * size)
+
+        def write_product(number: Value) -> None:
+            left = add(self._place(0), scale(number, scratch.inputs))
+            to = add(self._place(scratch.first_sum), scale(number, scratch.sums))
+            right = add(begin, scale(number, size))
+            for group in split_groups(tile.block, tile.rows):
+                fetches = group[0] == 0
+                write = partial(self._write_tile, (left, right, to), fetches=fetches)
+                visit_groups([group], write)
+
+        vectors.repeat_for(0, tile.products, 1, write_product)
+
+    def _write_tile(
+        self,
+        places: tuple[Value, Value, Value],
+        row: Value,
+        rows: int,
+        *,
+        fetches: bool,
+    ) -> None:
+        """Write a tile of accumulators.
+
+        Args:
+            places: where the product begins in inputs, weights and sums.
+            row: its first one.
+            rows: so many.
+            fetches: whether it fetches the weights that are read later.
+        """
+        left, right, to = places
+        begin = add(left, scale(row, self._scratch.channels))
+        sums = self._sum((begin, right), rows, fetches=fetches)
+        start = add(to, scale(row, self.tile.columns))
+        for place, x in enumerate(sums):
+            at = add(start, place * self.tile.lanes)
+            vectors.store(x, self._memory, at, self.tile.lanes)
+
+    def _sum(self, begin: tuple[Value, Value], rows: int, *, fetches: bool) -> Values:
+        """The sums over all channels of a tile of accumulators, row by row."""
+        tile, step = self.tile, self._scratch.channels
+        weights = self.given.memories[1]
+
+        def add_products(channel: Value, sums: Values) -> Values:
+            left = add(begin[0], channel)
+            right = add(begin[1], scale(channel, tile.columns))
+            if fetches:
+                for line in range(0, tile.columns, LINE):
+                    vectors.prefetch(weights, add(right, line + PREFETCH_BYTES // 4))
+
+            def element(row: int) -> Value:
+                x = vectors.load_element(self._memory, add(left, row * step))
+                return vectors.repeat(x, tile.lanes)
+
+            def column(number: int) -> Value:
+                at = add(right, number * tile.lanes)
+                return vectors.load(weights, at, tile.lanes)
+
+            return vectors.outer_product(element, column, (rows, tile.vectors), sums)
+
+        zeros = [vectors.splat(0.0, tile.lanes)] * (rows * tile.vectors)
+        return vectors.loop(0, self.geometry.channels, 1, zeros, add_products)
+
+    # ---- results --------------------------------------------------------------------
+
+    def _write_results(self, panel: Value, first: Value) -> None:
+        """Transform the sums of a panel back, and write what is computed from them."""
+        lanes, features = self.tile.lanes, self.geometry.features
+        whole, rest = divmod(features, lanes)
+        padded = (whole + (rest > 0)) * lanes
+        begin, end = block_bounds(panel, self.tile.columns, padded)
+
+        def write_tile(tile: ImageTile) -> None:
+            def write_vector(column: Value) -> None:
+                at = arith.subi(column, begin)
+                branch_at_rest(
+                    (whole, rest),
+                    lambda: int_compare("slt", column, index(whole * lanes)),
+                    lambda: self._write_sizes(tile, at, column, lanes),
+                    lambda: self._write_sizes(tile, at, column, rest),
+                )
+
+            vectors.repeat_for(begin, end, lanes, write_vector)
+
+        self._for_tiles(first, write_tile)
+
+    def _write_sizes(
+        self, tile: ImageTile, at: Value, column: Value, count: int
+    ) -> None:
+        """Write a vector of features of a tile, as far as it is within the result."""
+        lines, positions = self.geometry.result
+
+        def write_lines(number: int) -> None:
+            self._write_either(
+                tile.position,
+                positions,
+                lambda width: self._write_outputs(
+                    tile, (number, width), (at, column, count)
+                ),
+            )
+
+        self._write_either(tile.line, lines, write_lines)
+
+    def _write_either(
+        self, number: Value, size: int, write: Callable[[int], None]
+    ) -> None:
+        """Write with how many outputs of a tile there are along an axis of a result."""
+        whole, rest = divmod(size, self.tile.outputs)
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", number, index(whole)),
+            lambda: write(self.tile.outputs),
+            lambda: write(rest),
+        )
+
+    def _write_outputs(
+        self,
+        tile: ImageTile,
+        counts: tuple[int, int],
+        vector: tuple[Value, Value, int],
+    ) -> None:
+        """Transform a vector of sums back, A' m A, and write some outputs.
+
+        Args:
+            tile: the tile.
+            counts: how many outputs along both axes.
+            vector: where it begins in a row of the sums, its first feature, and how
+                many features it has.
+        """
+        at, column, count = vector
+        size, lanes, scratch = self.tile.size, self.tile.lanes, self._scratch
+        begin = add(self._place(scratch.first_sum), at)
+        begin = add(begin, scale(tile.number, self.tile.columns))
+        sums = [
+            [
+                vectors.load(
+                    self._memory, add(begin, (i * size + j) * scratch.sums), lanes
+                )
+                for j in range(size)
+            ]
+            for i in range(size)
+        ]
+        found = transform_tile(matrices(self.tile.outputs).output, sums)
+        shape = self.geometry
+        line = add(
+            scale(tile.image, shape.result[0]), scale(tile.line, self.tile.outputs)
+        )
+        pixel = add(
+            scale(line, shape.result[1]), scale(tile.position, self.tile.outputs)
+        )
+        start = add(scale(pixel, shape.features), column)
+        outputs = [(i, j) for i in range(counts[0]) for j in range(counts[1])]
+        offsets = [(i * shape.result[1] + j) * shape.features for i, j in outputs]
+        places = [Place(add(start, offset), column, 0, count) for offset in offsets]
+        self.epilogue.write(places, [found[i][j] for i, j in outputs])

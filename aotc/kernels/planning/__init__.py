@@ -1,0 +1,6 @@
+"""Which ops have a kernel, and how its work is cut up: a file for each family.
+
+`plan` makes a `Schedule` of an op and a machine, or says that there is no kernel;
+`workgroups` says how many parts the work then has. What is chosen here is data: nothing
+of it depends on the code that is written (`aotc.kernels.families` is the table).
+"""

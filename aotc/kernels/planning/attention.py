@@ -1,0 +1,202 @@
+"""Which attentions of many queries have a kernel, and how they are cut up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
+from aotc.kernels.machine import STACK_BYTES, Machine
+from aotc.kernels.planning.tile import most_rows, split_evenly
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.typical import ATTENDED, typical
+
+SCRATCH = STACK_BYTES // 4  # f32 elements of a kernel
+_MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
+_LEAST_KEYS = 16  # of a block, unless there are fewer
+_QUERIES = 32  # of a workgroup, at most
+_MOST_WIDTH = 4  # vectors of weighted sums in registers
+_FEWEST = 4  # the share of lanes that have a query is no less than one in so many
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of an attention, and where its queries lie.
+
+    How many batches, queries and positions there are may be what a call decides. Where
+    heads share keys and have one query each, the heads that share them are taken for
+    queries of one head.
+
+    Args:
+        batch: batches.
+        length: queries of a head.
+        heads: heads.
+        depth: elements of a query and a key.
+        positions: keys and values of a head.
+        shared: heads of keys and values.
+        width: elements of a value.
+        row_step: from one query of a head to the next, in queries in memory.
+        head_step: from the first query of a head to that of the next.
+    """
+
+    batch: Size
+    length: Size
+    heads: int
+    depth: int
+    positions: Size
+    shared: int
+    width: int
+    row_step: int
+    head_step: int
+
+    @classmethod
+    def of(cls, op: Attention) -> Sizes:
+        """Those of an attention."""
+        query: Any = Tensor.of(op.query).shape
+        value: Any = Tensor.of(op.value).shape
+        batch, length, heads, depth = query
+        _, positions, shared, width = value
+        steps = heads, 1
+        if length == 1 and not op.causal:
+            length, heads, steps = heads // shared, shared, (1, heads // shared)
+        return cls(batch, length, heads, depth, positions, shared, width, *steps)
+
+    @property
+    def typical(self) -> tuple[int, int]:
+        """Queries and positions for which it is cut up: where calls decide, as most."""
+        return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
+
+
+def has_kernel_types(op: Attention) -> bool:
+    """Whether kernels can compute an attention: elements are f32.
+
+    Sizes are static but for the numbers of batches, queries and positions, and nobody
+    reads the logarithms of the sums, as derivatives do.
+    """
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+        return False
+    parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
+    if any(isinstance(size, Dim) for size in parts):
+        return False
+    return not any(True for _ in op.logsum.uses)
+
+
+@dataclass(frozen=True)
+class BiasStrides:
+    """Between elements of the bias that are beside each other along an axis.
+
+    0 where one element serves the whole axis.
+    """
+
+    batch: Size
+    head: Size
+    query: Size
+    position: Size
+
+
+def bias_strides(op: Attention) -> BiasStrides:
+    """Those of an attention; zeros where it has no bias."""
+    bias, key = Tensor.of(op.bias), Tensor.of(op.key)
+    if bias.rank == 0:
+        return BiasStrides(0, 0, 0, 0)
+    found: list[Size] = []
+    stride: Size = 1
+    wanted = (*Tensor.of(op.logsum).shape, key.shape[1])
+    for size, want in zip(reversed(bias.shape), reversed(wanted), strict=True):
+        found.append(stride if size == want else 0)
+        stride *= size
+    position, query, head, batch = found
+    sizes = Sizes.of(op)
+    if sizes.length != Tensor.of(op.query).shape[1]:  # queries are heads
+        query, head = head, head * sizes.head_step
+    return BiasStrides(batch, head, query, position)
+
+
+@dataclass(frozen=True)
+class AttentionTile(Schedule):
+    """The schedule of an attention.
+
+    Args:
+        lanes: elements of a vector.
+        vectors: of queries that one workgroup has.
+        rows: keys, at most, of which the scores are in registers.
+        keys: of a block.
+        width: vectors of weighted sums that are in registers.
+        queries: that they are of, at most.
+    """
+
+    lanes: int
+    vectors: int
+    rows: int
+    keys: int
+    width: int
+    queries: int
+
+    @property
+    def columns(self) -> int:
+        """Queries of a workgroup."""
+        return self.lanes * self.vectors
+
+
+def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
+    """The tile for an attention on a machine; None if its heads are too deep."""
+    sizes, lanes = Sizes.of(op), machine.lanes
+    count = _choose_vectors(sizes, lanes)
+    most, (_, positions) = _most_keys(sizes, count * lanes), sizes.typical
+    is_dynamic = isinstance(sizes.positions, Dim)
+    if is_dynamic:
+        most = most // lanes * lanes  # the bias of whole vectors of keys is transposed
+    if most < min(_LEAST_KEYS, positions):
+        return None
+    keys = most if is_dynamic else max(split_evenly(positions, most))
+    width = min(_MOST_WIDTH, -(-sizes.width // lanes))
+    return AttentionTile(
+        lanes=lanes,
+        vectors=count,
+        rows=most_rows(count, sizes.shared * sizes.depth, machine),
+        keys=keys,
+        width=width,
+        queries=most_rows(width, 1, machine),
+    )
+
+
+def _choose_vectors(sizes: Sizes, lanes: int) -> int:
+    """As many as leave the fewest lanes empty, more of them first."""
+    length, _ = sizes.typical
+    needed = -(-length // lanes)
+    most = min(needed, _QUERIES // lanes)
+    while most > 1 and _most_keys(sizes, most * lanes) < _LEAST_KEYS:
+        most -= 1
+    counts = range(most, min(most, 2) - 1, -1)
+    return min(counts, key=lambda n: (-(-needed // n) * n, -n))
+
+
+def _most_keys(sizes: Sizes, columns: int) -> int:
+    """Keys of a block for which there is scratch memory, beside that of queries."""
+    return min(_MOST_KEYS, SCRATCH // columns - 1 - sizes.depth)
+
+
+def plan(op: Attention, machine: Machine) -> AttentionTile | None:
+    """The tile for an attention; None where there is no kernel for it.
+
+    The transposed queries and the scores of a block are on the stack, so heads are at
+    most some hundred elements deep. A bias does not vary with the query alone. Of a few
+    queries most lanes would be empty: see `decoder`.
+    """
+    if not has_kernel_types(op):
+        return None
+    strides = bias_strides(op)
+    if strides.query != 0 and strides.position == 0:
+        return None
+    length, _ = Sizes.of(op).typical
+    if _FEWEST * length < machine.lanes:
+        return None
+    return choose_tile(op, machine)
+
+
+def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
+    """How many there are: heads of all batches, and parts of the queries."""
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)

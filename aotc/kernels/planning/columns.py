@@ -1,0 +1,119 @@
+"""Which reductions of columns have a kernel, and how they are cut up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import grain
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning.reductions import is_in_memory
+from aotc.kernels.planning.tile import split_evenly
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.typical import IMAGES, typical
+
+_SPARE = 6  # registers that are left to what makes the elements
+
+
+@dataclass(frozen=True)
+class ColumnSizes:
+    """Matrices, one after the other, whose rows are reduced to one.
+
+    Args:
+        count: of matrices; a call may decide it.
+        length: rows of each.
+        width: columns of each.
+    """
+
+    count: Size
+    length: int
+    width: int
+
+    @classmethod
+    def of(cls, op: Reduction) -> ColumnSizes | None:
+        """Those of a reduction over neighbouring axes; None if it is another."""
+        shape, axes = Tensor.of(op.x).shape, sorted(op.axes)
+        if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+            return None
+        length = element_count(shape[axes[0] : axes[-1] + 1])
+        width = element_count(shape[axes[-1] + 1 :])
+        if not isinstance(length, int) or not isinstance(width, int):
+            return None
+        return cls(element_count(shape[: axes[0]]), length, width)
+
+
+@dataclass(frozen=True)
+class ColumnTile(Schedule):
+    """The schedule of a reduction of columns.
+
+    Args:
+        lanes: elements of a vector.
+        vectors: of columns that are gone through side by side, at most.
+        steps: rows that are read in one step, each with accumulators of its own.
+        tiles: so many vectors of columns, that a workgroup computes.
+        block: matrices of which a workgroup computes some columns.
+    """
+
+    lanes: int
+    vectors: int
+    steps: int
+    tiles: int
+    block: int
+
+    @property
+    def columns(self) -> int:
+        """Of a tile."""
+        return self.lanes * self.vectors
+
+
+def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
+    """The schedule of a reduction; None where there is no kernel for it.
+
+    All but the first axes are static, those that are reduced are beside each other, and
+    elements are f32.
+    """
+    x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
+    if sizes is None or x.dtype != "f32" or 0 in x.shape:
+        return None
+    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
+    if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
+        return None
+    if not is_in_memory(op.x, _columns(op)):
+        return None
+    return choose_tile(sizes, machine)
+
+
+def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
+    """The schedule of a reduction of columns on a machine."""
+    needed = -(-sizes.width // machine.lanes)
+    count = max(split_evenly(needed, machine.registers - _SPARE))
+    work = sizes.length * count * machine.lanes
+    tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
+    matrices = typical(sizes.count, IMAGES)
+    return ColumnTile(
+        lanes=machine.lanes,
+        vectors=count,
+        steps=min(sizes.length, -(-machine.under_way // count)),
+        tiles=max(split_evenly(tiles, min(tiles, wanted))),
+        block=max(split_evenly(matrices, max(1, min(matrices, wanted // tiles)))),
+    )
+
+
+def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
+    """How many there are: parts of the columns, and blocks of matrices."""
+    sizes = ColumnSizes.of(op)
+    assert sizes is not None
+    parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
+    return parts, ceil_divide(sizes.count, tile.block)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes, of the operand and the result, are not reduced."""
+    return len(_columns(op))
+
+
+def _columns(op: GraphOp) -> range:
+    assert isinstance(op, Reduction)
+    return range(max(op.axes) + 1, Tensor.of(op.x).rank)

@@ -1,0 +1,268 @@
+"""Which products and convolutions have a kernel, and how they are cut up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
+from aotc.dialects.types import Size, Tensor
+from aotc.kernels import grain
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.layout import windows_of_left
+from aotc.kernels.machine import KEPT_BYTES, Machine
+from aotc.kernels.planning.joined import Joined, whole_geometry
+from aotc.kernels.planning.tile import (
+    Tile,
+    are_panels_outer,
+    block_count,
+    candidate_tiles,
+    choose_interleaved,
+    choose_multiplier,
+    choose_tile,
+    cycles,
+    group_count,
+    terms_at_a_time,
+    with_blocks,
+)
+from aotc.mlir import Value
+
+_MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
+_FEW_TILES = 16  # of a panel
+_SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
+_LEAST_SPLIT = 8  # rows at one distance, where not all are
+_WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
+
+
+def plan(op: GraphOp, machine: Machine) -> Tile | None:
+    """The tile for a product or a convolution by a weight; None where there is none."""
+    geometry = _geometry_in_reach(op, machine)
+    if geometry is None:
+        return None
+    if not _can_be_packed(geometry):
+        return plan_unpacked(op, machine)
+    return _choose_packed(geometry, _with_filled_vectors(machine, geometry))
+
+
+def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
+    """The same where the right operand may change from call to call.
+
+    It is read as it lies if its columns are side by side. Packing it takes as long as
+    some rows of the product, so it pays if there are more.
+    """
+    geometry = _geometry_in_reach(op, machine)
+    if geometry is None:
+        return None
+    typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
+    if geometry.right_step is not None and geometry.is_float:
+        return replace(choose_tile(typical, machine), packed=0)
+    if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
+        return None
+    terms = terms_at_a_time(geometry, machine)
+    return choose_tile(typical, machine, terms)
+
+
+def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
+    """A schedule of packed weights that come from main memory in each call.
+
+    A tile that is the only one of its panel then fetches what it reads some steps
+    later. From a cache, it reads faster without.
+    """
+    geometry = known_geometry(op)
+    if tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
+        return tile
+    return replace(tile, ahead=1)
+
+
+def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
+    """The tile for a right operand that is packed.
+
+    Several tiles of a panel fetch the next panel into the first caches, wherever it is:
+    one for each vector of a panel, or more, so that few of their steps are for that.
+    Where many tiles share a panel, waiting for it counts little: they fetch only what
+    comes from main memory.
+    """
+    terms = terms_at_a_time(geometry, machine)
+    return _fetch_next(geometry, choose_tile(geometry.typical, machine, terms))
+
+
+def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
+    """The tile for a packed operand, with what its kernel fetches of the next panel."""
+    least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
+    several = tile.block >= tile.vectors and tile.block > 1
+    if several and _fetches(geometry, tile, least):
+        return replace(tile, ahead=1)
+    return tile
+
+
+def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
+    """The tiles that may be better than the planned one, which comes first."""
+    geometry = known_geometry(op)
+    machine = _with_filled_vectors(machine, geometry)
+    tiles = [planned]
+    for tile in candidate_tiles(geometry.typical, machine, planned.terms):
+        if not planned.packed:
+            tiles.append(replace(tile, packed=0))
+        elif planned.ahead and tile.block == 1 and _fetches(geometry, tile, KEPT_BYTES):
+            tiles.append(replace(tile, ahead=1))
+        else:
+            tiles.append(_fetch_next(geometry, tile))
+    if planned.ahead:
+        tiles.append(replace(planned, ahead=0))
+    return [*dict.fromkeys(tiles)]
+
+
+def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
+    """Whether panels are read in order, and hold so many bytes, or more."""
+    if not geometry.is_product or tile.products != 1:
+        return False
+    if geometry.layout is not None and geometry.layout.splits_rows:
+        return False
+    if not isinstance(geometry.products, int):
+        return False
+    panels = geometry.products * tile.panels_of(geometry)
+    return panels * tile.panel_size(geometry.depth) * geometry.bytes >= least
+
+
+def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
+    """What an op computes, if the kernels here gain by computing it."""
+    geometry = geometry_of(op)
+    if geometry is None or geometry.groups_together(machine.lanes) > 1:
+        return None
+    if geometry.is_narrow and geometry.groups > 1:
+        return None
+    if geometry.is_float and geometry.dtype not in machine.dtypes:
+        return None
+    if choose_multiplier(geometry, machine) is None:
+        return None
+    if isinstance(op, DotGeneral) and is_summed_in_parts(op):
+        return None
+    typical, layout = geometry.typical, geometry.layout
+    if layout is not None and layout.splits_rows and typical.rows < _LEAST_SPLIT:
+        return None
+    is_small = typical.flops < grain.LEAST
+    is_narrow = not machine.half_fills(geometry.group_features)
+    gains = geometry.is_float and _has_windows(geometry)
+    return None if is_small or (is_narrow and not gains) else geometry
+
+
+def _has_windows(geometry: Geometry) -> bool:
+    """Whether it is no product, of pixels or of rows."""
+    return math.prod(geometry.window) > 1
+
+
+def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
+    """A machine with shorter vectors, where windows would leave half of one empty.
+
+    Processors that have these add up two a cycle of the shorter ones as well.
+    """
+    lanes = machine.lanes
+    while lanes > _SHORTEST and 2 * geometry.group_features <= lanes:
+        lanes //= 2
+    is_apt = geometry.dtype == "f32" and _has_windows(geometry)
+    return replace(machine, lanes=lanes) if is_apt else machine
+
+
+def _can_be_packed(geometry: Geometry) -> bool:
+    """Whether one size is known for all products, which have right operands each.
+
+    Integers have no other kernels, so they may also have one for all: floats of such
+    rows are read as they lie.
+    """
+    layout = geometry.layout
+    if layout is None:
+        return True
+    is_shared = layout.shares_right and not geometry.is_float
+    return isinstance(layout.terms, int) and (is_shared or not layout.splits_rows)
+
+
+def plan_joined(
+    ops: Sequence[GraphOp],
+    own: Sequence[Tile],
+    machine: Machine,
+    *,
+    interleaved: bool,
+) -> Tile | None:
+    """The tile for products of one left operand, whose right ones are packed as one.
+
+    Args:
+        ops: the products, all by weights.
+        own: the tile of each of them alone.
+        machine: that computes them.
+        interleaved: whether a panel has the same columns of all of them.
+
+    Returns:
+        The best of their own tiles, or of all that have columns of each in a panel;
+        None where no panel can, or where one has too few columns to fill a vector.
+    """
+    geometries = [known_geometry(op) for op in ops]
+    whole = whole_geometry(geometries)
+    if any(tile.lanes != machine.lanes for tile in own):
+        return None
+    if interleaved:
+        tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
+    else:
+        tile = _best_for_all(geometries, own, machine)
+    if tile is None:
+        return None
+    tile = with_blocks(whole.typical, replace(tile, block=1, products=1, ahead=0))
+    if tile.block == 1 and any(each.block == 1 and each.ahead for each in own):
+        tile = replace(tile, ahead=1)
+    tile = _fetch_next(whole, tile)
+    return replace(tile, interleaved=len(ops) if interleaved else 1)
+
+
+def _best_for_all(
+    geometries: Sequence[Geometry], tiles: Sequence[Tile], machine: Machine
+) -> Tile:
+    """The tile by which some products take the fewest cycles in all."""
+    typical = [geometry.typical for geometry in geometries]
+
+    def cycles_of_all(tile: Tile) -> float:
+        return sum(
+            cycles(each, tile.rows, tile.vectors, machine, tile.terms)
+            for each in typical
+        )
+
+    return min(tiles, key=cycles_of_all)
+
+
+def workgroups(op: GraphOp, tile: Tile) -> tuple[Size, Size]:
+    """How many there are: panels, and blocks of rows of all products, or reversed.
+
+    Args:
+        op: the product in the function of a region.
+        tile: of the region.
+    """
+    joined = Joined.of(op, tile)
+    geometry, panels = joined.whole, joined.panels
+    blocks = group_count(geometry, tile) * block_count(geometry, tile)
+    return (blocks, panels) if are_panels_outer(geometry, tile) else (panels, blocks)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes of the result are of the right operand."""
+    if not isinstance(op, DotGeneral):
+        return 1
+    return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
+
+
+def second_columns(op: GraphOp) -> range | None:
+    """Return the axes of a right operand that are columns; None unless they come last.
+
+    Vectors of them are then computed of what lies in memory.
+    """
+    if not isinstance(op, DotGeneral) or op.rhs_batch:
+        return None
+    rank = Tensor.of(op.rhs).rank
+    columns = range(len(op.rhs_contract), rank)
+    free = free_axes(rank, op.rhs_batch, op.rhs_contract)
+    return columns if [*free] == [*columns] else None
+
+
+def views(op: GraphOp) -> Mapping[Value, Value]:
+    """Windows over an image, which are read from it."""
+    windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
+    return {} if windows is None else {windows.y: windows.x}

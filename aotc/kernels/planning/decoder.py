@@ -1,0 +1,98 @@
+"""Which attentions of few queries have a kernel, and how they are cut up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Dim, Size
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning.attention import (
+    SCRATCH,
+    Sizes,
+    has_kernel_types,
+)
+from aotc.kernels.schedule import Schedule
+from aotc.mlir import Value
+
+_KEYS = 32  # of a block: what is read of hidden positions is less than that
+_MOST_WIDTH = 8  # vectors of weighted sums in registers
+_QUERIES = 8  # of a head of keys, also where a vector has fewer lanes
+
+
+@dataclass(frozen=True)
+class DecoderTile(Schedule):
+    """The schedule of an attention of few queries.
+
+    Args:
+        lanes: elements of a vector.
+        keys: of a block.
+        width: vectors of weighted sums that are in registers.
+    """
+
+    lanes: int
+    keys: int
+    width: int
+
+
+def plan(op: Attention, machine: Machine) -> DecoderTile | None:
+    """The tile for an attention of few queries; None for another.
+
+    No more queries share a head of keys than a vector has lanes, or 8: for more, the
+    other form has fewer operations. None is causal: of one query, that would hide
+    all positions but the first. A call may decide how many positions there are.
+    """
+    if op.causal or not has_kernel_types(op):
+        return None
+    sizes, lanes = Sizes.of(op), machine.lanes
+    if isinstance(sizes.length, Dim) or sizes.length > max(lanes, _QUERIES):
+        return None
+    _, positions = sizes.typical
+    tile = DecoderTile(
+        lanes=lanes,
+        keys=min(_KEYS, positions),
+        width=min(_MOST_WIDTH, -(-sizes.width // lanes)),
+    )
+    scratch = sizes.length * _scratch_of(sizes, tile)
+    return tile if scratch <= SCRATCH else None
+
+
+def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
+    """How many there are: heads of keys of all batches."""
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.heads, 1
+
+
+def round_up(count: int, lanes: int) -> int:
+    return -(-count // lanes) * lanes
+
+
+def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
+    """Elements of a query on the stack: itself, its weights, and three vectors."""
+    rows = round_up(sizes.depth, tile.lanes) + round_up(tile.keys, tile.lanes)
+    return rows + 3 * tile.lanes
+
+
+def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
+    """The keys and values of an attention that are transposes of caches by heads.
+
+    None of them that is another operand as well, which is read by positions.
+
+    Returns:
+        The cache of each.
+    """
+    assert isinstance(op, Attention)
+    makers = {
+        value: made_by(value, Transpose)
+        for value in (op.key, op.value)
+        if value not in (op.query, op.bias)
+    }
+    return {
+        value: maker.x
+        for value, maker in makers.items()
+        if maker is not None and tuple(maker.permutation) == (0, 2, 1, 3)
+    }

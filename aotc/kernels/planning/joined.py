@@ -1,0 +1,75 @@
+"""Several products of one left operand, as one kernel computes them.
+
+Their right operands are packed as one: the panels of one product after those of the
+other, or, if one epilogue reads several of them, the same columns of all side by side
+in each panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.walking import backward_slice
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.planning.tile import Tile
+from aotc.mlir import Operation, Value
+
+ANCHORS = (DotGeneral, ConvGeneral)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Products that differ in their right operands alone; often there is one only.
+
+    Args:
+        anchors: the ops.
+        geometries: what each of them sums up.
+        tile: how all of them are cut up.
+    """
+
+    anchors: tuple[GraphOp, ...]
+    geometries: tuple[Geometry, ...]
+    tile: Tile
+
+    @classmethod
+    def of(cls, anchor: GraphOp, tile: Tile) -> Joined:
+        """Those in the function of a region, one of which is given."""
+        ops: Sequence[Operation] = list(anchor.operation.block.operations)
+        anchors = tuple(op for op in ops if isinstance(op, ANCHORS))
+        return cls(anchors, tuple(map(known_geometry, anchors)), tile)
+
+    @property
+    def whole(self) -> Geometry:
+        """That of one product which has the features of all."""
+        return whole_geometry(self.geometries)
+
+    @property
+    def first_panels(self) -> list[int]:
+        """The number of the first panel of each product, and of all panels."""
+        found = [0]
+        for geometry in self.geometries:
+            found.append(found[-1] + self.tile.panels_of(geometry))
+        return found
+
+    @property
+    def panels(self) -> int:
+        """How many there are."""
+        one, *_ = self.geometries
+        if self.tile.interleaved > 1:
+            return self.tile.panels_of(one)
+        return self.first_panels[-1]
+
+
+def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
+    """That of one product which has the features of some."""
+    one, *_ = geometries
+    return replace(one, features=sum(each.features for each in geometries))
+
+
+def depends(value: Value, anchor: GraphOp) -> bool:
+    """Whether a value of a region is computed from a product in it."""
+    return anchor.results[0] in backward_slice([value])

@@ -1,0 +1,149 @@
+"""Which ops along the last axes have a kernel, and how their rows are cut up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.normalization import AlongAxis, LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.reduction import (
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    Reduction,
+)
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.kernels import grain
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning.reductions import is_in_memory
+from aotc.kernels.planning.tile import split_evenly
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.typical import ROWS, typical
+
+REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
+ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
+_SHORT = 16  # vectors of a row, of which one accumulator may add up all
+
+
+@dataclass(frozen=True)
+class RowSizes:
+    """Rows of a tensor, one after the other in memory.
+
+    Args:
+        count: of rows; a call may decide it.
+        length: of each, which is static.
+    """
+
+    count: Size
+    length: int
+
+    @classmethod
+    def of(cls, op: GraphOp) -> RowSizes | None:
+        """Those of an op along the last axes; None if it is along others."""
+        shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
+        first = len(shape) - len(axes)
+        if axes != tuple(range(first, len(shape))):
+            return None
+        length = element_count(shape[first:])
+        return (
+            cls(element_count(shape[:first]), length)
+            if isinstance(length, int)
+            else None
+        )
+
+    @property
+    def typical_count(self) -> int:
+        """The number of rows that the schedule is made for."""
+        return typical(self.count, ROWS)
+
+
+def reduced_axes(op: GraphOp) -> tuple[int, ...]:
+    """The axes along which an op computes."""
+    assert isinstance(op, (AlongAxis, Normalize, Reduction))
+    return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
+
+
+@dataclass(frozen=True)
+class RowTile(Schedule):
+    """The schedule of what is computed along rows.
+
+    Args:
+        lanes: elements of a vector.
+        rows: that are gone through side by side; as many as lanes, or one.
+        vectors: of a row that are read in one step, each with an accumulator.
+        block: rows of a workgroup; a multiple of `rows`.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+    block: int
+
+
+def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTile:
+    """The schedule for rows on a machine.
+
+    There are as many accumulators as additions are under way at a time. If a row gives
+    one number (`is_reduced`) and is short, they are of as many rows as a vector has
+    lanes, which makes a vector of results; else all of them are of one row.
+
+    Args:
+        sizes: of the rows.
+        machine: that computes them.
+        is_reduced: whether a row gives one number.
+    """
+    needed = -(-sizes.length // machine.lanes)
+    count = sizes.typical_count
+    is_many = is_reduced and needed <= _SHORT and count >= machine.lanes
+    rows = machine.lanes if is_many else 1
+    tiles = -(-count // rows)
+    wanted = -(-grain.elements(grain.ROWS) // (rows * sizes.length))
+    return RowTile(
+        lanes=machine.lanes,
+        rows=rows,
+        vectors=min(needed, max(1, machine.under_way // rows)),
+        block=rows * max(split_evenly(tiles, min(wanted, tiles))),
+    )
+
+
+def plan(op: GraphOp, machine: Machine) -> RowTile | None:
+    """The schedule for an op along the last axes; None where there is no kernel for it.
+
+    The length of a row is static, elements are f32, and nobody reads the statistics of
+    a norm.
+    """
+    types = [Tensor.of(value) for value in (*op.operands, *op.results)]
+    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+        return None
+    axes, sizes = reduced_axes(op), RowSizes.of(op)
+    if not axes or sizes is None:
+        return None
+    if any(True for value in list(op.results)[1:] for _ in value.uses):
+        return None
+    if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
+        return None
+    is_reduced = isinstance(op, Reduction)
+    least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
+    if sizes.typical_count * sizes.length < least:
+        return None
+    if not machine.half_fills(sizes.length):
+        return None
+    return choose_tile(sizes, machine, is_reduced=is_reduced)
+
+
+def column_axes(op: GraphOp) -> int:
+    """How many of the last axes of the result are those of a row."""
+    return 0 if isinstance(op, Reduction) else row_axes(op)
+
+
+def row_axes(op: GraphOp) -> int:
+    """How many of the last axes of the operand a row has."""
+    return len(reduced_axes(op))
+
+
+def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
+    """How many there are: blocks of rows."""
+    sizes = RowSizes.of(op)
+    assert sizes is not None
+    return ceil_divide(sizes.count, tile.block), 1

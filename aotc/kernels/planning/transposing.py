@@ -1,0 +1,153 @@
+"""Which transposes have a kernel, and how they are gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.shape import Reshape, Transpose
+from aotc.dialects.types import (
+    Size,
+    Tensor,
+    ceil_divide,
+    element_count,
+)
+from aotc.dialects.views import Loop, View, common_loops
+from aotc.dialects.walking import defining_op
+from aotc.kernels import grain
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning.movement import DTYPES, FEW_ROWS, MovementBlocks
+from aotc.kernels.planning.views import view_through
+from aotc.mlir import Function, Value, func
+
+_FEW = 4  # vectors that are mixed
+_SQUARES = 4  # beside each other in the result
+
+
+@dataclass(frozen=True)
+class TransposeLoops:
+    """How a transpose is gone through.
+
+    Args:
+        outer: loops that workgroups go through; steps are those in the operand and in
+            the result.
+        long: that a workgroup goes through a block of.
+        last: that lies side by side in the result; if that is `long`, in the operand.
+    """
+
+    outer: Sequence[Loop]
+    long: Loop
+    last: Loop
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether elements side by side stay so."""
+        return self.last.steps == (1, 1)
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether a short axis and the long one are a run, of one or the other."""
+        few = self.last.size
+        return isinstance(few, int) and few <= _FEW and few in self.long.steps
+
+    def rows(self, lanes: int) -> int:
+        """How many elements along `last` a workgroup has."""
+        assert isinstance(self.last.size, int)
+        whole = self.is_of_runs or self.is_of_few
+        return self.last.size if whole else lanes * _SQUARES
+
+    def workgroups(self, schedule: MovementBlocks) -> tuple[Size, Size]:
+        """How many there are: blocks of the long axis, and all that is around."""
+        blocks = ceil_divide(self.long.size, schedule.block)
+        parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
+        return blocks, element_count((*(axis.size for axis in self.outer), parts))
+
+
+def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
+    """The schedule of a transpose; None where there is no kernel for it.
+
+    What is before and after it is in memory anyway: IREE makes one dispatch of a
+    transpose and what it computes around it.
+    """
+    source = Tensor.of(op.x)
+    size = element_count(source.shape)
+    is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
+    if source.dtype not in DTYPES or is_small:
+        return None
+    nest, lanes = loops_of(op), machine.lanes
+    if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
+        return None
+    assert isinstance(nest.last.size, int)
+    block = grain.elements(grain.MOVEMENT)
+    if nest.is_of_runs:
+        outer = element_count(tuple(axis.size for axis in (*nest.outer, nest.long)))
+        is_long = nest.last.size > block
+        is_for_one = is_long and (not isinstance(outer, int) or outer < FEW_ROWS)
+        if is_for_one or not machine.half_fills(nest.last.size):
+            return None
+        return MovementBlocks(lanes, max(1, block // nest.last.size))
+    assert isinstance(nest.long.size, int)
+    shorter = min(nest.last.size, nest.long.size)
+    if not nest.is_of_few and not machine.half_fills(shorter):
+        return None
+    squares = max(1, block // (lanes * nest.rows(lanes)))
+    return MovementBlocks(lanes, lanes * squares)
+
+
+def _is_in_memory(value: Value) -> bool:
+    """Whether a value is an argument, or what a kernel has made."""
+    made = defining_op(value)
+    if isinstance(made, Reshape):
+        return _is_in_memory(made.x)
+    return made is None or isinstance(made, func.CallOp)
+
+
+def _is_for_memory(value: Value) -> bool:
+    """Whether kernels read a value, or callers."""
+    readers = [use.owner.opview for use in value.uses]
+    return all(
+        _is_for_memory(reader.y)
+        if isinstance(reader, Reshape)
+        else isinstance(reader, (func.CallOp, func.ReturnOp))
+        for reader in readers
+    )
+
+
+def loops_of(op: Transpose) -> TransposeLoops | None:
+    """How a transpose is gone through; None if a call decides about inner axes."""
+    found = view_through(op.x, [op])
+    if found is None or 0 in Tensor.of(op.y).shape:
+        return None
+    every = range(len(found.view.axes))
+    if len(found.view.group(every)) < 2:
+        return None
+    written = View.of_memory(Tensor.of(op.y).shape)
+    views = [found.view, written]
+    *others, last = common_loops(views, [every, every], only_static=True)
+    if not isinstance(last.size, int):
+        return None
+    if last.steps[0] == 1:
+        return TransposeLoops(others[:-1], others[-1], last)
+    (beside,) = (axis for axis in others if axis.steps[0] == 1)
+    others.remove(beside)
+    if not isinstance(beside.size, int):
+        return None
+    if beside.size <= _FEW < last.size and last.steps[0] == beside.size:
+        return TransposeLoops(others, last, beside)
+    return TransposeLoops(others, beside, last)
+
+
+def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
+    """How many there are; see `TransposeLoops.workgroups`."""
+    assert isinstance(op, Transpose)
+    nest = loops_of(op)
+    assert nest is not None
+    return nest.workgroups(schedule)
+
+
+def is_computed(function: Function, anchor: GraphOp) -> bool:
+    """Whether a function, which may have been edited, is a transpose alone."""
+    *ops, end = function.entry_block.operations
+    are_its_own = [*function.entry_block.arguments] == [*anchor.operands]
+    return ops == [anchor] and are_its_own and [*end.operands] == [*anchor.results]

@@ -1,0 +1,245 @@
+"""How a Winograd convolution is cut up, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Size, ceil_divide
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.machine import LINE_BYTES, Machine
+from aotc.kernels.planning.tile import (
+    choose_tile,
+    cycles,
+    most_rows,
+    split_evenly,
+    with_reloads,
+)
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW
+
+LINE = LINE_BYTES // 4  # elements of a line of a cache
+_MOST_VECTORS = 4
+_MOST_PASSES = 4  # of accumulators over one product
+_WORKGROUPS = 8  # that are worth it to transform inputs for each of them
+_UNSHARED = 0.1  # of the cycles: what each lacking part of these workgroups counts
+_GROUP = 64  # features that these compute, at least
+_WORTH = 0.65  # of the cycles of a direct convolution; on 7×7 images 0.75 was slower
+_TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or results
+
+
+@dataclass(frozen=True)
+class WinogradTile(Schedule):
+    """The schedule of one Winograd convolution.
+
+    Args:
+        lanes: elements of a vector.
+        vectors: that the columns of a panel make.
+        rows: at most, of one tile of accumulators: of image tiles.
+        outputs: of an image tile, along each axis.
+        block: image tiles that one workgroup computes.
+        group: panels that one workgroup computes.
+    """
+
+    lanes: int
+    vectors: int
+    rows: int
+    outputs: int
+    block: int
+    group: int
+
+    @property
+    def columns(self) -> int:
+        """Of a panel."""
+        return self.lanes * self.vectors
+
+    @property
+    def size(self) -> int:
+        """Inputs of an image tile, along each axis."""
+        return self.outputs + WINDOW - 1
+
+    @property
+    def products(self) -> int:
+        """Of matrices: as many as an image tile has inputs."""
+        return self.size**2
+
+    def panels(self, features: int) -> int:
+        """How many panels hold so many features; the last one may be in part empty."""
+        return -(-features // self.columns)
+
+    def groups(self, features: int) -> int:
+        """How many workgroups share the panels of a block."""
+        return -(-self.panels(features) // self.group)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """What a share of the workgroups keeps in memory of its own, in elements.
+
+    Slices begin an odd number of lines from each other, so that what lies at one place
+    of all of them does not fall into one set of the first cache.
+
+    Args:
+        channels: of a pixel, and zeros up to whole vectors.
+        inputs: from the transformed inputs of one product to those of the next.
+        sums: the same of the products.
+        tile: the schedule.
+    """
+
+    channels: int
+    inputs: int
+    sums: int
+    tile: WinogradTile
+
+    @classmethod
+    def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
+        """That of a convolution."""
+        channels = -(-geometry.channels // tile.lanes) * tile.lanes
+        return cls(
+            channels,
+            _odd_lines(tile.block * channels),
+            _odd_lines(tile.block * tile.columns),
+            tile,
+        )
+
+    @property
+    def first_sum(self) -> int:
+        """Where the products are."""
+        return self.tile.products * self.inputs
+
+    @property
+    def first_pixel(self) -> int:
+        """Where a tile at the edge of an image is."""
+        return self.first_sum + self.tile.products * self.sums
+
+    @property
+    def elements(self) -> int:
+        """All of them."""
+        end = self.first_pixel + self.tile.products * self.channels
+        return -(-end // LINE) * LINE
+
+
+def _odd_lines(elements: int) -> int:
+    lines = -(-elements // LINE)
+    return (lines | 1) * LINE
+
+
+def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
+    """The schedule with the fewest cycles; None if a direct convolution has as few."""
+    geometry = geometry_of(op)
+    if geometry is None or not is_window_of_three(op):
+        return None
+    typical = geometry.typical
+    tiles = [x for outputs in OUTPUTS for x in _tiles(typical, outputs, machine)]
+    tile = min(tiles, key=lambda tile: _rank(typical, tile, machine))
+    direct = choose_tile(typical, machine)
+    usual = cycles(typical, direct.rows, direct.vectors, machine)
+    usual += _weight_cycles(typical, WINDOW**2, machine)
+    least = estimate(typical, tile, machine)
+    return tile if least < _WORTH * usual else None
+
+
+def plan_unpacked(op: GraphOp, machine: Machine) -> None:
+    """None: transforming a kernel in each call takes what its few products save."""
+
+
+def is_window_of_three(op: GraphOp) -> bool:
+    """Whether an op is a convolution of the form that there are matrices for."""
+    geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
+    if geometry is None or geometry.groups != 1 or geometry.is_narrow:
+        return False
+    steps = geometry.strides, geometry.dilation
+    return geometry.window == (WINDOW, WINDOW) and steps == ((1, 1), (1, 1))
+
+
+def _tiles(
+    geometry: Geometry, outputs: int, machine: Machine
+) -> Iterator[WinogradTile]:
+    """Those whose transformed inputs take half of the second cache at most."""
+    count = tile_count(geometry, outputs)
+    assert isinstance(count, int)
+    features = geometry.features
+    most_vectors = min(_MOST_VECTORS, -(-features // machine.lanes))
+    for vectors in range(1, most_vectors + 1):
+        most = most_rows(vectors, geometry.channels, machine)
+        panels = -(-features // (vectors * machine.lanes))
+        for block in range(1, min(count, _MOST_PASSES * most) + 1):
+            blocks = -(-count // block)
+            if block != -(-count // blocks):
+                continue  # another one makes as many, with less to compute twice
+            groups = min(max(1, features // _GROUP), -(-_WORKGROUPS // blocks))
+            rows = max(split_evenly(block, most))
+            group = -(-panels // groups)
+            tile = WinogradTile(machine.lanes, vectors, rows, outputs, block, group)
+            held = 4 * Scratch.of(geometry, tile).first_sum
+            if block == 1 or 2 * held <= machine.second_cache:
+                yield tile
+
+
+def _rank(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
+    """The cycles of one core, and more where few could share them."""
+    count = tile_count(geometry, tile.outputs)
+    assert isinstance(count, int)
+    shared = tile.groups(geometry.features) * -(-count // tile.block)
+    unshared = _WORKGROUPS / min(_WORKGROUPS, shared) - 1
+    return estimate(geometry, tile, machine) * (1 + _UNSHARED * unshared)
+
+
+def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
+    """The cycles of a Winograd convolution on one core, as `planning.tile.cycles`.
+
+    Args:
+        geometry: of static sizes.
+        tile: how it is cut up.
+        machine: that computes it.
+    """
+    count, width = tile_count(geometry, tile.outputs), tile.vectors
+    assert isinstance(count, int)
+    blocks, panels = -(-count // tile.block), tile.panels(geometry.features)
+    total = 0.0
+    for rows in split_evenly(tile.block, tile.rows):
+        total += machine.tile_cycles(geometry.channels, rows, width)
+    total *= blocks * panels * tile.products
+    total *= with_reloads(tile.rows, width)
+    inputs = tile.groups(geometry.features) * -(-geometry.channels // tile.lanes)
+    results = panels * width
+    total += _TRANSFORM[tile.outputs] * blocks * tile.block * (inputs + results)
+    weights = _weight_cycles(geometry, tile.products, machine)
+    if 8 * _weight_count(geometry, tile.products) > machine.second_cache:
+        weights *= 1 + (blocks - 1) / 2  # from the cache that cores share
+    return total + weights
+
+
+def _weight_cycles(geometry: Geometry, products: int, machine: Machine) -> float:
+    """The cycles in which weights come from memory.
+
+    Half of them are hidden, but none of those of weights that no cache can hold.
+    """
+    size = 4 * _weight_count(geometry, products)
+    hidden = 2 if size <= machine.third_cache else 1
+    return size / machine.memory_bytes / hidden
+
+
+def _weight_count(geometry: Geometry, products: int) -> int:
+    """Elements of the weights, by how many products there are."""
+    return products * geometry.channels * geometry.features
+
+
+def tile_count(geometry: Geometry, outputs: int) -> Size:
+    """Image tiles of all results."""
+    lines, positions = (-(-size // outputs) for size in geometry.result)
+    return geometry.images * lines * positions
+
+
+def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
+    """How many there are: blocks of image tiles, and groups of panels."""
+    geometry = known_geometry(op)
+    count = tile_count(geometry, tile.outputs)
+    return ceil_divide(count, tile.block), tile.groups(geometry.features)
+
+
+def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
+    """How many elements of memory a share of the workgroups has for itself."""
+    return Scratch.of(known_geometry(op), tile).elements
