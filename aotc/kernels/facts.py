@@ -18,6 +18,7 @@ from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import families, grain
+from aotc.kernels.families import FAMILIES
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.joined import Joined
@@ -59,7 +60,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     found: Facts = {
         "family": fused.kernel,
         "tile": dict(fused.tile),
-        "schedule": str(families.schedule_of(fused)),
+        "schedule": str(FAMILIES[fused.kernel].schedule_of(fused)),
         "ops": [_name_of(op) for op in ops],
         "sizes": {
             contract.name: contract.multiple_of * value
@@ -123,7 +124,7 @@ def _computing_ops(function: Function) -> list[GraphOp]:
 
 def _undone_packing(function: Function, fused: Fused) -> set[Value]:
     """Return the values that the second operand of an anchor is unpacked through."""
-    if families.packing_of(fused) is None:
+    if FAMILIES[fused.kernel].packing_of(fused) is None:
         return set()
     return {*backward_slice([families.anchor_of(fused, function).operands[1]])}
 

@@ -16,11 +16,11 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import Capabilities, NoKernels
-from aotc.kernels.families import FAMILIES, anchor_of, fetch_ahead, schedule_of
+from aotc.kernels.families import anchor_of
 from aotc.kernels.geometry import known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
-from aotc.kernels.planning import movement, transposing
+from aotc.kernels.planning import contraction, movement, transposing
 from aotc.kernels.planning.chain import ChainSchedule
 from aotc.kernels.planning.joined import Joined
 from aotc.kernels.planning.movement import MovementBlocks
@@ -28,7 +28,6 @@ from aotc.kernels.planning.prologue import why_no_prologue
 from aotc.kernels.planning.stages import stages_of
 from aotc.kernels.planning.tile import Tile, terms_at_a_time
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.schedules import candidates_of
 from aotc.kernels.terms import term_of
 from aotc.mlir import Function, Module, Value
 
@@ -55,7 +54,7 @@ def _why_impossible(
 ) -> str:
     if isinstance(capabilities, NoKernels):
         return f"there are no kernels for its target (graph.target): {capabilities.why}"
-    machine, families = capabilities.machine, capabilities.families
+    families = capabilities.families
     family = families.get(fused.kernel)
     if family is None:
         known = ", ".join(families)
@@ -69,19 +68,19 @@ def _why_impossible(
     if not anchors:
         return f"it has no op that kernels of the family '{fused.kernel}' compute"
     try:
-        schedule = schedule_of(fused)
+        schedule = family.schedule_of(fused)
     except InputError as error:
         return error.message
     if isinstance(schedule, Tile) and len(anchors) > 1:
-        why = _why_not_joined(anchors, schedule, machine)
+        why = _why_not_joined(anchors, schedule, capabilities.machine)
     else:
-        why = _why_no_schedule(anchor_of(fused, function), fused, machine)
+        why = _why_no_schedule(anchor_of(fused, function), fused, capabilities)
     return why or _why_misread(function, anchors, fused, schedule)
 
 
-def _why_no_schedule(anchor: GraphOp, fused: Fused, machine: Machine) -> str:
+def _why_no_schedule(anchor: GraphOp, fused: Fused, capabilities: Capabilities) -> str:
     """Why a kernel cannot be cut up as it says; "" if it can."""
-    known = _schedules(anchor, fused.kernel, machine)
+    known = _schedules(anchor, fused.kernel, capabilities)
     if fused.tile in known:
         return ""
     such_as = f", such as {known[0]}" if known else ""
@@ -91,15 +90,18 @@ def _why_no_schedule(anchor: GraphOp, fused: Fused, machine: Machine) -> str:
     )
 
 
-def _schedules(anchor: GraphOp, family: str, machine: Machine) -> list[dict[str, int]]:
+def _schedules(
+    anchor: GraphOp, name: str, capabilities: Capabilities
+) -> list[dict[str, int]]:
     """The schedules that a build may choose for an op, measured ones among them."""
     found: list[dict[str, int]] = []
-    for plan in (FAMILIES[family].plan, FAMILIES[family].plan_unpacked):
-        planned = None if plan is None else plan(anchor, machine)
+    family = capabilities.families[name]
+    for plan in (family.plan, family.plan_unpacked):
+        planned = None if plan is None else plan(anchor, capabilities.machine)
         if planned is not None:
-            first = Fused(family, planned.to_plain())
-            for each in (first, fetch_ahead(anchor, first)):
-                known = candidates_of(each, anchor, machine)
+            first = Fused(name, planned.to_plain())
+            for each in (first, family.fetch_ahead(anchor, first)):
+                known = capabilities.candidates(each, anchor)
                 found += (schedule for schedule in known if schedule not in found)
     return found
 
@@ -148,7 +150,7 @@ def _why_product_misread(
     left, right = list(function.entry_block.arguments)[:2]
     first, *_ = anchors
     for anchor in anchors:
-        views = FAMILIES["contraction"].views(anchor)
+        views = contraction.views(anchor)
         lhs, rhs = (views.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"

@@ -23,7 +23,6 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import facts_of
-from aotc.kernels.schedules import candidates_of
 from aotc.mlir import Module, ir
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
@@ -74,8 +73,7 @@ def propose(
             if key in found:
                 found[key].append(found[key][0])
             elif key not in known and _is_static(region):
-                machine = capabilities.machine
-                schedules = candidates_of(region.fused, region.anchor, machine)
+                schedules = capabilities.candidates(region.fused, region.anchor)
                 if len(schedules) > 1:
                     found[key] = [_proposal(key, region, schedules)]
             outline(region, region.fused, outlined)

@@ -24,7 +24,7 @@ from aotc.kernels.cpu import (
 )
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention import decoder
-from aotc.kernels.families import anchor_of, schedule_of
+from aotc.kernels.families import FAMILIES, anchor_of
 from aotc.mlir import Function
 
 # writes the kernel of a region at the insertion point, given the region, its anchor
@@ -49,5 +49,6 @@ FOR_PROCESSORS: Mapping[str, Emitter] = {
 
 def write(fused: Fused, function: Function, arguments: Arguments) -> None:
     """Write the kernel of a region at the insertion point."""
+    schedule = FAMILIES[fused.kernel].schedule_of(fused)
     emit = FOR_PROCESSORS[fused.kernel]
-    emit(function, anchor_of(fused, function), schedule_of(fused), arguments)
+    emit(function, anchor_of(fused, function), schedule, arguments)

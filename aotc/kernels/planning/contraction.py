@@ -65,13 +65,13 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
-    """A schedule of packed weights that come from main memory in each call.
+    """Return the tile for weights that come from main memory in each call.
 
-    A tile that is the only one of its panel then fetches what it reads some steps
-    later. From a cache, it reads faster without.
+    A tile that is the only one of its packed panel then fetches what it reads some
+    steps later. From a cache, it reads faster without.
     """
     geometry = known_geometry(op)
-    if tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
+    if not tile.packed or tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
         return tile
     return replace(tile, ahead=1)
 
