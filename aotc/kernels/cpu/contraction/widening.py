@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.dialects.lowering.scalars import constant
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -98,7 +99,7 @@ class Widening:
         lanes, terms = self.factors.lanes, self.factors.terms
         visit_by_size(0, length, lanes, copy)
         if terms > 1:
-            zero = vectors.zeros(1, self.factors.element)
+            zero = constant(vectors.vector_type(1, self.factors.element), 0)
             end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
             vectors.repeat_for(
                 length,
