@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from aotc.dialects.fusion import Fused, fused_of
@@ -17,13 +16,9 @@ from aotc.dialects.symbols import (
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
-from aotc.kernels import families, grain
-from aotc.kernels.families import FAMILIES
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels import grain
+from aotc.kernels.families import planned
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.joined import Joined
-from aotc.kernels.planning.tile import Tile, cycles
-from aotc.kernels.planning.winograd import WinogradTile, estimate
 from aotc.mlir import Function, Value
 
 Facts = dict[str, Any]
@@ -50,38 +45,34 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [_usual_symbol(n) for n in range(len(contracts))]
-    ops, anchor = _computing_ops(function), families.anchor_of(fused, function)
+    ops, kernel = _computing_ops(function), planned(fused, function)
     *_, end = function.entry_block.operations
-    groups = [
-        evaluate_size(size, values) for size in families.workgroups(fused, function)
-    ]
+    groups = [evaluate_size(size, values) for size in kernel.workgroups]
     work = evaluate_size(work_of(function), values)
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
         "family": fused.kernel,
         "tile": dict(fused.tile),
-        "schedule": str(FAMILIES[fused.kernel].schedule_of(fused)),
+        "schedule": str(kernel.schedule),
         "ops": [_name_of(op) for op in ops],
         "sizes": {
             contract.name: contract.multiple_of * value
             for contract, value in zip(contracts, values, strict=True)
         },
         "workgroups": groups,
-        "shares": families.most_shares(fused, work, math.prod(groups)),
+        "shares": kernel.most_shares(work, math.prod(groups)),
         "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
         "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
-    if machine is not None and fused.kernel == "contraction":
-        joined = Joined.of(anchor, Tile.of_plain(fused.tile))
-        each = (
-            _contraction_cycles(op, fused, machine, values) for op in joined.anchors
+    cycles = kernel.family.cycles
+    if machine is not None and cycles is not None:
+        found["cycles"] = cycles(
+            kernel.anchor,
+            kernel.schedule,
+            machine,
+            lambda size: evaluate_size(size, values),
         )
-        found["cycles"] = sum(each)
-    if machine is not None and fused.kernel == "winograd":
-        tile = WinogradTile.of_plain(fused.tile)
-        static = _static_geometry(anchor, values)
-        found["cycles"] = round(estimate(static, tile, machine))
     return found
 
 
@@ -107,8 +98,10 @@ def _computing_ops(function: Function) -> list[GraphOp]:
     """
     fused = fused_of(function)
     assert fused is not None
-    anchor = families.anchor_of(fused, function).results[0]
-    undoing = _undone_packing(function, fused)
+    kernel = planned(fused, function)
+    undoing = set[Value]()  # what the second operand is unpacked through
+    if kernel.packing is not None:
+        undoing = {*backward_slice([kernel.anchor.operands[1]])}
     ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
     found = {
         op.results[0]
@@ -119,14 +112,8 @@ def _computing_ops(function: Function) -> list[GraphOp]:
     }
     if not found:
         return ops
-    return [op for op in ops if op.results[0] in {*found, anchor}]
-
-
-def _undone_packing(function: Function, fused: Fused) -> set[Value]:
-    """Return the values that the second operand of an anchor is unpacked through."""
-    if FAMILIES[fused.kernel].packing_of(fused) is None:
-        return set()
-    return {*backward_slice([families.anchor_of(fused, function).operands[1]])}
+    found.add(kernel.anchor.results[0])
+    return [op for op in ops if op.results[0] in found]
 
 
 def _name_of(op: GraphOp) -> str:
@@ -142,18 +129,3 @@ def flops_of(op: GraphOp) -> Size:
 def bytes_of(value: Value) -> Size:
     """The bytes of a tensor."""
     return Tensor.of(value).elements * int(to_numpy(Tensor.of(value).dtype).itemsize)
-
-
-def _contraction_cycles(
-    anchor: GraphOp, fused: Fused, machine: Machine, values: Sequence[int]
-) -> int:
-    tile = Tile.of_plain(fused.tile)
-    static = _static_geometry(anchor, values)
-    return round(cycles(static, tile.rows, tile.vectors, machine, tile.terms))
-
-
-def _static_geometry(anchor: GraphOp, values: Sequence[int]) -> Geometry:
-    """That of an op for some values of the symbols."""
-    geometry = geometry_of(anchor)
-    assert geometry is not None
-    return geometry.with_sizes(lambda size: evaluate_size(size, values))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.dialects.fusion import Fused
-from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -13,11 +12,9 @@ from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
-from aotc.dialects.types import Size
-from aotc.dialects.walking import backward_slice
-from aotc.kernels import packing, sharing
+from aotc.kernels import packing
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS
-from aotc.kernels.family import Family, Packing
+from aotc.kernels.family import Family, Packing, Planned
 from aotc.kernels.planning import (
     attention,
     chain,
@@ -25,6 +22,7 @@ from aotc.kernels.planning import (
     contraction,
     decoder,
     depthwise,
+    joined,
     movement,
     rows,
     sorting,
@@ -71,6 +69,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         packing=_winograd_packing,
         scratch=winograd.scratch_elements,
+        cycles=winograd.cycles_of,
         numerics=RELAXED,
     ),
     "chain": Family(
@@ -83,6 +82,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         candidates=chain.candidates,
         packing=_chain_packing,
         scratch=chain.scratch_elements,
+        why_misread=chain.why_misread,
         prologue=ALIKE,
         ops_before=chain.ops_before,
         is_never_alone=True,
@@ -103,6 +103,9 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         most_joined=4,  # of more, results would wait long for their readers
         packing=_panel_packing,
         fetching=contraction.plan_fetching,
+        cycles=contraction.cycles_of,
+        why_not_joined=joined.why_not_joined,
+        why_misread=contraction.why_misread,
     ),
     "decoder": Family(
         anchors=(Attention,),
@@ -168,6 +171,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue_axes=movement.row_axes,
         is_part=movement.is_inner,
         source=movement.source,
+        why_misread=movement.why_misread,
         leaves_states=False,
     ),
     "transpose": Family(
@@ -175,35 +179,14 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         schedule=movement.MovementBlocks,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
+        why_misread=transposing.why_misread,
         leaves_states=False,
         is_last=True,
     ),
 }
 
 
-def scratch(fused: Fused, function: Function) -> int:
-    """How many elements of scratch each share of a region's workgroups has."""
-    family, anchor = FAMILIES[fused.kernel], anchor_of(fused, function)
-    return family.scratch(anchor, family.schedule_of(fused))
-
-
-def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
-    """How many workgroups the kernel of a region has, along two axes."""
+def planned(fused: Fused, function: Function) -> Planned[Any, Any]:
+    """Return the kernel of a region."""
     family = FAMILIES[fused.kernel]
-    return family.workgroups(anchor_of(fused, function), family.schedule_of(fused))
-
-
-def most_shares(fused: Fused, work: int, workgroups: int) -> int:
-    """How many shares a dispatch of a region has at most; see `sharing.share_count`."""
-    has_runs = FAMILIES[fused.kernel].has_runs
-    return (sharing.run_count if has_runs else sharing.share_count)(work, workgroups)
-
-
-def anchor_of(fused: Fused, function: Function) -> GraphOp:
-    """The op of a region that its kernel is for: the first that no other such needs."""
-    kinds: tuple[type[GraphOp], ...] = FAMILIES[fused.kernel].anchors
-    found = [op for op in function.entry_block.operations if isinstance(op, kinds)]
-    if len(found) == 1:
-        return found[0]
-    needed = {value for op in found for value in backward_slice(op.operands)}
-    return next(op for op in found if op.results[0] not in needed)
+    return Planned(family, family.anchor_in(function), family.schedule_of(fused))

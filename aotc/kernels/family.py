@@ -10,10 +10,12 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import backward_slice
+from aotc.kernels import sharing
 from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
-from aotc.mlir import Value
+from aotc.mlir import Function, Value
 from aotc.numerics import STRICT
 
 A = TypeVar("A", bound=GraphOp)
@@ -62,6 +64,12 @@ class Family(Generic[A, S]):
         ops_before: the ops before an anchor that its kernel computes as well, in order,
             though kernels of their own may be there for some; they become no anchors.
         is_never_alone: whether no region of the family is an anchor alone.
+        cycles: of one core, for a kernel whose sizes are given as numbers, by the model
+            of the machine; None where there is no such model.
+        why_not_joined: why several anchors cannot be cut up together so; "" if they
+            can. Their schedule may be none that one of them has.
+        why_misread: why a kernel would take an argument of a region, which may have
+            been edited, for what it is not; "" if it would not.
         fetching: the schedule for an op whose weights come from main memory in each
             call, given that for other calls.
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
@@ -90,10 +98,26 @@ class Family(Generic[A, S]):
     ops_before: Callable[[A], Sequence[GraphOp]] = lambda op: ()
     is_never_alone: bool = False
     fetching: Callable[[A, S], S] = lambda op, schedule: schedule
+    cycles: Callable[[A, S, Machine, Callable[[Size], int]], int] | None = None
+    why_not_joined: Callable[[Sequence[A], S, Machine], str] | None = None
+    why_misread: Callable[[Function, A, S], str] = lambda *_: ""
     has_runs: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
     scratch: Callable[[A, S], int] = lambda op, schedule: 0
     numerics: str = STRICT
+
+    def anchors_in(self, function: Function) -> list[A]:
+        """Return the ops of a region that kernels of this family are for, in order."""
+        operations = function.entry_block.operations
+        return [op for op in operations if isinstance(op, self.anchors)]
+
+    def anchor_in(self, function: Function) -> A:
+        """Return the op that the kernel of a region is for: no other such needs it."""
+        found = self.anchors_in(function)
+        if len(found) == 1:
+            return found[0]
+        needed = {value for op in found for value in backward_slice(op.operands)}
+        return next(op for op in found if op.results[0] not in needed)
 
     def schedule_of(self, fused: Fused) -> S:
         """Return the schedule of a kernel of this family.
@@ -156,3 +180,38 @@ class Packing:
 def _last_axes(value: Value, count: int) -> range:
     rank = Tensor.of(value).rank
     return range(rank - count, rank)
+
+
+@dataclass(frozen=True)
+class Planned(Generic[A, S]):
+    """The kernel of a region.
+
+    Args:
+        family: of the kernel.
+        anchor: the op that it is for.
+        schedule: how its work is cut up.
+    """
+
+    family: Family[A, S]
+    anchor: A
+    schedule: S
+
+    @property
+    def workgroups(self) -> tuple[Size, Size]:
+        """How many workgroups there are, along two axes."""
+        return self.family.workgroups(self.anchor, self.schedule)
+
+    @property
+    def scratch(self) -> int:
+        """How many elements of scratch each share of the workgroups has."""
+        return self.family.scratch(self.anchor, self.schedule)
+
+    @property
+    def packing(self) -> Packing | None:
+        """How it gets its second operand; None for as it lies."""
+        return self.family.packing(self.schedule)
+
+    def most_shares(self, work: int, workgroups: int) -> int:
+        """Return how many shares a dispatch has at most (`sharing.share_count`)."""
+        count = sharing.run_count if self.family.has_runs else sharing.share_count
+        return count(work, workgroups)

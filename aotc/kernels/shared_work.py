@@ -19,8 +19,8 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, evaluate_size
-from aotc.kernels import families
 from aotc.kernels.facts import bytes_of, work_of
+from aotc.kernels.families import planned
 from aotc.kernels.scopes import Weights, scopes_of
 from aotc.kernels.sharing import share_count
 from aotc.mlir import Function, Module, Operation, func, ir
@@ -111,9 +111,9 @@ class _Counter:
     def _of_call(self, function: Function) -> SharedWork | None:
         fused, loop = fused_of(function), control_of(function)
         if fused is not None:
-            groups = map(self._value, families.workgroups(fused, function))
-            work = self._value(work_of(function))
-            return _shared(work, families.most_shares(fused, work, prod(groups)))
+            kernel, work = planned(fused, function), self._value(work_of(function))
+            groups = map(self._value, kernel.workgroups)
+            return _shared(work, kernel.most_shares(work, prod(groups)))
         if not isinstance(loop, Scan):
             return None
         step = self.of_function(loop.functions[0])

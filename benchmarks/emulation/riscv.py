@@ -33,7 +33,7 @@ from aotc.backend import compile_units
 from aotc.dialects.functions import functions_of, signature
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels import families
+from aotc.kernels.families import planned
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
@@ -86,7 +86,7 @@ def cases(model: Path) -> list[Case]:
             continue
         with unit.module.context:
             taken, _ = signature(function)
-            scratch = families.scratch(fused, function)
+            scratch = planned(fused, function).scratch
         given = [np.asarray(rng.normal(size=x.shape), "f4") for x in taken]
         results = reference.evaluate(unit.module, name, given)
         found.append(Case(name, fused.kernel, given, results, scratch))

@@ -10,7 +10,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.facts import facts_of
-from aotc.kernels.families import FAMILIES, anchor_of
+from aotc.kernels.families import FAMILIES, planned
 from aotc.numerics import STRICT
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -59,7 +59,7 @@ def test_random_entries_have_kernels_of_all_families(tmp_path):
     usual = {name for name, each in FAMILIES.items() if each.numerics == STRICT}
     assert {fused.kernel for _, fused in found} == usual - {"sort"}
     for function, fused in found:
-        anchor = anchor_of(fused, function).operation.name
+        anchor = planned(fused, function).anchor.operation.name
         with function.context:
             listed = facts_of(function, fused, None)["ops"]
         assert anchor.removeprefix("graph.") in listed

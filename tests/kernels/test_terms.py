@@ -12,7 +12,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.kernels.families import anchor_of
+from aotc.kernels.families import planned
 from aotc.kernels.reference import evaluate
 from aotc.kernels.terms import term_of
 from aotc.pipeline import build
@@ -42,7 +42,7 @@ def test_terms_of_regions_compute_what_their_ops_do(model: str, tmp_path: Path) 
             continue
         contracts = contracts_of(function)
         with function.context, known_contracts(contracts):
-            term = term_of(function, anchor_of(fused, function))
+            term = term_of(function, planned(fused, function).anchor)
             if term is None:
                 continue
             symbols = [min(c.min + 2, c.max or c.min + 2) for c in contracts]
