@@ -23,14 +23,14 @@ from aotc.kernels.cpu.rows.formulas import Row, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_by_size
-from aotc.kernels.planning.rows import RowSizes, RowTile
+from aotc.kernels.planning.reductions import known_matrices
+from aotc.kernels.planning.rows import RowTile
 from aotc.mlir import Function, Value
 
 
 def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
     """Write the kernel of a region."""
-    sizes = RowSizes.of(anchor)
-    assert sizes is not None
+    sizes = known_matrices(anchor)
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
     kernel = _Kernel(anchor, sizes.length, tile, epilogue)
     block, _ = given.workgroup
