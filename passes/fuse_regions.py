@@ -121,7 +121,7 @@ class FuseRegions(Pass):
                 self._left_out,
                 folds_weights=folds_parameters(unit.program),
             )
-            note_shared_work(unit.module)
+            note_shared_work(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
         return bool(known)

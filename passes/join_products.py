@@ -66,7 +66,7 @@ class JoinProducts(Pass):
                 joining.join(family)
             if known:
                 _erase_uncalled(functions)
-                note_shared_work(unit.module)
+                note_shared_work(unit.module, capabilities)
         return bool(known)
 
 

@@ -20,8 +20,9 @@ from typing import Any
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.kernels.families import FAMILIES
-from aotc.kernels.family import Family
+from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
+from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
 
@@ -71,6 +72,10 @@ class Capabilities:
     def family_of(self, fused: Fused) -> Family[Any, Any]:
         """Return the family of a kernel."""
         return self.families[fused.kernel]
+
+    def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:
+        """Return the kernel of a function of a module; None if it is no region."""
+        return PlannedKernel.of(function, self.families)
 
     def candidates(self, fused: Fused, anchor: GraphOp) -> list[dict[str, int]]:
         """Return the schedules that a kernel can have, the model's choice first."""

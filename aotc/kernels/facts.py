@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import (
     contracts_of,
@@ -17,19 +16,18 @@ from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import grain
-from aotc.kernels.families import planned
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine
-from aotc.mlir import Function, Value
+from aotc.mlir import Value
 
 Facts = dict[str, Any]
 
 
-def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
+def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
     """What is to be told of the kernel of a region, as plain data.
 
     Args:
-        function: the region.
-        fused: how it is computed.
+        kernel: of the region.
         machine: that it is for; None if that is not known.
 
     Returns:
@@ -42,18 +40,19 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
         where there is a model of them.
     """
+    function, schedule = kernel.function, kernel.schedule
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [_usual_symbol(n) for n in range(len(contracts))]
-    ops, kernel = _computing_ops(function), planned(fused, function)
+    ops = _computing_ops(kernel)
     *_, end = function.entry_block.operations
     groups = [evaluate_size(size, values) for size in kernel.workgroups]
-    work = evaluate_size(work_of(function), values)
+    work = evaluate_size(work_of(kernel), values)
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
-        "family": fused.kernel,
-        "tile": dict(fused.tile),
-        "schedule": str(kernel.schedule),
+        "family": kernel.name,
+        "tile": schedule.to_plain(),
+        "schedule": str(schedule),
         "ops": [_name_of(op) for op in ops],
         "sizes": {
             contract.name: contract.multiple_of * value
@@ -69,7 +68,7 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
     if machine is not None and cycles is not None:
         found["cycles"] = cycles(
             kernel.anchor,
-            kernel.schedule,
+            schedule,
             machine,
             lambda size: evaluate_size(size, values),
         )
@@ -82,27 +81,26 @@ def _usual_symbol(position: int) -> int:
     return max(1, int(symbol_bounds(position)[0]) if usual is None else usual)
 
 
-def work_of(function: Function) -> Size:
+def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
     """Return the work of a region: its float operations and its bytes (`grain`)."""
-    ops = _computing_ops(function)
-    *_, end = function.entry_block.operations
-    moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
-    return sum(map(flops_of, ops), start=0) + grain.BYTE * sum(moved, start=0)
+    block = kernel.function.entry_block
+    *_, end = block.operations
+    moved = map(bytes_of, (*block.arguments, *end.operands))
+    flops = map(flops_of, _computing_ops(kernel))
+    return sum(flops, start=0) + grain.BYTE * sum(moved, start=0)
 
 
-def _computing_ops(function: Function) -> list[GraphOp]:
+def _computing_ops(kernel: PlannedKernel[Any, Any]) -> list[GraphOp]:
     """Return the ops of a region that compute: its anchor, and those around it.
 
     Not those that bring elements into order, unless that is all it is for, or undo the
     packing of an operand.
     """
-    fused = fused_of(function)
-    assert fused is not None
-    kernel = planned(fused, function)
     undoing = set[Value]()  # what the second operand is unpacked through
     if kernel.packing is not None:
         undoing = {*backward_slice([kernel.anchor.operands[1]])}
-    ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
+    operations = kernel.function.entry_block.operations
+    ops = [op for op in operations if isinstance(op, GraphOp)]
     found = {
         op.results[0]
         for op in ops

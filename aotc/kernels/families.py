@@ -1,10 +1,9 @@
-"""The families of kernels, as one table: what each takes, and how it is planned."""
+"""The families of kernels for processors: what each takes, and how it is planned."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aotc.dialects.fusion import Fused
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -14,7 +13,7 @@ from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.kernels import packing
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS
-from aotc.kernels.family import Family, Packing, Planned
+from aotc.kernels.family import Family, Packing
 from aotc.kernels.planning import (
     attention,
     chain,
@@ -33,7 +32,6 @@ from aotc.kernels.planning.tile import Tile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.winograd import packing as winograd_packing
 from aotc.kernels.winograd.matrices import WINDOW
-from aotc.mlir import Function
 from aotc.numerics import RELAXED
 
 
@@ -184,9 +182,3 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         is_last=True,
     ),
 }
-
-
-def planned(fused: Fused, function: Function) -> Planned[Any, Any]:
-    """Return the kernel of a region."""
-    family = FAMILIES[fused.kernel]
-    return Planned(family, family.anchor_in(function), family.schedule_of(fused))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.fusion import Fused
+from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import backward_slice
@@ -183,18 +183,34 @@ def _last_axes(value: Value, count: int) -> range:
 
 
 @dataclass(frozen=True)
-class Planned(Generic[A, S]):
+class PlannedKernel(Generic[A, S]):
     """The kernel of a region.
 
     Args:
-        family: of the kernel.
-        anchor: the op that it is for.
+        function: the region.
+        name: of its family.
+        family: what that is.
+        anchor: the op of the region that it is for.
         schedule: how its work is cut up.
     """
 
+    function: Function
+    name: str
     family: Family[A, S]
     anchor: A
     schedule: S
+
+    @staticmethod
+    def of(
+        function: Function, families: Mapping[str, Family[Any, Any]]
+    ) -> PlannedKernel[Any, Any] | None:
+        """Return the kernel of a function; None if it is no region."""
+        fused = fused_of(function)
+        if fused is None:
+            return None
+        family = families[fused.kernel]
+        anchor, schedule = family.anchor_in(function), family.schedule_of(fused)
+        return PlannedKernel(function, fused.kernel, family, anchor, schedule)
 
     @property
     def workgroups(self) -> tuple[Size, Size]:

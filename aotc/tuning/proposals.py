@@ -96,13 +96,14 @@ def _is_static(region: Region) -> bool:
 def _proposal(
     key: str, region: Region, schedules: Sequence[dict[str, int]]
 ) -> Proposal:
-    fused, machine = region.fused, region.capabilities.machine
     with ir.InsertionPoint(region.last), region.anchor.location:
         names = [
-            define_region(region, Fused(fused.kernel, schedule))[0]
+            define_region(region, Fused(region.fused.kernel, schedule))[0]
             for schedule in schedules
         ]
-        flops = facts_of(find(names[0]), fused, machine)["flops"]
+        kernel = region.capabilities.planned(find(names[0]))
+        assert kernel is not None
+        flops = facts_of(kernel, region.capabilities.machine)["flops"]
     return Proposal(key, schedules, names, flops)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import current_module, signature
-from aotc.dialects.fusion import TARGET, Fused, fused_of
+from aotc.dialects.fusion import TARGET
 from aotc.dialects.lowering import Lowering, foreign
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import (
@@ -28,8 +28,8 @@ from aotc.kernels.cpu import sharing, vectors
 from aotc.kernels.cpu.arguments import Arguments, Scratch
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
-from aotc.kernels.families import planned
-from aotc.kernels.family import Planned
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.lowered import CALL, KERNEL, kernels_of
 from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Value, arith, func, ir
@@ -48,17 +48,16 @@ def call_kernel(
         operands: of the call.
         lowering: knows the symbols of the function that calls, which are the region's.
     """
-    fused = fused_of(function)
-    assert fused is not None
+    kernel = PlannedKernel.of(function, FAMILIES)
+    assert kernel is not None
     name = f"{name_of(function)}.kernel"
     module = current_module()
-    kernel = planned(fused, function)
     if all(known.name != name for known in kernels_of(module)):
-        _write_kernel(module, name, function, fused)
+        _write_kernel(module, name, kernel)
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    most = _most_shares(kernel, work_of(function), lowering)
+    most = _most_shares(kernel, work_of(kernel), lowering)
     shares = arith.minui(most, _thread_count()) if kernel.family.has_runs else most
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
@@ -104,8 +103,8 @@ def _dispatch(
     ]
 
 
-def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -> None:
-    kernel, emit = planned(fused, function), EMITTERS[fused.kernel]
+def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
+    function, emit = kernel.function, EMITTERS[kernel.name]
     taken, made = signature(function)
     symbols = _symbol_count(function)
     kinds = [_memory_type(kind) for kind in (*taken, *made)]
@@ -139,7 +138,7 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
                 sharing.write_share(share, shares, workgroups, write)
             func.ReturnOp([])
         stated = {
-            **facts_of(function, fused, machine),
+            **facts_of(kernel, machine),
             "results": len(kinds) - len(taken),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
@@ -148,7 +147,9 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
-def _most_shares(kernel: Planned[Any, Any], work: Size, lowering: Lowering) -> Value:
+def _most_shares(
+    kernel: PlannedKernel[Any, Any], work: Size, lowering: Lowering
+) -> Value:
     """How many shares a dispatch has at most, as an index value."""
     x, y = kernel.workgroups
     if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
