@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.ops.reduction import Reduction
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.walk import Combination, Walk
@@ -69,7 +69,7 @@ class _Kernel:
             )
 
         bounds = block_bounds(block, tile.block, count)
-        vectors.repeat_for(*bounds, 1, write_matrix)
+        loops.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
         """Some columns of a matrix."""

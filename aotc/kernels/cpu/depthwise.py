@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.lines import Line, Lines, Rows, Window
@@ -133,7 +133,7 @@ class Windows:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
 
         def write_line(line: Line) -> None:
-            vectors.branch(
+            loops.branch(
                 lines.is_inside(line) if sweep.is_unrolled else False,
                 lambda: write_tiles(line, (0, shape.window[0])),
                 lambda: write_tiles(line, lines.window(line)),
@@ -178,7 +178,7 @@ class Windows:
             return self._reduce_line(rows, (begin, groups.count), weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
-            return vectors.loop(*rows.lines, 1, totals, reduce_line)
+            return loops.loop(*rows.lines, 1, totals, reduce_line)
         for number in range(shape.window[0]):
             totals = reduce_line(index(number), totals)
         return totals

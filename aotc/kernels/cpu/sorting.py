@@ -19,7 +19,7 @@ from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import key
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.types import Tensor
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.vectors import Values, add, index, narrow, scale
 from aotc.kernels.schedule import Schedule
@@ -72,13 +72,13 @@ class _Heap:
         self._row = self._given.scale(row, self._size)
         self._heap = self._given.scale(row, count)
         end, last_parent = self._given.size(count), self._given.size(half - 1)
-        vectors.repeat_for(0, end, 1, lambda n: self._put(n, narrow(n)))
+        loops.repeat_for(0, end, 1, lambda n: self._put(n, narrow(n)))
 
         def order_below(step: Value) -> None:
             top = arith.subi(last_parent, step)
             self._sift(self._item_at(top), top, end)
 
-        vectors.repeat_for(0, self._given.size(half), 1, order_below)
+        loops.repeat_for(0, self._given.size(half), 1, order_below)
         if self._size != count:
             self._take_others(end)
 
@@ -88,7 +88,7 @@ class _Heap:
             self._put(place, self._position_at(index(0)))
             self._sift(last, index(0), place)
 
-        vectors.repeat_for(0, add(end, -1), 1, move_top)
+        loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
         """Let what comes before the top, of the rest of the row, take its place."""
@@ -109,9 +109,9 @@ class _Heap:
 
             def take_one_by_one() -> Values:
                 end = add(number, _SIDE_BY_SIDE)
-                return vectors.loop(number, end, 1, [top], take)
+                return loops.loop(number, end, 1, [top], take)
 
-            return vectors.choose(before[0], [top.type], take_one_by_one, lambda: [top])
+            return loops.choose(before[0], [top.type], take_one_by_one, lambda: [top])
 
         def take(number: Value, carried: Values) -> Values:
             (top,) = carried
@@ -122,10 +122,10 @@ class _Heap:
                 self._sift(item, index(0), first)
                 return [self._item_at(index(0)).key]
 
-            return vectors.choose(is_before, [top.type], put, lambda: [top])
+            return loops.choose(is_before, [top.type], put, lambda: [top])
 
-        found = vectors.loop(first, whole, _SIDE_BY_SIDE, [key_of_top], take_some)
-        vectors.loop(whole, size, 1, found, take)
+        found = loops.loop(first, whole, _SIDE_BY_SIDE, [key_of_top], take_some)
+        loops.loop(whole, size, 1, found, take)
 
     def _sift(self, item: _Item, place: Value, end: Value) -> None:
         """Put an item at a place of the heap, or below, where none of it comes later.

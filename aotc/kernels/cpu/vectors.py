@@ -1,4 +1,4 @@
-"""What kernels are written with: index arithmetic, vectors of f32, loops and branches.
+"""What kernels are written with: index arithmetic, and vectors of f32.
 
 Each function writes at the current insertion point. Memory is a memref of one axis, and
 a place in it is a number of elements. Elements of bf16 and f16 are f32 from where they
@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc.dialects.functions import current_function
 from aotc.dialects.lowering.scalars import constant, constant_of
-from aotc.mlir import Type, Value, arith, ir, scf
+from aotc.mlir import Type, Value, arith, ir
 
 Values = list[Value]
 
@@ -337,62 +337,6 @@ def outer_product(
             place = row * count + number
             found[place] = combine(x, y, sums[place])
     return found
-
-
-def loop(
-    first: Value | int,
-    last: Value | int,
-    step: int,
-    carried: Sequence[Value],
-    body: Callable[[Value, Values], Sequence[Value]],
-) -> Values:
-    """Count from `first` to before `last`; `body(i, values)` gives the next values."""
-    bounds = [index(x) if isinstance(x, int) else x for x in (first, last, step)]
-    op = scf.ForOp(*bounds, list(carried))
-    with ir.InsertionPoint(op.body):
-        scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
-    return list(op.results)
-
-
-def repeat_for(
-    first: Value | int, last: Value | int, step: int, body: Callable[[Value], None]
-) -> None:
-    """Count from `first` to before `last`, and do something with each number."""
-
-    def write(number: Value, _: Values) -> Values:
-        body(number)
-        return []
-
-    loop(first, last, step, [], write)
-
-
-def branch(
-    condition: Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
-) -> None:
-    """Do one thing or the other."""
-
-    def writing(write: Callable[[], None]) -> Values:
-        write()
-        return []
-
-    if isinstance(condition, bool):
-        (then if condition else otherwise)()
-    else:
-        choose(condition, [], lambda: writing(then), lambda: writing(otherwise))
-
-
-def choose(
-    condition: Value,
-    kinds: Sequence[Type],
-    then: Callable[[], Values],
-    otherwise: Callable[[], Values],
-) -> Values:
-    """Return the values of some types that one thing or the other gives."""
-    op = scf.IfOp(condition, kinds, has_else=True)
-    for block, write in ((op.then_block, then), (op.else_block, otherwise)):
-        with ir.InsertionPoint(block):
-            scf.YieldOp(write())
-    return list(op.results)
 
 
 def _lanes(x: Value) -> int:

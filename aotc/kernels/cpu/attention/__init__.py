@@ -18,7 +18,7 @@ from math import inf
 
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.scores import Scores, rescale_factors
 from aotc.kernels.cpu.attention.sums import WeightedSums, reciprocal
@@ -81,7 +81,7 @@ class _Kernel(Scores, WeightedSums):
             last = arith.minsi(self._end_of_seen(), end)
         start = self._empty_softmax()
         self.clear()
-        carried = vectors.loop(
+        carried = loops.loop(
             0,
             last,
             keys,

@@ -20,7 +20,7 @@ from math import inf
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.caches import Rows, rows_of
 from aotc.kernels.cpu.attention.scores import finite
@@ -133,12 +133,12 @@ class _Decoder(Work):
     def _write_blocks(self, first: Size, last: Size, count: int) -> None:
         """The keys from one to before another, in blocks of so many."""
         begin, end = self.given.size(first), self.given.size(last)
-        vectors.repeat_for(
+        loops.repeat_for(
             begin, end, count, lambda start: self._write_block(_Block(start, count))
         )
 
     def _each_query(self, body: Callable[[Value], None]) -> None:
-        vectors.repeat_for(0, self._count, 1, body)
+        loops.repeat_for(0, self._count, 1, body)
 
     # ---- before and after all blocks ------------------------------------------------
 
@@ -190,7 +190,7 @@ class _Decoder(Work):
             self._each_query(lambda query: self._add_values(block, query))
 
         if self._strides.position != 0:
-            vectors.branch(self._is_seen(block), write, lambda: None)
+            loops.branch(self._is_seen(block), write, lambda: None)
         else:
             write()
 
@@ -267,7 +267,7 @@ class _Decoder(Work):
 
         zero = vectors.splat(0.0, lanes)
         whole = sizes.depth // lanes * lanes
-        sums = vectors.loop(0, whole, lanes, [zero] * count, add_products)
+        sums = loops.loop(0, whole, lanes, [zero] * count, add_products)
         if whole < sizes.depth:
             sums = add_products(index(whole), sums, sizes.depth - whole)
         product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
@@ -311,6 +311,6 @@ class _Decoder(Work):
             arith.mulf(vectors.load(self.memories.result, at, lanes, n), factor)
             for at, n in places
         ]
-        sums = vectors.loop(0, block.count, 1, sums, add_products)
+        sums = loops.loop(0, block.count, 1, sums, add_products)
         for (at, n), total in zip(places, sums, strict=True):
             vectors.store(total, self.memories.result, at, lanes, n)

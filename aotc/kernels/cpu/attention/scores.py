@@ -9,7 +9,7 @@ from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.dialects.types import Size, Tensor
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.attention.work import Block, Softmax, TiledWork
 from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -65,7 +65,7 @@ class Scores(TiledWork):
                 found.append(arith.addf(total, weight))
             return found
 
-        return vectors.loop(0, block.seen, 1, totals, write_key)
+        return loops.loop(0, block.seen, 1, totals, write_key)
 
     # ---- rows as columns ------------------------------------------------------------
 
@@ -111,10 +111,10 @@ class Scores(TiledWork):
                 return
             rest = arith.remui(rows.length, index(lanes))
             end = arith.subi(rows.length, rest)
-            vectors.repeat_for(0, end, lanes, lambda place: write(place, lanes))
-            vectors.repeat_for(0, rest, lanes, lambda _: write(end, rest))
+            loops.repeat_for(0, end, lanes, lambda place: write(place, lanes))
+            loops.repeat_for(0, rest, lanes, lambda _: write(end, rest))
 
-        vectors.repeat_for(0, tile.columns, lanes, write_vector)
+        loops.repeat_for(0, tile.columns, lanes, write_vector)
 
     # ---- scores ---------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Scores(TiledWork):
             key = add(scale(number, count), first)
             return self._score_tile(block, (key, count), highest)
 
-        return vectors.loop(0, tiles, 1, highest, score_tile)
+        return loops.loop(0, tiles, 1, highest, score_tile)
 
     def _score_tile(
         self, block: Block, keys: tuple[Value, int], highest: Values
@@ -175,7 +175,7 @@ class Scores(TiledWork):
             return vectors.outer_product(element, query, (count, tile.vectors), sums)
 
         zeros = [vectors.splat(0.0, lanes)] * (count * tile.vectors)
-        return vectors.loop(0, self.sizes.depth, 1, zeros, add_products)
+        return loops.loop(0, self.sizes.depth, 1, zeros, add_products)
 
     def _score(self, block: Block, place: tuple[Value, int], product: Value) -> Value:
         """A product with its bias; -infinity where the position is hidden.

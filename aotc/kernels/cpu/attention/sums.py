@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.attention.work import Block, TiledWork
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
@@ -133,7 +133,7 @@ class WeightedSums(TiledWork):
             sizes = len(places) // count, count
             return vectors.outer_product(weight, value, sizes, sums)
 
-        return vectors.loop(0, block.seen, 1, sums, add_products)
+        return loops.loop(0, block.seen, 1, sums, add_products)
 
     # ---- results --------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class WeightedSums(TiledWork):
                 place = _Place(query, *vector)
                 self._store(place, result(place))
 
-        vectors.repeat_for(0, last, 1, write_row)
+        loops.repeat_for(0, last, 1, write_row)
 
     def _rescaled(self, place: _Place) -> Value:
         at = self._at(place)

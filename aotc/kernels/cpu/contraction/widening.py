@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import visit_by_size
@@ -82,7 +82,7 @@ class Widening:
             source = add(left.begin, scale(number, left.step))
             self._copy(left.memory, source, scale(number, self.rows), rows)
 
-        vectors.repeat_for(0, length, 1, widen_term)
+        loops.repeat_for(0, length, 1, widen_term)
         return Left(self.memory, index(0), 1, self.rows)
 
     def _copy_run(
@@ -101,7 +101,7 @@ class Widening:
         if terms > 1:
             zero = constant(vectors.vector_type(1, self.factors.element), 0)
             end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
-            vectors.repeat_for(
+            loops.repeat_for(
                 length,
                 end,
                 1,

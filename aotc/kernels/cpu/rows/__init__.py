@@ -16,7 +16,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import (
     Reduction,
 )
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.formulas import Row, formula
@@ -65,9 +65,7 @@ class _Kernel:
         rows = self.tile.rows
         first, last = block_bounds(block, self.tile.block, count)
         if is_even:
-            vectors.repeat_for(
-                first, last, rows, lambda row: self._write_tile(row, rows)
-            )
+            loops.repeat_for(first, last, rows, lambda row: self._write_tile(row, rows))
         else:
             visit_by_size(first, last, rows, self._write_tile)
 
