@@ -37,6 +37,7 @@ from aotc.kernels.operands import (
     PerGroup,
     PerRow,
     SomeColumns,
+    Whole,
     operand_of,
 )
 from aotc.kernels.planning.tile import split_evenly
@@ -183,39 +184,27 @@ class Epilogue:
         places: Sequence[Place],
         shared: dict[tuple[Value, int], Value],
     ) -> list[Value]:
-        if value not in known:
-            known[value] = self._compute(value, known, places, shared)
-        return known[value]
-
-    def _compute(
-        self,
-        value: Value,
-        known: dict[Value, list[Value]],
-        places: Sequence[Place],
-        shared: dict[tuple[Value, int], Value],
-    ) -> list[Value]:
-        if value in self.memories:
-            memory, lanes = self.memories[value], self.lanes
-            return [vectors.load(memory, p.at, lanes, p.count) for p in places]
-        match operand_of(value):
-            case Number() | PerColumn() as read:
-                for place in places:
-                    key = value, place.key
-                    if key not in shared:
-                        shared[key] = self._read(read, place)
-                return [shared[value, place.key] for place in places]
-            case PerRow() | PerGroup() | SomeColumns() as read:
-                return [self._read(read, place) for place in places]
-        op = _computing_op(value)
-        given = [self._value(each, known, places, shared) for each in op.operands]
-        return self._round(op, self._lower(op, given))
-
-    def _round(self, op: GraphOp, found: list[Value]) -> list[Value]:
-        """Round the results of an op to its dtype."""
-        if isinstance(op, _EXACT):
-            return found
-        dtype = Tensor.of(op.results[0]).dtype
-        return [round_to(x, dtype) for x in found]
+        """Return the vectors of a value at some places, and add them to those known."""
+        if value in known:
+            return known[value]
+        read = Whole(value) if value in self.memories else operand_of(value)
+        if isinstance(read, Number | PerColumn):
+            for place in places:
+                key = value, place.key
+                if key not in shared:
+                    shared[key] = self._read(read, place)
+            found = [shared[value, place.key] for place in places]
+        elif value in self.memories or not isinstance(read, Whole):
+            found = [self._read(read, place) for place in places]
+        else:
+            op = _computing_op(value)
+            given = [self._value(each, known, places, shared) for each in op.operands]
+            found = self._lower(op, given)
+            if not isinstance(op, _EXACT):
+                dtype = Tensor.of(value).dtype
+                found = [round_to(x, dtype) for x in found]
+        known[value] = found
+        return found
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
         """Apply an op to vectors, at each of some places.
@@ -256,6 +245,8 @@ class Epilogue:
 def _place_in(read: Operand, place: Place) -> Value:
     """Return where a kernel reads an operand for a place of the result."""
     match read:
+        case Whole():
+            return place.at
         case PerColumn():
             return place.column
         case PerRow(width=width):
