@@ -23,9 +23,13 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import (
+    Capabilities,
+    NoKernels,
+    capabilities_of,
+    family_names,
+)
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.families import FAMILIES, fetch_ahead, ops_before, packing_of
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
@@ -92,12 +96,12 @@ class FuseRegions(Pass):
 
     def __post_init__(self) -> None:
         for name in sorted(self._left_out):
-            if name not in FAMILIES:
+            if name not in (known := family_names()):
                 raise InputError(
                     "bad-pass-option",
                     "expected families of kernels for 'fuse-regions{without=…}', with "
                     f"+ between; got '{name}'",
-                    hint=f"there are {', '.join(FAMILIES)}",
+                    hint=f"there are {', '.join(known)}",
                 )
 
     def run(self, unit: Unit) -> bool:
@@ -106,9 +110,7 @@ class FuseRegions(Pass):
         if isinstance(capabilities, NoKernels):
             return False
         known: dict[str, str] = {}
-        tuned = tuned_schedules(
-            unit.program.tuning, str(unit.target), capabilities.machine
-        )
+        tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
         with index_functions(unit.module):
             for region in self.regions(unit, capabilities):
                 fused = tuned.choose(region.fused, region.anchor, region.key())
@@ -119,7 +121,7 @@ class FuseRegions(Pass):
                 self._left_out,
                 folds_weights=folds_parameters(unit.program),
             )
-            note_shared_work(unit.module)
+            note_shared_work(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
         return bool(known)
@@ -132,7 +134,7 @@ class FuseRegions(Pass):
         """
         left_out, families = self._left_out, capabilities.families
         if self.anchors_only:  # no region of these is an anchor alone
-            left_out |= {name for name, each in families.items() if each.before}
+            left_out |= {name for name, each in families.items() if each.is_never_alone}
         last = {name for name, each in families.items() if each.is_last}
         for others in (last, families.keys() - last):
             choosing = _Choosing(capabilities, left_out | others, unit.program.numerics)
@@ -149,7 +151,7 @@ class FuseRegions(Pass):
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
                         is_state = anchor.results[0] in states
-                        family = capabilities.families[fused.kernel]
+                        family = capabilities.family_of(fused)
                         if not is_state or family.leaves_states:
                             yield region_of(anchor, fused, states, capabilities)
 
@@ -176,21 +178,27 @@ def _all_anchors(
         name: _anchors(functions[name], weights, choosing)
         for name, weights in scopes_of(functions, entry.name).items()
     }
-    between = {name: _packed_bytes(anchors) for name, anchors in found.items()}
+    capabilities = choosing.capabilities
+    between = {
+        name: _packed_bytes(anchors, capabilities) for name, anchors in found.items()
+    }
     between[entry.name] = sum(between.values())
     return {
-        name: [(op, fetch_ahead(op, fused)) for op, fused in anchors]
-        if between[name] > choosing.capabilities.machine.third_cache
+        name: [
+            (op, capabilities.family_of(fused).fetch_ahead(op, fused))
+            for op, fused in anchors
+        ]
+        if between[name] > capabilities.machine.third_cache
         else anchors
         for name, anchors in found.items()
     }
 
 
-def _packed_bytes(anchors: list[_Anchor]) -> int:
+def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
     """The bytes of what kernels read packed, where they are known."""
     packed = {}
     for op, fused in anchors:
-        packing = packing_of(fused)
+        packing = capabilities.family_of(fused).packing_of(fused)
         if packing is not None:
             size = bytes_of(op.operands[1])
             if isinstance(size, int):
@@ -212,7 +220,7 @@ def _anchors(
         computed: set[Value] = set()
         for op, fused in reversed([*_find_anchors(function, weights, choosing)]):
             if op.results[0] not in computed:
-                before = ops_before(fused, op)
+                before = choosing.capabilities.family_of(fused).ops_before(op)
                 computed.update(each.results[0] for each in before)
                 found.append((op, fused))
         return found[::-1]

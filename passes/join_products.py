@@ -31,7 +31,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
@@ -62,11 +62,11 @@ class JoinProducts(Pass):
         with index_functions(unit.module) as functions:
             known: dict[str, str] = {}
             joining = _Joining(functions, capabilities.machine, known)
-            for family in _families(unit.module, functions):
+            for family in _families(unit.module, functions, capabilities):
                 joining.join(family)
             if known:
                 _erase_uncalled(functions)
-                note_shared_work(unit.module)
+                note_shared_work(unit.module, capabilities)
         return bool(known)
 
 
@@ -93,7 +93,9 @@ class _Family:
         return (*self.weights, *columns, *tiles)
 
 
-def _families(module: Module, functions: _Functions) -> list[_Family]:
+def _families(
+    module: Module, functions: _Functions, capabilities: Capabilities
+) -> list[_Family]:
     """All that may be joined.
 
     Where several entries read a weight, each of them joins it alike, or none does.
@@ -103,7 +105,8 @@ def _families(module: Module, functions: _Functions) -> list[_Family]:
     for entry in entries:
         for name, weights in scopes_of(functions, entry.name).items():
             if name not in scopes:
-                scopes[name] = [*_families_in(entry, name, weights, functions)]
+                inside = _families_in(entry, name, weights, functions, capabilities)
+                scopes[name] = [*inside]
     found = [family for families in scopes.values() for family in families]
     readers = Counter(name for entry in entries for name in _read(entry, functions))
     claims: dict[str, list[Hashable]] = {}
@@ -126,7 +129,11 @@ def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
 
 
 def _families_in(
-    entry: Entry, name: str, weights: Container[Value], functions: _Functions
+    entry: Entry,
+    name: str,
+    weights: Container[Value],
+    functions: _Functions,
+    capabilities: Capabilities,
 ) -> Iterator[_Family]:
     """Those of an entry, or of the body of a loop that it runs.
 
@@ -135,12 +142,13 @@ def _families_in(
         name: of the function.
         weights: what weights alone decide in it.
         functions: of the module.
+        capabilities: of the target.
     """
     function = functions[name]
     with known_contracts(contracts_of(function)):
         rest = [
             product
-            for product in products_in(function, functions, weights)
+            for product in products_in(function, functions, weights, capabilities)
             if _weight_of(product) is not None
         ]
         while rest:

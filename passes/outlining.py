@@ -11,7 +11,6 @@ from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, in_order
-from aotc.kernels.families import packing_of
 from aotc.mlir import Operation, Value, ir
 from aotc.passes.regions import Region
 
@@ -115,7 +114,7 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     """
     anchor, operands, results = region.anchor, region.operands(), region.results()
     given = [*operands]
-    packing = packing_of(fused)
+    packing = region.family.packing_of(fused)
     # the weight is the anchor's second operand; it is the first argument where the
     # region computes the first operand itself
     packed = int(anchor.operands[0] not in region.values)

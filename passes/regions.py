@@ -14,7 +14,7 @@ from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import Elementwise
-from aotc.kernels.families import Family, ops_before, packing_of, schedule_of
+from aotc.kernels.family import Family, Packing
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
@@ -68,12 +68,17 @@ class Region:
     @property
     def family(self) -> Family[Any, Any]:
         """What its kernel takes."""
-        return self.capabilities.families[self.fused.kernel]
+        return self.capabilities.family_of(self.fused)
+
+    @property
+    def packing(self) -> Packing | None:
+        """How its kernel gets the second operand; None if it reads it as it lies."""
+        return self.family.packing_of(self.fused)
 
     @property
     def packed(self) -> Value | None:
         """What the kernel gets packed; None if there is nothing."""
-        return self.second if packing_of(self.fused) else None
+        return self.second if self.packing else None
 
     @cached_property
     def epilogue(self) -> Elementwise:
@@ -100,7 +105,7 @@ class Region:
     def key(self) -> str:
         """What a tuning file calls it; see `aotc.kernels.schedules`."""
         others = [op for op in self.ops if op is not self.anchor]
-        return key_of(self.fused, self.anchor, others, self.views.values())
+        return key_of(self.fused, self.family, self.anchor, others, self.views.values())
 
     @property
     def last(self) -> GraphOp:
@@ -138,7 +143,7 @@ class Region:
         source = self.family.source
         if source is None:
             return None
-        return source(self.anchor, schedule_of(self.fused), value)
+        return source(self.anchor, self.family.schedule_of(self.fused), value)
 
     def depends(self, value: Value) -> bool:
         """Whether a value from elsewhere is computed from one of the region."""
@@ -183,7 +188,7 @@ def _prologue_of(region: Region, value: Value) -> Elementwise:
 
 def _add_before(region: Region) -> None:
     """Add the ops that a kernel computes before its anchor, and what they read."""
-    for op in ops_before(region.fused, region.anchor):
+    for op in region.family.ops_before(region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
         reads = [value for value in op.operands if value not in region.values]

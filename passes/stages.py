@@ -107,10 +107,10 @@ _TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_tar
 
 def optional_parts() -> list[str]:
     """What a build can leave out: passes that optimise, and families of kernels."""
-    from aotc.kernels.families import FAMILIES
+    from aotc.kernels.capabilities import family_names
 
     passes = (each for each in all_passes() if each.level > 0)
-    return [*dict.fromkeys(each.name for each in passes), *FAMILIES]
+    return [*dict.fromkeys(each.name for each in passes), *family_names()]
 
 
 def parse_without(text: str) -> tuple[str, ...]:
@@ -246,10 +246,10 @@ def passes_between(
 def _choose(
     passes: Iterable[Pass], level: int, without: Collection[str]
 ) -> tuple[Pass, ...]:
-    from aotc.kernels.families import FAMILIES
+    from aotc.kernels.capabilities import family_names
     from aotc.passes.fuse_regions import FuseRegions
 
-    families = "+".join(name for name in FAMILIES if name in without)
+    families = "+".join(name for name in family_names() if name in without)
     return tuple(
         replace(each, without=families) if isinstance(each, FuseRegions) else each
         for each in passes

@@ -237,6 +237,16 @@ def test_emitters_of_kernels_are_called_by_the_lowering_alone():
     assert calls == {("aotc.passes.lower_to_linalg", "aotc.kernels.cpu.dispatch")}
 
 
+def test_the_table_of_families_is_asked_through_capabilities():
+    """Another target may have others, or the same with other operands."""
+    asked = {
+        module
+        for module, names in _imports().items()
+        if "aotc.kernels.families" in names
+    }
+    assert asked == {"aotc.kernels.capabilities", "aotc.kernels.cpu.dispatch"}
+
+
 def test_no_import_is_relative():
     """The tests here read which modules are imported from the statements alone."""
     relative = [

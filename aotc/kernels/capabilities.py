@@ -19,8 +19,10 @@ from typing import Any
 
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
-from aotc.kernels.families import FAMILIES, Family
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
+from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
 
@@ -44,6 +46,12 @@ class Emitted:
 BACKENDS = {"llvm-cpu": Emitted(FAMILIES, machine_of, most_tensors=12)}
 
 
+def family_names() -> list[str]:
+    """Return the names of the families of all emitters."""
+    emitted = (name for each in BACKENDS.values() for name in each.families)
+    return [*dict.fromkeys(emitted)]
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """The kernels that there are for a target.
@@ -60,6 +68,21 @@ class Capabilities:
     def families(self) -> Mapping[str, Family[Any, Any]]:
         """The families that its emitter writes, by name."""
         return self.emitted.families
+
+    def family_of(self, fused: Fused) -> Family[Any, Any]:
+        """Return the family of a kernel."""
+        return self.families[fused.kernel]
+
+    def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:
+        """Return the kernel of a function of a module; None if it is no region."""
+        return PlannedKernel.of(function, self.families)
+
+    def candidates(self, fused: Fused, anchor: GraphOp) -> list[dict[str, int]]:
+        """Return the schedules that a kernel can have, the model's choice first."""
+        family = self.family_of(fused)
+        schedule = family.schedule_of(fused)
+        found = family.candidates(anchor, self.machine, schedule)
+        return [each.to_plain() for each in found]
 
     def choose(
         self,

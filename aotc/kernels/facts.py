@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import (
     contracts_of,
@@ -17,23 +15,19 @@ from aotc.dialects.symbols import (
 from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
-from aotc.kernels import families, grain
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels import grain
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.joined import Joined
-from aotc.kernels.planning.tile import Tile, cycles
-from aotc.kernels.planning.winograd import WinogradTile, estimate
-from aotc.mlir import Function, Value
+from aotc.mlir import Value
 
 Facts = dict[str, Any]
 
 
-def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts:
+def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
     """What is to be told of the kernel of a region, as plain data.
 
     Args:
-        function: the region.
-        fused: how it is computed.
+        kernel: of the region.
         machine: that it is for; None if that is not known.
 
     Returns:
@@ -46,41 +40,38 @@ def facts_of(function: Function, fused: Fused, machine: Machine | None) -> Facts
         `bytes_read` and `bytes_written` (each tensor once), and `cycles` on one core,
         where there is a model of them.
     """
+    function, schedule = kernel.function, kernel.schedule
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [_usual_symbol(n) for n in range(len(contracts))]
-    ops, anchor = _computing_ops(function), families.anchor_of(fused, function)
+    ops = _computing_ops(kernel)
     *_, end = function.entry_block.operations
-    groups = [
-        evaluate_size(size, values) for size in families.workgroups(fused, function)
-    ]
-    work = evaluate_size(work_of(function), values)
+    groups = [evaluate_size(size, values) for size in kernel.workgroups]
+    work = evaluate_size(work_of(kernel), values)
     read, written = function.entry_block.arguments, end.operands
     found: Facts = {
-        "family": fused.kernel,
-        "tile": dict(fused.tile),
-        "schedule": str(families.schedule_of(fused)),
+        "family": kernel.name,
+        "tile": schedule.to_plain(),
+        "schedule": str(schedule),
         "ops": [_name_of(op) for op in ops],
         "sizes": {
             contract.name: contract.multiple_of * value
             for contract, value in zip(contracts, values, strict=True)
         },
         "workgroups": groups,
-        "shares": families.most_shares(fused, work, math.prod(groups)),
+        "shares": kernel.most_shares(work, math.prod(groups)),
         "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
         "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
-    if machine is not None and fused.kernel == "contraction":
-        joined = Joined.of(anchor, Tile.of_plain(fused.tile))
-        each = (
-            _contraction_cycles(op, fused, machine, values) for op in joined.anchors
+    cycles = kernel.family.cycles
+    if machine is not None and cycles is not None:
+        found["cycles"] = cycles(
+            kernel.anchor,
+            schedule,
+            machine,
+            lambda size: evaluate_size(size, values),
         )
-        found["cycles"] = sum(each)
-    if machine is not None and fused.kernel == "winograd":
-        tile = WinogradTile.of_plain(fused.tile)
-        static = _static_geometry(anchor, values)
-        found["cycles"] = round(estimate(static, tile, machine))
     return found
 
 
@@ -90,25 +81,26 @@ def _usual_symbol(position: int) -> int:
     return max(1, int(symbol_bounds(position)[0]) if usual is None else usual)
 
 
-def work_of(function: Function) -> Size:
+def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
     """Return the work of a region: its float operations and its bytes (`grain`)."""
-    ops = _computing_ops(function)
-    *_, end = function.entry_block.operations
-    moved = map(bytes_of, (*function.entry_block.arguments, *end.operands))
-    return sum(map(flops_of, ops), start=0) + grain.BYTE * sum(moved, start=0)
+    block = kernel.function.entry_block
+    *_, end = block.operations
+    moved = map(bytes_of, (*block.arguments, *end.operands))
+    flops = map(flops_of, _computing_ops(kernel))
+    return sum(flops, start=0) + grain.BYTE * sum(moved, start=0)
 
 
-def _computing_ops(function: Function) -> list[GraphOp]:
+def _computing_ops(kernel: PlannedKernel[Any, Any]) -> list[GraphOp]:
     """Return the ops of a region that compute: its anchor, and those around it.
 
     Not those that bring elements into order, unless that is all it is for, or undo the
     packing of an operand.
     """
-    fused = fused_of(function)
-    assert fused is not None
-    anchor = families.anchor_of(fused, function).results[0]
-    undoing = _undone_packing(function, fused)
-    ops = [op for op in function.entry_block.operations if isinstance(op, GraphOp)]
+    undoing = set[Value]()  # what the second operand is unpacked through
+    if kernel.packing is not None:
+        undoing = {*backward_slice([kernel.anchor.operands[1]])}
+    operations = kernel.function.entry_block.operations
+    ops = [op for op in operations if isinstance(op, GraphOp)]
     found = {
         op.results[0]
         for op in ops
@@ -118,14 +110,8 @@ def _computing_ops(function: Function) -> list[GraphOp]:
     }
     if not found:
         return ops
-    return [op for op in ops if op.results[0] in {*found, anchor}]
-
-
-def _undone_packing(function: Function, fused: Fused) -> set[Value]:
-    """Return the values that the second operand of an anchor is unpacked through."""
-    if families.packing_of(fused) is None:
-        return set()
-    return {*backward_slice([families.anchor_of(fused, function).operands[1]])}
+    found.add(kernel.anchor.results[0])
+    return [op for op in ops if op.results[0] in found]
 
 
 def _name_of(op: GraphOp) -> str:
@@ -141,18 +127,3 @@ def flops_of(op: GraphOp) -> Size:
 def bytes_of(value: Value) -> Size:
     """The bytes of a tensor."""
     return Tensor.of(value).elements * int(to_numpy(Tensor.of(value).dtype).itemsize)
-
-
-def _contraction_cycles(
-    anchor: GraphOp, fused: Fused, machine: Machine, values: Sequence[int]
-) -> int:
-    tile = Tile.of_plain(fused.tile)
-    static = _static_geometry(anchor, values)
-    return round(cycles(static, tile.rows, tile.vectors, machine, tile.terms))
-
-
-def _static_geometry(anchor: GraphOp, values: Sequence[int]) -> Geometry:
-    """That of an op for some values of the symbols."""
-    geometry = geometry_of(anchor)
-    assert geometry is not None
-    return geometry.with_sizes(lambda size: evaluate_size(size, values))

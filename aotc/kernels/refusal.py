@@ -21,7 +21,7 @@ from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.rows import reduced_axes
+from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Module, Value
 

@@ -15,13 +15,14 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.kernels.families import FAMILIES, schedule_of
-from aotc.kernels.machine import Machine
+from aotc.kernels.capabilities import Capabilities
+from aotc.kernels.family import Family
 from aotc.mlir import Value
 
 
 def key_of(
     fused: Fused,
+    family: Family[Any, Any],
     anchor: GraphOp,
     others: Sequence[GraphOp],
     views: Iterable[Value],
@@ -29,7 +30,8 @@ def key_of(
     """What a tuning file calls a kernel.
 
     Args:
-        fused: its family, and whether its right operand is packed.
+        fused: whether its right operand is packed, and the like.
+        family: of the kernel.
         anchor: the op that it is for.
         others: the ops that it computes besides.
         views: what it reads through.
@@ -42,7 +44,7 @@ def key_of(
     said += [f"reads {Tensor.of(value)}" for value in views]
     text = ", ".join([f"{fused.kernel}: {_text_of(anchor)}", *said])
     # others that are anchors as well may differ where the anchor does not
-    kinds = FAMILIES[fused.kernel].anchors
+    kinds = family.anchors
     names = [_text_of(op) if isinstance(op, kinds) else _name_of(op) for op in others]
     return "; ".join(filter(None, [text, ", ".join(names)]))
 
@@ -86,7 +88,7 @@ class TuningUse:
 class TunedSchedules:
     """The schedules of a tuning file for one target."""
 
-    machine: Machine
+    capabilities: Capabilities
     schedules: Mapping[str, Mapping[str, int]]
     _met: set[str] = field(default_factory=set)
 
@@ -100,7 +102,7 @@ class TunedSchedules:
         if wanted is None:
             return fused
         self._met.add(key)
-        known = candidates_of(fused, anchor, self.machine)
+        known = self.capabilities.candidates(fused, anchor)
         if wanted not in known:
             raise InputError(
                 "bad-tuning",
@@ -117,26 +119,18 @@ class TunedSchedules:
         return TuningUse(target, len(self._met), len(self.schedules) - len(self._met))
 
 
-def candidates_of(
-    fused: Fused, anchor: GraphOp, machine: Machine
-) -> list[dict[str, int]]:
-    """The schedules that a kernel can have; the first is the model's choice."""
-    family = FAMILIES[fused.kernel]
-    candidates = family.candidates(anchor, machine, schedule_of(fused))
-    return [each.to_plain() for each in candidates]
-
-
 def tuned_schedules(
-    tuning: Mapping[str, Any] | None, target: str, machine: Machine
+    tuning: Mapping[str, Any] | None, target: str, capabilities: Capabilities
 ) -> TunedSchedules:
     """Those of a tuning file for a target, as `Program.tuning` has it.
 
     Raises:
         InputError: `bad-tuning`: they were measured for another model of the machine.
     """
+    machine = capabilities.machine
     rows = (tuning or {}).get("targets", {}).get(target)
     if rows is None:
-        return TunedSchedules(machine, {})
+        return TunedSchedules(capabilities, {})
     if rows["machine"] != machine.to_plain():
         raise InputError(
             "bad-tuning",
@@ -145,4 +139,4 @@ def tuned_schedules(
             hint="make the file again with --tune",
         )
     schedules = {row["key"]: row["schedule"] for row in rows["schedules"]}
-    return TunedSchedules(machine, schedules)
+    return TunedSchedules(capabilities, schedules)

@@ -14,12 +14,11 @@ from math import prod
 from aotc.dialects.control import Scan, control_of
 from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, evaluate_size
-from aotc.kernels import families
+from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import bytes_of, work_of
 from aotc.kernels.scopes import Weights, scopes_of
 from aotc.kernels.sharing import share_count
@@ -47,8 +46,13 @@ class SharedWork:
         return SharedWork(self.work + other.work, self.turns + other.turns)
 
 
-def note_shared_work(module: Module) -> None:
-    """State at each entry of a module with regions what threads can share of it."""
+def note_shared_work(module: Module, capabilities: Capabilities) -> None:
+    """State at each entry of a module with regions what threads can share of it.
+
+    Args:
+        module: with its regions.
+        capabilities: of the target that they are for.
+    """
     functions = functions_of(module)
     for entry in entries_of(module):
         function = functions[entry.name]
@@ -56,7 +60,8 @@ def note_shared_work(module: Module) -> None:
         greatest = [each.max // each.multiple_of for each in contracts if each.max]
         if len(greatest) < len(contracts):
             continue
-        counter = _Counter(functions, scopes_of(functions, entry.name), greatest)
+        scopes = scopes_of(functions, entry.name)
+        counter = _Counter(functions, scopes, greatest, capabilities)
         with ir.InsertionPoint(function.entry_block), known_contracts(contracts):
             found = counter.of_function(entry.name)
         if found is not None:
@@ -73,11 +78,13 @@ class _Counter:
         scopes: the entry and its loops, with what is of weights alone: that is
             computed by the build.
         symbols: their values.
+        capabilities: of the target.
     """
 
     functions: Mapping[str, Function]
     scopes: Weights
     symbols: Sequence[int]
+    capabilities: Capabilities
 
     def of_function(self, name: str) -> SharedWork | None:
         weights, total = self.scopes.get(name), SharedWork()
@@ -109,11 +116,11 @@ class _Counter:
         return _shared(work, share_count(work, work))
 
     def _of_call(self, function: Function) -> SharedWork | None:
-        fused, loop = fused_of(function), control_of(function)
-        if fused is not None:
-            groups = map(self._value, families.workgroups(fused, function))
-            work = self._value(work_of(function))
-            return _shared(work, families.most_shares(fused, work, prod(groups)))
+        kernel, loop = self.capabilities.planned(function), control_of(function)
+        if kernel is not None:
+            work = self._value(work_of(kernel))
+            groups = map(self._value, kernel.workgroups)
+            return _shared(work, kernel.most_shares(work, prod(groups)))
         if not isinstance(loop, Scan):
             return None
         step = self.of_function(loop.functions[0])

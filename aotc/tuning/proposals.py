@@ -23,7 +23,6 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import facts_of
-from aotc.kernels.schedules import candidates_of
 from aotc.mlir import Module, ir
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
@@ -74,8 +73,7 @@ def propose(
             if key in found:
                 found[key].append(found[key][0])
             elif key not in known and _is_static(region):
-                machine = capabilities.machine
-                schedules = candidates_of(region.fused, region.anchor, machine)
+                schedules = capabilities.candidates(region.fused, region.anchor)
                 if len(schedules) > 1:
                     found[key] = [_proposal(key, region, schedules)]
             outline(region, region.fused, outlined)
@@ -98,13 +96,14 @@ def _is_static(region: Region) -> bool:
 def _proposal(
     key: str, region: Region, schedules: Sequence[dict[str, int]]
 ) -> Proposal:
-    fused, machine = region.fused, region.capabilities.machine
     with ir.InsertionPoint(region.last), region.anchor.location:
         names = [
-            define_region(region, Fused(fused.kernel, schedule))[0]
+            define_region(region, Fused(region.fused.kernel, schedule))[0]
             for schedule in schedules
         ]
-        flops = facts_of(find(names[0]), fused, machine)["flops"]
+        kernel = region.capabilities.planned(find(names[0]))
+        assert kernel is not None
+        flops = facts_of(kernel, region.capabilities.machine)["flops"]
     return Proposal(key, schedules, names, flops)
 
 

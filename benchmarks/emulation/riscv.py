@@ -31,9 +31,9 @@ import numpy as np
 from aotc import reference
 from aotc.backend import compile_units
 from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels import families
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
@@ -81,15 +81,15 @@ def cases(model: Path) -> list[Case]:
         run_passes(unit, stage.passes(), silently=True)
     rng, found = np.random.default_rng(1), []
     for name, function in functions_of(unit.module).items():
-        fused = fused_of(function)
-        if fused is None:
+        kernel = PlannedKernel.of(function, FAMILIES)
+        if kernel is None:
             continue
         with unit.module.context:
             taken, _ = signature(function)
-            scratch = families.scratch(fused, function)
+            scratch = kernel.scratch
         given = [np.asarray(rng.normal(size=x.shape), "f4") for x in taken]
         results = reference.evaluate(unit.module, name, given)
-        found.append(Case(name, fused.kernel, given, results, scratch))
+        found.append(Case(name, kernel.name, given, results, scratch))
     return found
 
 

@@ -26,11 +26,15 @@ Body = Callable[..., Value]
 def constant(element: Type, value: float) -> Value:
     """`value` as a scalar of MLIR type `element`, or in all lanes of a vector type."""
     if isinstance(element, ir.VectorType):
-        number = ir.FloatAttr.get(element.element_type, float(value))
+        number = _attribute(element.element_type, value)
         return constant_of(ir.DenseElementsAttr.get_splat(element, number))
+    return constant_of(_attribute(element, value))
+
+
+def _attribute(element: Type, value: float) -> ir.Attribute:
     if isinstance(element, ir.IntegerType):
-        return constant_of(ir.IntegerAttr.get(element, int(value)))
-    return constant_of(ir.FloatAttr.get(element, float(value)))
+        return ir.IntegerAttr.get(element, int(value))
+    return ir.FloatAttr.get(element, float(value))
 
 
 def constant_of(value: ir.Attribute) -> Value:

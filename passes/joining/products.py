@@ -10,7 +10,7 @@ from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, clone, in_order
-from aotc.kernels.families import FAMILIES, packing_of
+from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
@@ -26,12 +26,14 @@ class Product:
         function: the region.
         anchor: the product in it.
         fused: how it is computed.
+        capabilities: of the target.
     """
 
     call: func.CallOp
     function: Function
     anchor: GraphOp
     fused: Fused
+    capabilities: Capabilities
 
     @property
     def tile(self) -> Tile:
@@ -41,7 +43,7 @@ class Product:
     @property
     def most_joined(self) -> int:
         """How many products one kernel computes at most."""
-        return FAMILIES[self.fused.kernel].most_joined
+        return self.capabilities.family_of(self.fused).most_joined
 
     @property
     def geometry(self) -> Geometry:
@@ -86,25 +88,30 @@ class Product:
 
 
 def products_in(
-    function: Function, functions: Mapping[str, Function], weights: Container[Value]
+    function: Function,
+    functions: Mapping[str, Function],
+    weights: Container[Value],
+    capabilities: Capabilities,
 ) -> Iterator[Product]:
     """The products by weights of an entry, or of the body of a loop, in order."""
     for op in [*function.entry_block.operations]:
-        product = product_of(op, functions)
+        product = product_of(op, functions, capabilities)
         if product is not None and product.call.operands[1] in weights:
             yield product
 
 
-def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | None:
+def product_of(
+    op: Operation, functions: Mapping[str, Function], capabilities: Capabilities
+) -> Product | None:
     """The product that an op computes, if it calls a region with one."""
     if not isinstance(op, func.CallOp):
         return None
     function = functions[callee_of(op)]
     fused = fused_of(function)
-    if fused is None or packing_of(fused) is None:
+    if fused is None:
         return None
-    family = FAMILIES[fused.kernel]
-    if family.most_joined == 1:
+    family = capabilities.family_of(fused)
+    if family.packing_of(fused) is None or family.most_joined == 1:
         return None
     ops = function.entry_block.operations
     anchors = [each for each in ops if isinstance(each, family.anchors)]
@@ -113,7 +120,7 @@ def product_of(op: Operation, functions: Mapping[str, Function]) -> Product | No
         return None
     if known_geometry(anchors[0]).groups > 1:  # which have panels of their own
         return None
-    return Product(op, function, anchors[0], fused)
+    return Product(op, function, anchors[0], fused, capabilities)
 
 
 def ops_behind(value: Value) -> list[GraphOp]:

@@ -139,7 +139,7 @@ def split_columns(
     for each in slices:
         each.operation.erase()
     product.call.operation.erase()
-    parts = [product_of(each.opview, functions) for each in found]
+    parts = [product_of(each.opview, functions, product.capabilities) for each in found]
     return [each for each in parts if each is not None]
 
 

@@ -14,7 +14,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import defining_op
 from aotc.importers import load
 from aotc.kernels.capabilities import BACKENDS, Emitted, NoKernels, capabilities_of
-from aotc.kernels.cpu.emitters import FOR_PROCESSORS
+from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS, Elementwise
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.machine import Machine
@@ -178,7 +178,7 @@ def test_ops_are_taken_by_their_facts_and_the_dtypes(operand, dtype, dtypes, exp
 
 def test_the_emitter_writes_all_families_of_its_table():
     (emitted,) = BACKENDS.values()
-    assert FOR_PROCESSORS.keys() == emitted.families.keys()
+    assert EMITTERS.keys() == emitted.families.keys()
 
 
 def test_a_target_without_kernels_says_why():

@@ -7,10 +7,10 @@ import pytest
 
 from aotc import processor
 from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.facts import facts_of
-from aotc.kernels.families import FAMILIES, anchor_of
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.numerics import STRICT
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -54,12 +54,12 @@ def test_random_entries_have_kernels_of_all_families(tmp_path):
     unit = Unit(load(model), Target.parse("x86_64-v3"))
     optimized, regions, *_ = PASS_STAGES
     run_passes(unit, [*optimized.passes(), *regions.passes()])
-    functions = functions_of(unit.module).values()
-    found = [(each, fused) for each in functions if (fused := fused_of(each))]
+    every = (PlannedKernel.of(x, FAMILIES) for x in functions_of(unit.module).values())
+    found = [kernel for kernel in every if kernel]
     usual = {name for name, each in FAMILIES.items() if each.numerics == STRICT}
-    assert {fused.kernel for _, fused in found} == usual - {"sort"}
-    for function, fused in found:
-        anchor = anchor_of(fused, function).operation.name
-        with function.context:
-            listed = facts_of(function, fused, None)["ops"]
+    assert {kernel.name for kernel in found} == usual - {"sort"}
+    for kernel in found:
+        anchor = kernel.anchor.operation.name
+        with kernel.function.context:
+            listed = facts_of(kernel, None)["ops"]
         assert anchor.removeprefix("graph.") in listed

@@ -14,9 +14,10 @@ from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning import reductions
-from aotc.kernels.planning.columns import ColumnSizes, ColumnTile
+from aotc.kernels.planning.columns import ColumnTile
 from aotc.kernels.planning.columns import choose_tile as choose_columns
-from aotc.kernels.planning.rows import RowSizes, RowTile, choose_tile
+from aotc.kernels.planning.reductions import Matrices
+from aotc.kernels.planning.rows import RowTile, choose_tile
 from aotc.kernels.refusal import refusals_in
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -171,7 +172,7 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
 
 def test_short_rows_that_give_one_number_are_gone_through_side_by_side():
     machine = machine_of(Target.parse("x86_64-v4"))
-    short, long = RowSizes(1536, 128), RowSizes(64, 50257)
+    short, long = Matrices(1536, 128), Matrices(64, 50257)
     assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 64)
     assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 64)
     assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 1)
@@ -207,7 +208,7 @@ def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
 
 def test_columns_are_gone_through_side_by_side_and_shared_where_they_are_many():
     machine = machine_of(Target.parse("x86_64-v4"))
-    pixels = choose_columns(ColumnSizes(1, 49, 2048), machine)
+    pixels = choose_columns(Matrices(1, 49, 2048), machine)
     assert pixels == ColumnTile(lanes=16, vectors=22, steps=1, tiles=3, block=1)
-    narrow = choose_columns(ColumnSizes(64, 49, 32), machine)
+    narrow = choose_columns(Matrices(64, 49, 32), machine)
     assert narrow == ColumnTile(lanes=16, vectors=2, steps=4, tiles=1, block=32)

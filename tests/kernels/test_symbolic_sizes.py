@@ -14,8 +14,8 @@ from aotc.dialects.types import Dim
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.planning.attention import Sizes
-from aotc.kernels.planning.rows import RowSizes
 from aotc.kernels.planning.tile import Tile, row_counts
+from aotc.kernels.typical import ROWS, typical
 from aotc.pipeline import build
 from aotc.target import Target
 
@@ -149,5 +149,5 @@ def test_a_schedule_is_for_the_sizes_of_most_calls_where_they_are_known():
         assert pixels.typical.rows == 30
         both = Geometry(batch * unknown, (1, 1), 64, (1, 1), 48, (1, 1))
         assert both.typical.rows == 128  # that of the other is not known
-        assert RowSizes(batch, 64).typical_count == 6
+        assert typical(batch, ROWS) == 6
         assert Sizes(1, batch, 4, 32, unknown, 4, 32, 1, 1).typical == (6, 128)

@@ -9,10 +9,10 @@ import pytest
 
 from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.kernels.families import anchor_of
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.reference import evaluate
 from aotc.kernels.terms import term_of
 from aotc.pipeline import build
@@ -37,12 +37,12 @@ def test_terms_of_regions_compute_what_their_ops_do(model: str, tmp_path: Path) 
     module = read_program(tmp_path / "x86_64-v4" / "regions.mlir").module
     met = set()
     for name, function in functions_of(module).items():
-        fused = fused_of(function)
-        if fused is None:
+        kernel = PlannedKernel.of(function, FAMILIES)
+        if kernel is None:
             continue
         contracts = contracts_of(function)
         with function.context, known_contracts(contracts):
-            term = term_of(function, anchor_of(fused, function))
+            term = term_of(function, kernel.anchor)
             if term is None:
                 continue
             symbols = [min(c.min + 2, c.max or c.min + 2) for c in contracts]
@@ -60,5 +60,5 @@ def test_terms_of_regions_compute_what_their_ops_do(model: str, tmp_path: Path) 
             np.testing.assert_allclose(
                 mine.astype("f8"), theirs.astype("f8"), rtol=1e-4, atol=1e-4
             )
-        met.add(fused.kernel)
+        met.add(kernel.name)
     assert met >= MODELS[model]

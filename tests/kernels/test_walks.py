@@ -6,7 +6,7 @@ import pytest
 
 from aotc.dialects import context
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import index
 from aotc.kernels.cpu.walks import (
     block_bounds,
@@ -116,7 +116,7 @@ def test_blocks_end_where_the_last_one_does(length, size):
     def write(visit):
         for number in range(-(-length // size)):
             bounds = block_bounds(index(number), size, index(length))
-            vectors.repeat_for(*bounds, 1, lambda at: visit(at, 1))
+            loops.repeat_for(*bounds, 1, lambda at: visit(at, 1))
 
     assert elements(visited(write)) == [*range(length)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size
-from aotc.kernels.cpu.vectors import scale
+from aotc.kernels.cpu.vectors import index, scale
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value, arith
 
@@ -45,6 +45,12 @@ class Arguments:
     machine: Machine | None = None
     scratch: Scratch | None = None
 
+    @property
+    def own(self) -> Scratch:
+        """The scratch of a kernel whose family asks for some."""
+        assert self.scratch is not None
+        return self.scratch
+
     def operands_of(self, function: Function) -> dict[Value, Value]:
         """The memory of each argument of a region."""
         arguments = list(function.entry_block.arguments)
@@ -60,6 +66,13 @@ class Arguments:
     def size(self, size: Size) -> Value:
         """The index value of a size, at the insertion point."""
         return Lowering([*self.symbols]).size(size)
+
+    def divide(self, value: Value, size: Size) -> tuple[Value, Value]:
+        """The quotient and the remainder."""
+        if size == 1:
+            return value, index(0)
+        divisor = self.size(size)
+        return arith.divui(value, divisor), arith.remui(value, divisor)
 
     def scale(self, base: Value, factor: Size) -> Value:
         """`base * factor`."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.kernels.cpu import arguments, depthwise, vectors
+from aotc.kernels.cpu import depthwise, loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction import Contraction
-from aotc.kernels.cpu.contraction.sums import Begin
+from aotc.kernels.cpu.contraction.sums import Begin, Sums
 from aotc.kernels.cpu.depthwise import Windows
 from aotc.kernels.cpu.epilogue import Epilogue
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -100,17 +100,17 @@ class _Chain:
                 is_first = int_compare("eq", line, begin)
                 self._write_part(_Part(line, stop, image, low, is_first))
 
-            vectors.repeat_for(begin, end, self.schedule.lines, write_lines)
+            loops.repeat_for(begin, end, self.schedule.lines, write_lines)
 
         images = arith.divui(first, height), arith.ceildivui(last, height)
-        vectors.repeat_for(*images, 1, write_image)
+        loops.repeat_for(*images, 1, write_image)
 
     def _write_part(self, part: _Part) -> None:
         """All stages of some lines."""
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
-            vectors.branch(part.is_first, lambda: None, self._move_overlap)
+            loops.branch(part.is_first, lambda: None, self._move_overlap)
             begin = Begin(index(0), index(0), image)
             expand.write_lines(*self._lines_to_expand(part), begin)
         windows = replace(windows, begin=(image, result))
@@ -128,7 +128,7 @@ class _Chain:
         """
         if self.stages.expand is None:
             return index(0)
-        begin = self._scratch.begin
+        begin = self.given.own.begin
         return arith.subi(begin, scale(part.low, self.buffers.line))
 
     def _begin_of_result(self, part: _Part) -> Value:
@@ -136,7 +136,7 @@ class _Chain:
         if self.stages.project is None:
             return index(0)
         shape = geometry_of_stage(self.stages.depthwise)
-        begin = add(self._scratch.begin, self.buffers.expanded)
+        begin = add(self.given.own.begin, self.buffers.expanded)
         lines = scale(part.first, shape.result[1] * shape.features)
         return arith.subi(begin, lines)
 
@@ -155,7 +155,7 @@ class _Chain:
         By whole vectors, and so a little more: what comes after is made anew. Forwards,
         as the lines are moved towards lower addresses and may lie over each other.
         """
-        memory, begin = self._scratch.memory, self._scratch.begin
+        memory, begin = self.given.own.memory, self.given.own.begin
         lanes, line = self.schedule.lanes, self.buffers.line
         strides = geometry_of_stage(self.stages.depthwise).strides
         distance = self.schedule.lines * strides[0] * line
@@ -165,12 +165,7 @@ class _Chain:
             moved = vectors.load(memory, add(to, distance), lanes)
             vectors.store(moved, memory, to, lanes)
 
-        vectors.repeat_for(0, self.buffers.overlap * line, lanes, move)
-
-    @property
-    def _scratch(self) -> arguments.Scratch:
-        assert self.given.scratch is not None
-        return self.given.scratch
+        loops.repeat_for(0, self.buffers.overlap * line, lanes, move)
 
     # ---- what computes a stage ------------------------------------------------------
 
@@ -200,10 +195,11 @@ class _Chain:
         self, op: ConvGeneral, weight: Value, tile: Tile | None
     ) -> Contraction:
         assert tile is not None
-        joined = Joined((op,), (geometry_of_stage(op),), tile)
+        shape = geometry_of_stage(op)
         memories = self._memory_of(op.x), weight
         given = replace(self.given, memories=memories)
-        return Contraction(joined, 0, given, self._epilogue_of(op))
+        joined, sums = Joined((op,), (shape,), tile), Sums(shape, tile, given)
+        return Contraction(joined, 0, given, self._epilogue_of(op), sums)
 
     def _epilogue_of(self, op: ConvGeneral) -> Epilogue:
         """Return the epilogue that writes the results of a stage for the next one."""
@@ -212,12 +208,12 @@ class _Chain:
         if op is not stages.anchor:
             reader = stages.depthwise if op is stages.expand else stages.project
             assert reader is not None
-            results = [(reader.x, self._scratch.memory)]
+            results = [(reader.x, self.given.own.memory)]
         return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
 
     def _memory_of(self, value: Value) -> Value:
         """That of an image: an operand of the region, or kept."""
-        return self._known.get(value) or self._scratch.memory
+        return self._known.get(value) or self.given.own.memory
 
     @property
     def _known(self) -> dict[Value, Value]:

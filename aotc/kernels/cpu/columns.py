@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.ops.reduction import Reduction
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, parts, visit_some_parts
-from aotc.kernels.planning.columns import ColumnSizes, ColumnTile
+from aotc.kernels.planning.columns import ColumnTile
+from aotc.kernels.planning.reductions import Matrices, known_matrices
 from aotc.mlir import Function, Value
 
 
@@ -25,8 +26,7 @@ def write(
     function: Function, anchor: Reduction, tile: ColumnTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    sizes = ColumnSizes.of(anchor)
-    assert sizes is not None
+    sizes = known_matrices(anchor)
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
     kernel = _Kernel(anchor, sizes, tile, epilogue)
     kernel.write(*given.workgroup, given.size(sizes.count))
@@ -44,7 +44,7 @@ class _Kernel:
     """
 
     anchor: Reduction
-    sizes: ColumnSizes
+    sizes: Matrices
     tile: ColumnTile
     epilogue: Epilogue
 
@@ -69,15 +69,12 @@ class _Kernel:
             )
 
         bounds = block_bounds(block, tile.block, count)
-        vectors.repeat_for(*bounds, 1, write_matrix)
+        loops.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
         """Some columns of a matrix."""
-        sizes, lanes, how = (
-            self.sizes,
-            self.tile.lanes,
-            Combination.of(type(self.anchor)),
-        )
+        sizes, lanes = self.sizes, self.tile.lanes
+        how = Combination.of(type(self.anchor))
         begin = scale(matrix, sizes.length * sizes.width)
 
         def places(row: Value) -> list[Place]:

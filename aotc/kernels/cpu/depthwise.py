@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.lines import Line, Lines, Rows, Window
@@ -48,32 +48,29 @@ class Reduction:
         weights: memory of the weights, [position][channel of a group][feature]; None
             for pooling.
         start: what is made of no elements.
-        combine: what is made of so far, of an element, and of its weight.
+        merge: what is made of so far, and of an element that has no weight.
     """
 
     image: Value
-    weights: Value | None
-    start: float
-    combine: Callable[[Value, Value, Value | None], Value]
+    weights: Value | None = None
+    start: float = 0.0
+    merge: Callable[[Value, Value], Value] = arith.addf
+
+    def combine(self, so_far: Value, x: Value, weight: Value | None) -> Value:
+        """What is made of so far, of an element, and of its weight."""
+        if weight is None:
+            return self.merge(so_far, x)
+        return vectors.multiply_add(x, weight, so_far)
 
 
 def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
     """What an op makes of its windows, given where its operands lie."""
     image = known[anchor.operands[0]]
     if isinstance(anchor, ConvGeneral):
-        return Reduction(image, known[anchor.operands[1]], 0.0, _multiply_add)
+        return Reduction(image, known[anchor.operands[1]])
     if isinstance(anchor, MaxPool):
-        return Reduction(image, None, MaxPool.start, lambda m, x, _: _maximum(m, x))
-    return Reduction(image, None, 0.0, lambda total, x, _: arith.addf(total, x))
-
-
-def _multiply_add(total: Value, x: Value, weight: Value | None) -> Value:
-    assert weight is not None
-    return vectors.multiply_add(x, weight, total)
-
-
-def _maximum(greatest: Value, x: Value) -> Value:
-    return arith.maximumf(greatest, x)
+        return Reduction(image, start=MaxPool.start, merge=arith.maximumf)
+    return Reduction(image)
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,7 @@ class Windows:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
 
         def write_line(line: Line) -> None:
-            vectors.branch(
+            loops.branch(
                 lines.is_inside(line) if sweep.is_unrolled else False,
                 lambda: write_tiles(line, (0, shape.window[0])),
                 lambda: write_tiles(line, lines.window(line)),
@@ -178,7 +175,7 @@ class Windows:
             return self._reduce_line(rows, (begin, groups.count), weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
-            return vectors.loop(*rows.lines, 1, totals, reduce_line)
+            return loops.loop(*rows.lines, 1, totals, reduce_line)
         for number in range(shape.window[0]):
             totals = reduce_line(index(number), totals)
         return totals

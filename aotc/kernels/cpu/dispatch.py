@@ -14,15 +14,24 @@ from typing import Any
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import current_module, signature
-from aotc.dialects.fusion import TARGET, Fused, fused_of
+from aotc.dialects.fusion import TARGET
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of, plain_of
-from aotc.dialects.types import Dim, Tensor, element_count, lowered_type, symbols_of
-from aotc.kernels import families
-from aotc.kernels.cpu import emitters, sharing, vectors
+from aotc.dialects.types import (
+    Dim,
+    Size,
+    Tensor,
+    element_count,
+    lowered_type,
+    symbols_of,
+)
+from aotc.kernels.cpu import sharing, vectors
 from aotc.kernels.cpu.arguments import Arguments, Scratch
+from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.lowered import CALL, KERNEL, kernels_of
 from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Value, arith, func, ir
@@ -41,35 +50,34 @@ def call_kernel(
         operands: of the call.
         lowering: knows the symbols of the function that calls, which are the region's.
     """
-    fused = fused_of(function)
-    assert fused is not None
+    kernel = PlannedKernel.of(function, FAMILIES)
+    assert kernel is not None
     name = f"{name_of(function)}.kernel"
     module = current_module()
-    if all(kernel.name != name for kernel in kernels_of(module)):
-        _write_kernel(module, name, function, fused)
+    if all(known.name != name for known in kernels_of(module)):
+        _write_kernel(module, name, kernel)
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    most = _most_shares(function, fused, lowering)
-    has_runs = families.FAMILIES[fused.kernel].has_runs
-    shares = arith.minui(most, _thread_count()) if has_runs else most
+    most = _most_shares(kernel, work_of(kernel), lowering)
+    shares = arith.minui(most, _thread_count()) if kernel.family.has_runs else most
     given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
     results = [lowered_type(kind) for kind in made]
-    scratch = families.scratch(fused, function)
-    if scratch:
+    if kernel.scratch:
         # for as many as there may be: how much memory a call takes is known then
-        given.append(vectors.scale(most, scratch))
+        given.append(vectors.scale(most, kernel.scratch))
     types = [value.type for value in operands]
-    scratches = [_any_size()] if scratch else []
+    scratches = [_any_size()] if kernel.scratch else []
     body = bodies.dispatch(name, types, len(symbols), results, scratches)
     return iree_text.call(f"{name}{CALL}", given, results, body)
 
 
-def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -> None:
+def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
+    function, emit = kernel.function, EMITTERS[kernel.name]
     taken, made = signature(function)
     symbols = _symbol_count(function)
     kinds = [_memory_type(kind) for kind in (*taken, *made)]
-    scratch = families.scratch(fused, function)
+    scratch = kernel.scratch
     if scratch:
         kinds.append(_memref(ir.ShapedType.get_dynamic_size(), ir.F32Type.get()))
     indices = [ir.IndexType.get()] * (symbols + 2)
@@ -77,11 +85,11 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
         holder = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)
         with ir.InsertionPoint(holder.regions[0].blocks.append()):
-            kernel = func.FuncOp(name, ([*kinds, *indices], []))
-        with ir.InsertionPoint(kernel.add_entry_block()):
-            *given, share, shares = kernel.arguments
+            body = func.FuncOp(name, ([*kinds, *indices], [])).add_entry_block()
+        with ir.InsertionPoint(body):
+            *given, share, shares = body.arguments
             memories, numbers = given[: len(kinds)], given[len(kinds) :]
-            columns, rows = families.workgroups(fused, function)
+            columns, rows = kernel.workgroups
             size, machine = Lowering(numbers).size, _machine_of(module)
 
             def write(x: Value, y: Value) -> None:
@@ -90,16 +98,16 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
                     own = Scratch(memories[-1], vectors.scale(share, scratch))
                 given = memories[: len(taken) + len(made)]
                 arguments = Arguments(given, numbers, (x, y), machine, own)
-                emitters.write(fused, function, arguments)
+                emit(function, kernel.anchor, kernel.schedule, arguments)
 
             workgroups = size(columns), size(rows)
-            if families.FAMILIES[fused.kernel].has_runs:
+            if kernel.family.has_runs:
                 write(*sharing.run_of_share(share, shares, workgroups))
             else:
                 sharing.write_share(share, shares, workgroups, write)
             func.ReturnOp([])
         stated = {
-            **facts_of(function, fused, machine),
+            **facts_of(kernel, machine),
             "results": len(kinds) - len(taken),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
@@ -108,14 +116,15 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
-def _most_shares(function: Function, fused: Fused, lowering: Lowering) -> Value:
-    """How many shares a dispatch of a region has at most, as an index value."""
-    x, y = families.workgroups(fused, function)
-    work = work_of(function)
+def _most_shares(
+    kernel: PlannedKernel[Any, Any], work: Size, lowering: Lowering
+) -> Value:
+    """How many shares a dispatch has at most, as an index value."""
+    x, y = kernel.workgroups
     if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        return lowering.size(families.most_shares(fused, work, x * y))
+        return lowering.size(kernel.most_shares(work, x * y))
     workgroups = arith.muli(lowering.size(x), lowering.size(y))
-    has_runs = families.FAMILIES[fused.kernel].has_runs
+    has_runs = kernel.family.has_runs
     count = sharing.run_count_value if has_runs else sharing.share_count_value
     return count(lowering.size(work), workgroups)
 

@@ -6,9 +6,9 @@ from math import e, log2, pi, sqrt
 
 import numpy as np
 
-from aotc.dialects.lowering.scalars import constant, constant_of, float_compare
-from aotc.kernels.cpu.vectors import multiply_add
-from aotc.mlir import Type, Value, arith, ir
+from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.kernels.cpu.vectors import bits_of, multiply_add
+from aotc.mlir import Value, arith
 
 # 2**r for |r| <= 0.5: least relative error, 2e-9, of all polynomials with p(0) = 1
 _POWER = (
@@ -80,13 +80,5 @@ def _power_parts(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
     power = splat(_POWER[-1])
     for term in reversed(_POWER[:-1]):
         power = multiply_add(power, rest, splat(term))
-    integers = _integers_like(x)
-    bits = arith.bitcast(integers, shifted)
-    fraction = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 23)
-    places = constant_of(ir.DenseElementsAttr.get_splat(integers, fraction))
-    return power, arith.shli(bits, places)
-
-
-def _integers_like(x: Value) -> Type:
-    kind: Type = ir.VectorType.get(x.type.shape, ir.IntegerType.get_signless(32))
-    return kind
+    bits = bits_of(shifted)
+    return power, arith.shli(bits, constant(bits.type, 23))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aotc.dialects.fusion import Fused
 from aotc.kernels.cpu import (
     attention,
     chain,
@@ -24,14 +23,13 @@ from aotc.kernels.cpu import (
 )
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention import decoder
-from aotc.kernels.families import anchor_of, schedule_of
 from aotc.mlir import Function
 
 # writes the kernel of a region at the insertion point, given the region, its anchor
 # and the schedule, both of the classes that its family names
 Emitter = Callable[[Function, Any, Any, Arguments], None]
 
-FOR_PROCESSORS: Mapping[str, Emitter] = {
+EMITTERS: Mapping[str, Emitter] = {
     "winograd": winograd.write,
     "chain": chain.write,
     "contraction": contraction.write,
@@ -45,9 +43,3 @@ FOR_PROCESSORS: Mapping[str, Emitter] = {
     "movement": movement.write,
     "transpose": transposing.write,
 }
-
-
-def write(fused: Fused, function: Function, arguments: Arguments) -> None:
-    """Write the kernel of a region at the insertion point."""
-    emit = FOR_PROCESSORS[fused.kernel]
-    emit(function, anchor_of(fused, function), schedule_of(fused), arguments)

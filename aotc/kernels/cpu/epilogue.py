@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
-from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.ops.activation import Relu
 from aotc.dialects.ops.binary import Maximum, Minimum
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.ops.unary import Abs, Negate
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, lowered_element
 from aotc.dialects.walking import defining_op
 from aotc.dtypes import UNSIGNED
 from aotc.errors import CompileError
@@ -32,14 +32,16 @@ from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
     Number,
+    Operand,
     PerColumn,
     PerGroup,
     PerRow,
     SomeColumns,
+    Whole,
     operand_of,
 )
 from aotc.kernels.planning.tile import split_evenly
-from aotc.mlir import Function, Value, arith, ir
+from aotc.mlir import Function, Value, arith
 
 # whose results are numbers of their operands' dtype, whatever it is
 _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
@@ -182,43 +184,27 @@ class Epilogue:
         places: Sequence[Place],
         shared: dict[tuple[Value, int], Value],
     ) -> list[Value]:
-        if value not in known:
-            known[value] = self._compute(value, known, places, shared)
-        return known[value]
-
-    def _compute(
-        self,
-        value: Value,
-        known: dict[Value, list[Value]],
-        places: Sequence[Place],
-        shared: dict[tuple[Value, int], Value],
-    ) -> list[Value]:
-        if value in self.memories:
-            memory, lanes = self.memories[value], self.lanes
-            return [vectors.load(memory, p.at, lanes, p.count) for p in places]
-        match operand_of(value):
-            case Number() | PerColumn() as read:
-                for place in places:
-                    key = value, place.key
-                    if key not in shared:
-                        shared[key] = self._read_shared(read, place)
-                return [shared[value, place.key] for place in places]
-            case PerRow() as read:
-                return [self._read_of_row(read, place) for place in places]
-            case PerGroup() as read:
-                return [self._read_of_group(read, place) for place in places]
-            case SomeColumns() as read:
-                return [self._read_columns(read, place) for place in places]
-        op = _computing_op(value)
-        given = [self._value(each, known, places, shared) for each in op.operands]
-        return self._round(op, self._lower(op, given))
-
-    def _round(self, op: GraphOp, found: list[Value]) -> list[Value]:
-        """Round the results of an op to its dtype."""
-        if isinstance(op, _EXACT):
-            return found
-        dtype = Tensor.of(op.results[0]).dtype
-        return [round_to(x, dtype) for x in found]
+        """Return the vectors of a value at some places, and add them to those known."""
+        if value in known:
+            return known[value]
+        read = Whole(value) if value in self.memories else operand_of(value)
+        if isinstance(read, Number | PerColumn):
+            for place in places:
+                key = value, place.key
+                if key not in shared:
+                    shared[key] = self._read(read, place)
+            found = [shared[value, place.key] for place in places]
+        elif value in self.memories or not isinstance(read, Whole):
+            found = [self._read(read, place) for place in places]
+        else:
+            op = _computing_op(value)
+            given = [self._value(each, known, places, shared) for each in op.operands]
+            found = self._lower(op, given)
+            if not isinstance(op, _EXACT):
+                dtype = Tensor.of(value).dtype
+                found = [round_to(x, dtype) for x in found]
+        known[value] = found
+        return found
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
         """Apply an op to vectors, at each of some places.
@@ -238,52 +224,47 @@ class Epilogue:
             found += as_tuple(type(op).lower(VectorLowering(), op, *each))
         return found
 
-    def _read_columns(self, read: SomeColumns, place: Place) -> Value:
-        """Load a vector of some columns of a wider tensor."""
-        row = self._row_of(place, read.width)
-        begin = vectors.scale(row, read.stride)
-        at = vectors.add(begin, vectors.add(place.column, read.first))
-        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
-
-    def _read_of_row(self, read: PerRow, place: Place) -> Value:
-        """Load the element of a row, and repeat it in all lanes."""
-        row = self._row_of(place, read.width)
-        element = vectors.load_element(self.memories[read.source], row)
-        return vectors.repeat(element, self.lanes)
-
-    def _read_of_group(self, read: PerGroup, place: Place) -> Value:
-        """Load the vector that all rows of a group share, at the columns of a place."""
-        length = vectors.index(read.rows * read.width)
-        index = arith.divui(arith.subi(place.at, place.column), length)
-        at = vectors.add(vectors.scale(index, read.width), place.column)
-        return vectors.load(self.memories[read.source], at, self.lanes, place.count)
-
-    def _row_of(self, place: Place, width: int) -> Value:
-        """Return the number of the row of a place, for rows of `width` elements."""
-        begin = arith.subi(place.at, place.column)
-        return arith.divui(begin, vectors.index(width))
-
-    def _splat(self, op: Constant) -> Value:
-        """Return a vector that has a constant in all lanes."""
-        if Tensor.of(op.results[0]).dtype != "i32":
-            return vectors.splat(float(op.value), self.lanes)
-        element = ir.IntegerType.get_signless(32)
-        number = ir.IntegerAttr.get(element, int(op.value))
-        kind = vectors.vector_type(self.lanes, element)
-        return constant_of(ir.DenseElementsAttr.get_splat(kind, number))
-
-    def _read_shared(self, read: Number | PerColumn, place: Place) -> Value:
-        """Load what is the same in all rows: a number, or a vector of columns."""
+    def _read(self, read: Operand, place: Place) -> Value:
+        """Load what an operand has at a place: a vector, or a number in all lanes."""
         memory = self.memories.get(read.source)
-        if isinstance(read, PerColumn):
-            assert memory is not None  # as all that are no constants
-            return vectors.load(memory, place.column, self.lanes, place.count)
-        if memory is not None:
-            element = vectors.load_element(memory, vectors.index(0))
-            return vectors.repeat(element, self.lanes)
-        op = _computing_op(read.source)
-        assert isinstance(op, Constant)
-        return self._splat(op)
+        if memory is None:
+            return self._splat(_computing_op(read.source))
+        at = _place_in(read, place)
+        if isinstance(read, Number | PerRow):
+            return vectors.repeat(vectors.load_element(memory, at), self.lanes)
+        return vectors.load(memory, at, self.lanes, place.count)
+
+    def _splat(self, op: GraphOp) -> Value:
+        """Return a vector that has a constant in all lanes."""
+        assert isinstance(op, Constant)  # as all that do not lie in memory
+        dtype = "i32" if Tensor.of(op.y).dtype == "i32" else "f32"
+        kind = vectors.vector_type(self.lanes, lowered_element(dtype))
+        return constant(kind, float(op.value))
+
+
+def _place_in(read: Operand, place: Place) -> Value:
+    """Return where a kernel reads an operand for a place of the result."""
+    match read:
+        case Whole():
+            return place.at
+        case PerColumn():
+            return place.column
+        case PerRow(width=width):
+            return _row_of(place, width)
+        case PerGroup(rows=rows, width=width):
+            length = vectors.index(rows * width)
+            group = arith.divui(arith.subi(place.at, place.column), length)
+            return vectors.add(vectors.scale(group, width), place.column)
+        case SomeColumns(width=width, stride=stride, first=first):
+            begin = vectors.scale(_row_of(place, width), stride)
+            return vectors.add(begin, vectors.add(place.column, first))
+    return vectors.index(0)
+
+
+def _row_of(place: Place, width: int) -> Value:
+    """Return the number of the row of a place, for rows of `width` elements."""
+    begin = arith.subi(place.at, place.column)
+    return arith.divui(begin, vectors.index(width))
 
 
 def _as_float(x: Value, dtype: str) -> Value:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import least, most
 from aotc.kernels.geometry import Geometry
@@ -83,7 +83,7 @@ class Lines:
         self, first: Value, last: Value, write_line: Callable[[Line], None]
     ) -> None:
         """Do something for the lines from `first` to before `last`."""
-        vectors.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
+        loops.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
         self, line: Line, window: Window, write_tile: Callable[[Rows], None]
@@ -116,7 +116,7 @@ class Lines:
                 write_at(index(first), count, inside)
             else:
                 end, write = first + number * count, partial(write_at, count=count)
-                vectors.repeat_for(first, end, count, write)
+                loops.repeat_for(first, end, count, write)
 
     def window(self, line: Line) -> Window:
         """The lines of the windows of a line of results that are no padding."""

@@ -17,7 +17,7 @@ from math import gcd
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.dialects.views import Strides, View
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.runs import write_run
@@ -46,7 +46,7 @@ def write(
     rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
     first = scale(given.workgroup[0], schedule.block)
     last = arith.minui(add(first, schedule.block), rows)
-    vectors.repeat_for(first, last, 1, kernel.write_row)
+    loops.repeat_for(first, last, 1, kernel.write_row)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _Kernel:
             if part.run == part.width:
                 write_run(index(0))
             else:
-                vectors.repeat_for(0, part.width // part.run, 1, write_run)
+                loops.repeat_for(0, part.width // part.run, 1, write_run)
 
     def _write_run(self, part: _Part, row: Value, column: Value, begin: Value) -> None:
         """Write what lies side by side, from a column of a part on."""

@@ -6,8 +6,9 @@ for nothing at all.
 
 from __future__ import annotations
 
-from aotc.dialects.lowering.scalars import constant, constant_of, float_compare
-from aotc.mlir import Type, Value, arith, ir, math
+from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.kernels.cpu.vectors import bits_of
+from aotc.mlir import Value, arith, ir, math
 
 _LOWER_HALF = 0x0000FFFF
 _QUIET = 0x00400000  # what makes any NaN one whose upper half is a NaN
@@ -34,7 +35,7 @@ def round_to(x: Value, dtype: str) -> Value:
 
 def _round_to_bf16(x: Value) -> Value:
     """Half a unit of the upper half is added, less one bit where that is even."""
-    bits = _bits(x)
+    bits = bits_of(x)
     odd = arith.andi(arith.shrui(bits, _integers(x, 16)), _integers(x, 1))
     rounded = arith.addi(bits, arith.addi(odd, _integers(x, _LOWER_HALF >> 1)))
     nan = arith.ori(bits, _integers(x, _QUIET))
@@ -47,10 +48,10 @@ def _round_to_f16(x: Value) -> Value:
 
     It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
     """
-    bits = _bits(x)
+    bits = bits_of(x)
     power = arith.andi(bits, _integers(x, _EXPONENT))
-    power = arith.maxsi(power, _bits(constant(x.type, _F16_LEAST)))
-    power = arith.minsi(power, _bits(constant(x.type, _F16_BEYOND)))
+    power = arith.maxsi(power, bits_of(constant(x.type, _F16_LEAST)))
+    power = arith.minsi(power, bits_of(constant(x.type, _F16_BEYOND)))
     more, half = _FRACTION - _F16_FRACTION << _FRACTION, 1 << _FRACTION - 1
     adder = arith.bitcast(x.type, arith.addi(power, _integers(x, more + half)))
     near = math.absf(arith.subf(arith.addf(x, adder), adder))
@@ -58,20 +59,11 @@ def _round_to_f16(x: Value) -> Value:
     is_beyond = float_compare("OGT", near, constant(x.type, _F16_MOST))
     size = arith.select(is_beyond, infinity, near)
     sign = arith.andi(bits, _integers(x, _SIGN))
-    return arith.bitcast(x.type, arith.ori(_bits(size), sign))
-
-
-def _bits(x: Value) -> Value:
-    return arith.bitcast(_integers_like(x), x)
+    return arith.bitcast(x.type, arith.ori(bits_of(size), sign))
 
 
 def _integers(x: Value, value: int) -> Value:
     """An i32 in all lanes of a vector like `x`."""
     signed = (value & 0xFFFFFFFF) - (value << 1 & 0x100000000)
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), signed)
-    return constant_of(ir.DenseElementsAttr.get_splat(_integers_like(x), number))
-
-
-def _integers_like(x: Value) -> Type:
-    kind: Type = ir.VectorType.get(x.type.shape, ir.IntegerType.get_signless(32))
-    return kind
+    kind = ir.VectorType.get(x.type.shape, ir.IntegerType.get_signless(32))
+    return constant(kind, signed)

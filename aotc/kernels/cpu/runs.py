@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.cpu.walks import parts
 from aotc.mlir import Value
@@ -28,5 +28,5 @@ def write_run(length: int, lanes: int, write: Callable[[Value, int], None]) -> N
             write(add(first, offset), there)
 
     if whole:
-        vectors.repeat_for(0, whole * step, step, lambda n: write_some(n, step))
+        loops.repeat_for(0, whole * step, step, lambda n: write_some(n, step))
     write_some(index(whole * step), length - whole * step)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels import grain
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.sharing import COUNTS, MOST_RUNS, RUN
 from aotc.mlir import Value, arith
@@ -69,4 +69,4 @@ def write_share(
         write(arith.remui(item, columns), arith.divui(item, columns))
 
     run = run_of_share(number, count, workgroups)
-    vectors.repeat_for(*run, 1, write_workgroup)
+    loops.repeat_for(*run, 1, write_workgroup)

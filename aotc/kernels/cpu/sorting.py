@@ -19,9 +19,9 @@ from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import key
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.types import Tensor
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.vectors import Values, add, index, narrow, scale
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value, arith, ir, scf
 
@@ -72,13 +72,13 @@ class _Heap:
         self._row = self._given.scale(row, self._size)
         self._heap = self._given.scale(row, count)
         end, last_parent = self._given.size(count), self._given.size(half - 1)
-        vectors.repeat_for(0, end, 1, lambda n: self._put(n, _narrow(n)))
+        loops.repeat_for(0, end, 1, lambda n: self._put(n, narrow(n)))
 
         def order_below(step: Value) -> None:
             top = arith.subi(last_parent, step)
             self._sift(self._item_at(top), top, end)
 
-        vectors.repeat_for(0, self._given.size(half), 1, order_below)
+        loops.repeat_for(0, self._given.size(half), 1, order_below)
         if self._size != count:
             self._take_others(end)
 
@@ -88,7 +88,7 @@ class _Heap:
             self._put(place, self._position_at(index(0)))
             self._sift(last, index(0), place)
 
-        vectors.repeat_for(0, add(end, -1), 1, move_top)
+        loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
         """Let what comes before the top, of the rest of the row, take its place."""
@@ -100,34 +100,32 @@ class _Heap:
 
         def take_some(number: Value, carried: Values) -> Values:
             (top,) = carried
-            items = [self._item(_narrow(add(number, n))) for n in range(_SIDE_BY_SIDE)]
+            items = [self._item(narrow(add(number, n))) for n in range(_SIDE_BY_SIDE)]
             # positions that are equal to the top come after it
             before = [int_compare("ult", item.key, top) for item in items]
             while len(before) > 1:
                 pairs = zip(before[::2], before[1::2], strict=True)
                 before = [arith.ori(x, y) for x, y in pairs]
-            op = scf.IfOp(before[0], [top.type], has_else=True)
-            with ir.InsertionPoint(op.then_block):
+
+            def take_one_by_one() -> Values:
                 end = add(number, _SIDE_BY_SIDE)
-                scf.YieldOp(vectors.loop(number, end, 1, [top], take))
-            with ir.InsertionPoint(op.else_block):
-                scf.YieldOp([top])
-            return list(op.results)
+                return loops.loop(number, end, 1, [top], take)
+
+            return loops.choose(before[0], [top.type], take_one_by_one, lambda: [top])
 
         def take(number: Value, carried: Values) -> Values:
             (top,) = carried
-            item = self._item(_narrow(number))
+            item = self._item(narrow(number))
             is_before = int_compare("ult", item.key, top)
-            op = scf.IfOp(is_before, [top.type], has_else=True)
-            with ir.InsertionPoint(op.then_block):
-                self._sift(item, index(0), first)
-                scf.YieldOp([self._item_at(index(0)).key])
-            with ir.InsertionPoint(op.else_block):
-                scf.YieldOp([top])
-            return list(op.results)
 
-        found = vectors.loop(first, whole, _SIDE_BY_SIDE, [key_of_top], take_some)
-        vectors.loop(whole, size, 1, found, take)
+            def put() -> Values:
+                self._sift(item, index(0), first)
+                return [self._item_at(index(0)).key]
+
+            return loops.choose(is_before, [top.type], put, lambda: [top])
+
+        found = loops.loop(first, whole, _SIDE_BY_SIDE, [key_of_top], take_some)
+        loops.loop(whole, size, 1, found, take)
 
     def _sift(self, item: _Item, place: Value, end: Value) -> None:
         """Put an item at a place of the heap, or below, where none of it comes later.
@@ -173,14 +171,14 @@ class _Heap:
     def _item(self, position: Value) -> _Item:
         """An element of the row with its position."""
         wide = arith.index_cast(ir.IndexType.get(), position)
-        element = _load(self._source, arith.addi(self._row, wide))
+        element = vectors.load_element_as_is(self._source, arith.addi(self._row, wide))
         found = key(element, self._dtype)
         if self._op.descending:
             found = arith.xori(found, constant(found.type, -1))
         return _Item(found, position)
 
     def _position_at(self, place: Value) -> Value:
-        return _load(self._result, arith.addi(self._heap, place))
+        return vectors.load_element_as_is(self._result, arith.addi(self._heap, place))
 
     def _put(self, place: Value, position: Value) -> None:
         at = arith.addi(self._heap, place)
@@ -201,15 +199,3 @@ def _word(item: _Item) -> Value:
     kind = ir.IntegerType.get_signless(64)
     high, low = (arith.extui(kind, each) for each in item)
     return arith.ori(arith.shli(high, constant(kind, 32)), low)
-
-
-def _narrow(number: Value) -> Value:
-    """A position as i32."""
-    return arith.index_cast(ir.IntegerType.get_signless(32), number)
-
-
-def _load(memory: Value, at: Value) -> Value:
-    found: Value = ir.Operation.create(
-        "memref.load", results=[memory.type.element_type], operands=[memory, at]
-    ).result
-    return found

@@ -22,7 +22,7 @@ from aotc.dialects.types import (
     static_size,
 )
 from aotc.dialects.views import Loop
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.runs import write_run
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -84,7 +84,7 @@ class _Kernel:
                 ),
             )
 
-        vectors.repeat_for(first, end, 1, copy)
+        loops.repeat_for(first, end, 1, copy)
 
     def write_squares(self) -> None:
         """Transpose squares: a vector has elements that were in as many others."""
@@ -182,12 +182,12 @@ class _Kernel:
             visit: is given where a vector begins, and how many elements it has.
         """
         (first, end), (whole, rest), lanes = block, axis, self.lanes
-        vectors.repeat_for(
+        loops.repeat_for(
             first, arith.minui(end, whole), lanes, lambda at: visit(at, lanes)
         )
         if rest:
             is_last = int_compare("ugt", end, whole)
-            vectors.branch(is_last, lambda: visit(whole, rest), lambda: None)
+            loops.branch(is_last, lambda: visit(whole, rest), lambda: None)
 
     def _outer_place(self, number: Value) -> _Place:
         """Return the place of an index of the outer axes, given its number."""

@@ -1,4 +1,4 @@
-"""What kernels are written with: index arithmetic, vectors of f32, loops and branches.
+"""What kernels are written with: index arithmetic, and vectors of f32.
 
 Each function writes at the current insertion point. Memory is a memref of one axis, and
 a place in it is a number of elements. Elements of bf16 and f16 are f32 from where they
@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc.dialects.functions import current_function
 from aotc.dialects.lowering.scalars import constant, constant_of
-from aotc.mlir import Type, Value, arith, ir, scf
+from aotc.mlir import Type, Value, arith, ir
 
 Values = list[Value]
 
@@ -60,7 +60,12 @@ def repeat(element: Value, lanes: int) -> Value:
 
 def load_element(memory: Value, at: Value) -> Value:
     """One element; a float as f32."""
-    return _widen(_make("memref.load", [memory, at], memory.type.element_type))
+    return _widen(load_element_as_is(memory, at))
+
+
+def load_element_as_is(memory: Value, at: Value) -> Value:
+    """One element as memory holds it."""
+    return _make("memref.load", [memory, at], memory.type.element_type)
 
 
 def load(
@@ -73,7 +78,7 @@ def load(
     if count is None or count == lanes:
         return _widen(load_as_is(memory, at, lanes))
     kind = vector_type(lanes, memory.type.element_type)
-    given = [memory, at, _mask(lanes, count), _zeros(kind)]
+    given = [memory, at, _mask(lanes, count), constant(kind, 0)]
     return _widen(_make("vector.maskedload", given, kind))
 
 
@@ -83,17 +88,9 @@ def load_as_is(memory: Value, at: Value, lanes: int) -> Value:
     return _make("vector.load", [memory, at], kind)
 
 
-def _zeros(kind: Type) -> Value:
-    assert isinstance(kind, ir.VectorType)
-    if isinstance(kind.element_type, ir.IntegerType):
-        zero = ir.IntegerAttr.get(kind.element_type, 0)
-        return constant_of(ir.DenseElementsAttr.get_splat(kind, zero))
-    return constant(kind, 0.0)
-
-
-def zeros(lanes: int, element: Type) -> Value:
-    """A vector of zeros."""
-    return _zeros(vector_type(lanes, element))
+def bits_of(x: Value) -> Value:
+    """The bits of each element of a vector of f32, as i32."""
+    return arith.bitcast(_integers(_lanes(x)), x)
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
@@ -137,40 +134,33 @@ def _narrow(x: Value, element: Type) -> Value:
     """
     if element == x.type.element_type:
         return x
-    lanes = _lanes(x)
+    kind = vector_type(_lanes(x), element)
     if element != ir.BF16Type.get():
-        return arith.truncf(vector_type(lanes, element), x)
-    i16, i32 = (vector_type(lanes, ir.IntegerType.get_signless(n)) for n in (16, 32))
-    half = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 16)
-    places = constant_of(ir.DenseElementsAttr.get_splat(i32, half))
-    upper = arith.trunci(i16, arith.shrui(arith.bitcast(i32, x), places))
-    return arith.bitcast(vector_type(lanes, element), upper)
+        return arith.truncf(kind, x)
+    places = constant(_integers(_lanes(x)), 16)
+    upper = arith.shrui(bits_of(x), places)
+    return arith.bitcast(kind, arith.trunci(_integers(_lanes(x), 16), upper))
 
 
 def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
     """Elements beside each other that have 32 bits in all, `lanes` times."""
     run = load_as_is(memory, at, count)
-    i32 = ir.IntegerType.get_signless(32)
-    whole = _make("vector.bitcast", [run], vector_type(1, i32))
-    every = _make("vector.broadcast", [whole], vector_type(lanes, i32))
+    whole = _make("vector.bitcast", [run], _integers(1))
+    every = _make("vector.broadcast", [whole], _integers(lanes))
     kind = vector_type(count * lanes, memory.type.element_type)
     return _make("vector.bitcast", [every], kind)
 
 
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
     """What an instruction of the processor makes, by LLVM's name for it."""
-    count = len(operands)
-    made: Value = ir.Operation.create(
+    return _make(
         "llvm.call_intrinsic",
-        results=[kind],
-        operands=list(operands),
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 0]),
-        },
-    ).result
-    return made
+        operands,
+        kind,
+        intrin=ir.StringAttr.get(name),
+        op_bundle_sizes=ir.DenseI32ArrayAttr.get([]),
+        operandSegmentSizes=ir.DenseI32ArrayAttr.get([len(operands), 0]),
+    )
 
 
 def prefetch(memory: Value, at: Value) -> None:
@@ -268,39 +258,33 @@ def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
 
 def any_of(conditions: Value) -> Value:
     """Whether any lane of a vector of i1 is true."""
-    made: Value = ir.Operation.create(
-        "vector.reduction",
-        results=[ir.IntegerType.get_signless(1)],
-        operands=[conditions],
-        attributes={"kind": ir.Attribute.parse("#vector.kind<or>")},
-    ).result
-    return made
+    how = ir.Attribute.parse("#vector.kind<or>")
+    made = ir.IntegerType.get_signless(1)
+    return _make("vector.reduction", [conditions], made, kind=how)
 
 
 def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
     """The elements at some places of two vectors, one after the other."""
-    made: Value = ir.Operation.create(
-        "vector.shuffle",
-        results=[vector_type(len(places), x.type.element_type)],
-        operands=[x, y],
-        attributes={"mask": ir.DenseI64ArrayAttr.get(places)},
-    ).result
-    return made
+    kind = vector_type(len(places), x.type.element_type)
+    mask = ir.DenseI64ArrayAttr.get(places)
+    return _make("vector.shuffle", [x, y], kind, mask=mask)
 
 
 def iota_from(first: Value, lanes: int) -> Value:
     """A vector of i32: a number of type index and those after it."""
-    kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(32))
     numbers = np.arange(lanes, dtype=np.int32)
-    steps = constant_of(ir.DenseElementsAttr.get(numbers, type=kind))
+    steps = constant_of(ir.DenseElementsAttr.get(numbers, type=_integers(lanes)))
     return arith.addi(repeat_index(first, lanes), steps)
 
 
 def repeat_index(value: Value, lanes: int) -> Value:
     """A number of type index as i32, in all lanes."""
-    kind = ir.IntegerType.get_signless(32)
-    narrow = _make("arith.index_cast", [value], kind)
-    return _make("vector.broadcast", [narrow], ir.VectorType.get([lanes], kind))
+    return _make("vector.broadcast", [narrow(value)], _integers(lanes))
+
+
+def narrow(value: Value) -> Value:
+    """A number of type index as i32."""
+    return arith.index_cast(ir.IntegerType.get_signless(32), value)
 
 
 def allocate(count: int, element: Type | None = None) -> Value:
@@ -309,15 +293,13 @@ def allocate(count: int, element: Type | None = None) -> Value:
     It is allocated where the function begins: in a loop, each round would take more.
     """
     with ir.InsertionPoint.at_block_begin(current_function().entry_block):
-        made: Value = ir.Operation.create(
+        return _make(
             "memref.alloca",
-            results=[ir.MemRefType.get([count], element or ir.F32Type.get())],
-            attributes={
-                "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
-            },
-        ).result
-    return made
+            [],
+            ir.MemRefType.get([count], element or ir.F32Type.get()),
+            alignment=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+            operandSegmentSizes=ir.DenseI32ArrayAttr.get([0, 0]),
+        )
 
 
 def multiply_add(x: Value, y: Value, total: Value) -> Value:
@@ -357,64 +339,27 @@ def outer_product(
     return found
 
 
-def loop(
-    first: Value | int,
-    last: Value | int,
-    step: int,
-    carried: Sequence[Value],
-    body: Callable[[Value, Values], Sequence[Value]],
-) -> Values:
-    """Count from `first` to before `last`; `body(i, values)` gives the next values."""
-    bounds = [index(x) if isinstance(x, int) else x for x in (first, last, step)]
-    op = scf.ForOp(*bounds, list(carried))
-    with ir.InsertionPoint(op.body):
-        scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
-    return list(op.results)
-
-
-def repeat_for(
-    first: Value | int, last: Value | int, step: int, body: Callable[[Value], None]
-) -> None:
-    """Count from `first` to before `last`, and do something with each number."""
-
-    def write(number: Value, _: Values) -> Values:
-        body(number)
-        return []
-
-    loop(first, last, step, [], write)
-
-
-def branch(
-    condition: Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
-) -> None:
-    """Do one thing or the other."""
-    if isinstance(condition, bool):
-        (then if condition else otherwise)()
-        return
-    op = scf.IfOp(condition, has_else=True)
-    for block, write in ((op.then_block, then), (op.else_block, otherwise)):
-        with ir.InsertionPoint(block):
-            write()
-            scf.YieldOp([])
-
-
 def _lanes(x: Value) -> int:
     count: int = x.type.shape[0]
     return count
 
 
 def _mask(lanes: int, count: int | Value) -> Value:
-    kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    kind = _integers(lanes, 1)
     if isinstance(count, Value):
         return _make("vector.create_mask", [count], kind)
+    sizes = ir.DenseI64ArrayAttr.get([count])
+    return _make("vector.constant_mask", [], kind, mask_dim_sizes=sizes)
+
+
+def _integers(lanes: int, bits: int = 32) -> Type:
+    return vector_type(lanes, ir.IntegerType.get_signless(bits))
+
+
+def _make(
+    name: str, operands: Sequence[Value], result: Type, **attributes: ir.Attribute
+) -> Value:
     made: Value = ir.Operation.create(
-        "vector.constant_mask",
-        results=[kind],
-        attributes={"mask_dim_sizes": ir.DenseI64ArrayAttr.get([count])},
+        name, results=[result], operands=list(operands), attributes=attributes
     ).result
-    return made
-
-
-def _make(name: str, operands: Sequence[Value], kind: Type) -> Value:
-    made: Value = ir.Operation.create(name, results=[kind], operands=operands).result
     return made

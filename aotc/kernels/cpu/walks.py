@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aotc.dialects.types import Size
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.planning.tile import split_groups
 from aotc.mlir import Value, arith
@@ -27,7 +27,7 @@ def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> 
     """Do something with each part of a run: in a loop, but for a smaller last one."""
     whole, rest = divmod(length, size)
     if whole:
-        vectors.repeat_for(0, whole * size, size, lambda at: visit(at, size))
+        loops.repeat_for(0, whole * size, size, lambda at: visit(at, size))
     if rest:
         visit(index(whole * size), rest)
 
@@ -47,10 +47,10 @@ def visit_some_parts(
     end = add(first, count)
     whole, rest = divmod(length, size)
     if whole:
-        vectors.repeat_for(first, least(end, whole), 1, lambda n: visit(n, size))
+        loops.repeat_for(first, least(end, whole), 1, lambda n: visit(n, size))
     if rest:
         last = most(first, whole), least(end, whole + 1)
-        vectors.repeat_for(*last, 1, lambda n: visit(n, rest))
+        loops.repeat_for(*last, 1, lambda n: visit(n, rest))
 
 
 def visit_by_size(
@@ -61,8 +61,8 @@ def visit_by_size(
     The first element is a multiple of the size.
     """
     whole = arith.subi(last, arith.remui(last, index(size)))
-    vectors.repeat_for(first, whole, size, lambda at: visit(at, size))
-    vectors.repeat_for(whole, last, 1, lambda at: visit(at, 1))
+    loops.repeat_for(first, whole, size, lambda at: visit(at, size))
+    loops.repeat_for(whole, last, 1, lambda at: visit(at, 1))
 
 
 Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how many
@@ -86,7 +86,7 @@ def visit_groups(groups: Iterable[Group], visit: Callable[[Value, int], None]) -
         ) -> None:
             visit(add(scale(number, rows), first), rows)
 
-        vectors.repeat_for(0, count, 1, visit_tile)
+        loops.repeat_for(0, count, 1, visit_tile)
 
 
 def branch_at_rest(
@@ -109,7 +109,7 @@ def branch_at_rest(
     elif whole == 0:
         write_rest()
     else:
-        vectors.branch(is_whole(), write_whole, write_rest)
+        loops.branch(is_whole(), write_whole, write_rest)
 
 
 def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Value]:

@@ -2,5 +2,7 @@
 
 `plan` makes a `Schedule` of an op and a machine, or says that there is no kernel;
 `workgroups` says how many parts the work then has. What is chosen here is data: nothing
-of it depends on the code that is written (`aotc.kernels.families` is the table).
+of it depends on the code that is written (`aotc.kernels.families` is the table). What
+several families ask are files, too: `tile` and `joined` of products, `stages` of
+chains, `reductions`, `views` of what lies in memory, and `prologue`.
 """

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.types import Size
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels.geometry import Geometry, geometry_by_lines
 from aotc.kernels.machine import Machine
+from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning import depthwise
 from aotc.kernels.planning.depthwise import Sweep
 from aotc.kernels.planning.stages import Stages, stages_of
 from aotc.kernels.planning.tile import Tile, choose_tile, split_evenly
 from aotc.kernels.schedule import Schedule
+from aotc.mlir import Function, Value
 
 _BYTES = 4  # of an element
 _LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
@@ -223,3 +225,25 @@ def scratch_elements(op: GraphOp, schedule: ChainSchedule) -> int:
     stages = stages_of(op)
     assert stages is not None
     return LineBuffers.of(stages, schedule).elements
+
+
+def why_misread(function: Function, anchor: GraphOp, schedule: ChainSchedule) -> str:
+    """Return why a chain of convolutions would misread arguments; "" if not.
+
+    Its kernel reads the weight of the last stage, packed, where the first argument is,
+    and the image and the other weights where the arguments are that its stages name.
+    """
+    stages, tile = stages_of(anchor), schedule.project
+    arguments = list(function.entry_block.arguments)
+    assert stages is not None  # or it would have no schedule
+    first = stages.expand or stages.depthwise
+    read: list[Value] = [first.x, first.kernel, stages.depthwise.kernel]
+    if tile is not None:
+        packed, *arguments = arguments
+        expected = packed_shape(anchor, tile)
+        if Tensor.of(packed).shape != expected:
+            found = Tensor.of(packed).shape
+            return f"expected a weight of the shape {expected} first; got {found}"
+    if all(value in arguments for value in read):
+        return ""
+    return "expected its stages to read its arguments"

@@ -6,42 +6,15 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.reductions import is_in_memory
+from aotc.kernels.planning.reductions import Matrices, is_in_memory, known_matrices
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import IMAGES, typical
 
 _SPARE = 6  # registers that are left to what makes the elements
-
-
-@dataclass(frozen=True)
-class ColumnSizes:
-    """Matrices, one after the other, whose rows are reduced to one.
-
-    Args:
-        count: of matrices; a call may decide it.
-        length: rows of each.
-        width: columns of each.
-    """
-
-    count: Size
-    length: int
-    width: int
-
-    @classmethod
-    def of(cls, op: Reduction) -> ColumnSizes | None:
-        """Those of a reduction over neighbouring axes; None if it is another."""
-        shape, axes = Tensor.of(op.x).shape, sorted(op.axes)
-        if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-            return None
-        length = element_count(shape[axes[0] : axes[-1] + 1])
-        width = element_count(shape[axes[-1] + 1 :])
-        if not isinstance(length, int) or not isinstance(width, int):
-            return None
-        return cls(element_count(shape[: axes[0]]), length, width)
 
 
 @dataclass(frozen=True)
@@ -74,7 +47,7 @@ def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     All but the first axes are static, those that are reduced are beside each other, and
     elements are f32.
     """
-    x, sizes = Tensor.of(op.x), ColumnSizes.of(op)
+    x, sizes = Tensor.of(op.x), Matrices.of(op)
     if sizes is None or x.dtype != "f32" or 0 in x.shape:
         return None
     size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
@@ -85,7 +58,7 @@ def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     return choose_tile(sizes, machine)
 
 
-def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
+def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
     count = max(split_evenly(needed, machine.registers - _SPARE))
@@ -103,8 +76,7 @@ def choose_tile(sizes: ColumnSizes, machine: Machine) -> ColumnTile:
 
 def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
     """How many there are: parts of the columns, and blocks of matrices."""
-    sizes = ColumnSizes.of(op)
-    assert sizes is not None
+    sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from aotc.dialects.graph import GraphOp
@@ -13,7 +13,9 @@ from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
+from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning.joined import Joined, whole_geometry
+from aotc.kernels.planning.prologue import why_no_prologue
 from aotc.kernels.planning.tile import (
     Tile,
     are_panels_outer,
@@ -27,7 +29,8 @@ from aotc.kernels.planning.tile import (
     terms_at_a_time,
     with_blocks,
 )
-from aotc.mlir import Value
+from aotc.kernels.terms import term_of
+from aotc.mlir import Function, Value
 
 _MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
 _FEW_TILES = 16  # of a panel
@@ -65,13 +68,13 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
-    """A schedule of packed weights that come from main memory in each call.
+    """Return the tile for weights that come from main memory in each call.
 
-    A tile that is the only one of its panel then fetches what it reads some steps
-    later. From a cache, it reads faster without.
+    A tile that is the only one of its packed panel then fetches what it reads some
+    steps later. From a cache, it reads faster without.
     """
     geometry = known_geometry(op)
-    if tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
+    if not tile.packed or tile.block > 1 or not _fetches(geometry, tile, KEPT_BYTES):
         return tile
     return replace(tile, ahead=1)
 
@@ -266,3 +269,45 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
     """Windows over an image, which are read from it."""
     windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
     return {} if windows is None else {windows.y: windows.x}
+
+
+def cycles_of(
+    op: GraphOp, tile: Tile, machine: Machine, number_of: Callable[[Size], int]
+) -> int:
+    """Return the cycles of all products of a region on one core, by `cycles`."""
+    static = (each.with_sizes(number_of) for each in Joined.of(op, tile).geometries)
+    return sum(
+        round(cycles(each, tile.rows, tile.vectors, machine, tile.terms))
+        for each in static
+    )
+
+
+def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
+    """Return why products would misread operands, which are the first arguments."""
+    left, right = list(function.entry_block.arguments)[:2]
+    joined = Joined.of(anchor, tile)
+    first, *_ = joined.anchors
+    for anchor in joined.anchors:
+        through = views(anchor)
+        lhs, rhs = (through.get(value, value) for value in anchor.operands)
+        if lhs != left:
+            return "expected its first argument to be the left operand of its product"
+        term = term_of(function, anchor)
+        assert term is not None
+        if term.factors[1].behind_views().op is not None:
+            if why := why_no_prologue(term, right, is_packed=bool(tile.packed)):
+                return why
+        elif not tile.packed and rhs not in (left, right):
+            return "expected its second argument to be the right operand of its product"
+    expected = Tensor.of(first.operands[1]).shape
+    if tile.packed and len(joined.anchors) == 1:
+        expected = packed_shape(first, tile)
+    elif tile.packed:
+        own = packed_shape(first, tile.own)
+        rank = len(own) - (3 if tile.terms == 1 else 4)
+        _, steps, _, *pairs = own[rank:]
+        expected = (*own[:rank], joined.panels, steps, tile.columns, *pairs)
+    found = Tensor.of(right).shape
+    if found == expected:
+        return ""
+    return f"expected a right operand of the shape {expected}; got {found}"

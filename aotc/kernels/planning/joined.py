@@ -15,7 +15,8 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.walking import backward_slice
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning.tile import Tile, terms_at_a_time
 from aotc.mlir import Operation, Value
 
 ANCHORS = (DotGeneral, ConvGeneral)
@@ -73,3 +74,21 @@ def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
 def depends(value: Value, anchor: GraphOp) -> bool:
     """Whether a value of a region is computed from a product in it."""
     return anchor.results[0] in backward_slice([value])
+
+
+def why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) -> str:
+    """Return why products cannot be cut up together so; "" if they can.
+
+    Their schedule is that of a product that they are not, and may be another's.
+    """
+    sizes = tile.vectors, tile.rows, tile.block, tile.products
+    are_apart = tile.interleaved == 1
+    are_beside = tile.interleaved == len(anchors) and not tile.vectors % len(anchors)
+    fits = tile.lanes == machine.lanes and tile.packed == 1 and tile.ahead in (0, 1)
+    fits = fits and all(
+        tile.terms == terms_at_a_time(known_geometry(anchor), machine)
+        for anchor in anchors
+    )
+    if fits and min(sizes) >= 1 and (are_apart or are_beside):
+        return ""
+    return f"{len(anchors)} products cannot be joined as {tile.to_plain()}"

@@ -127,7 +127,17 @@ def read_by(value: Value) -> Iterator[Value]:
             yield from read_by(operand)
 
 
-def is_computed(function: Function, anchor: GraphOp, schedule: MovementBlocks) -> bool:
+def why_misread(
+    function: Function, anchor: Concatenate, schedule: MovementBlocks
+) -> str:
+    """Return why the kernel of a region would misread arguments; "" if it would not."""
+    is_right = _is_computed(function, anchor, schedule)
+    return "" if is_right else "expected parts of its arguments in a concatenation"
+
+
+def _is_computed(
+    function: Function, anchor: Concatenate, schedule: MovementBlocks
+) -> bool:
     """Whether a function is a region that the kernel computes, and reads nothing else.
 
     Args:
@@ -135,7 +145,6 @@ def is_computed(function: Function, anchor: GraphOp, schedule: MovementBlocks) -
         anchor: of it.
         schedule: how it is cut up.
     """
-    assert isinstance(anchor, Concatenate)
     first, rank = anchor.axis, Tensor.of(anchor.y).rank
     *ops, end = function.entry_block.operations
     prologue = Elementwise(ALIKE, range(first, rank), DTYPES)

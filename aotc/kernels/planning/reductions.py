@@ -1,16 +1,60 @@
-"""Where the elements of a reduction come from."""
+"""What is computed along axes: the sizes of it, and where its elements come from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.walking import backward_slice, defining_op
 from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrices, one after the other in memory, along whose columns something goes.
+
+    Args:
+        count: of matrices; a call may decide it.
+        length: rows of each.
+        width: columns of each; 1 where rows of memory are gone along.
+    """
+
+    count: Size
+    length: int
+    width: int = 1
+
+    @classmethod
+    def of(cls, op: GraphOp) -> Matrices | None:
+        """Return those of an op along neighbouring axes; None if it is another."""
+        shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
+        if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
+            return None
+        length = element_count(shape[axes[0] : axes[-1] + 1])
+        width = element_count(shape[axes[-1] + 1 :])
+        if not isinstance(length, int) or not isinstance(width, int):
+            return None
+        return cls(element_count(shape[: axes[0]]), length, width)
+
+
+def known_matrices(op: GraphOp) -> Matrices:
+    """Return the matrices of an op that has a kernel; see `Matrices.of`."""
+    found = Matrices.of(op)
+    assert found is not None
+    return found
+
+
+def reduced_axes(op: GraphOp) -> tuple[int, ...]:
+    """Return the axes along which an op computes."""
+    assert isinstance(op, (AlongAxis, Normalize, Reduction))
+    return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
 
 
 def is_in_memory(value: Value, columns: Sequence[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.normalization import AlongAxis, LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -13,10 +13,15 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.reductions import is_in_memory
+from aotc.kernels.planning.reductions import (
+    Matrices,
+    is_in_memory,
+    known_matrices,
+    reduced_axes,
+)
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import ROWS, typical
@@ -24,44 +29,6 @@ from aotc.kernels.typical import ROWS, typical
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
-
-
-@dataclass(frozen=True)
-class RowSizes:
-    """Rows of a tensor, one after the other in memory.
-
-    Args:
-        count: of rows; a call may decide it.
-        length: of each, which is static.
-    """
-
-    count: Size
-    length: int
-
-    @classmethod
-    def of(cls, op: GraphOp) -> RowSizes | None:
-        """Those of an op along the last axes; None if it is along others."""
-        shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
-        first = len(shape) - len(axes)
-        if axes != tuple(range(first, len(shape))):
-            return None
-        length = element_count(shape[first:])
-        return (
-            cls(element_count(shape[:first]), length)
-            if isinstance(length, int)
-            else None
-        )
-
-    @property
-    def typical_count(self) -> int:
-        """The number of rows that the schedule is made for."""
-        return typical(self.count, ROWS)
-
-
-def reduced_axes(op: GraphOp) -> tuple[int, ...]:
-    """The axes along which an op computes."""
-    assert isinstance(op, (AlongAxis, Normalize, Reduction))
-    return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
 
 
 @dataclass(frozen=True)
@@ -81,7 +48,7 @@ class RowTile(Schedule):
     block: int
 
 
-def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTile:
+def choose_tile(sizes: Matrices, machine: Machine, *, is_reduced: bool) -> RowTile:
     """The schedule for rows on a machine.
 
     There are as many accumulators as additions are under way at a time. If a row gives
@@ -89,12 +56,12 @@ def choose_tile(sizes: RowSizes, machine: Machine, *, is_reduced: bool) -> RowTi
     lanes, which makes a vector of results; else all of them are of one row.
 
     Args:
-        sizes: of the rows.
+        sizes: of the rows, each of which is a matrix of one column.
         machine: that computes them.
         is_reduced: whether a row gives one number.
     """
     needed = -(-sizes.length // machine.lanes)
-    count = sizes.typical_count
+    count = typical(sizes.count, ROWS)
     is_many = is_reduced and needed <= _SHORT and count >= machine.lanes
     rows = machine.lanes if is_many else 1
     tiles = -(-count // rows)
@@ -116,8 +83,8 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
         return None
-    axes, sizes = reduced_axes(op), RowSizes.of(op)
-    if not axes or sizes is None:
+    axes, sizes = reduced_axes(op), Matrices.of(op)
+    if sizes is None or axes[-1] != types[0].rank - 1:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None
@@ -125,7 +92,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
         return None
     is_reduced = isinstance(op, Reduction)
     least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
-    if sizes.typical_count * sizes.length < least:
+    if typical(sizes.count, ROWS) * sizes.length < least:
         return None
     if not machine.half_fills(sizes.length):
         return None
@@ -144,6 +111,4 @@ def row_axes(op: GraphOp) -> int:
 
 def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
     """How many there are: blocks of rows."""
-    sizes = RowSizes.of(op)
-    assert sizes is not None
-    return ceil_divide(sizes.count, tile.block), 1
+    return ceil_divide(known_matrices(op).count, tile.block), 1

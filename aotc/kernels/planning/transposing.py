@@ -146,8 +146,10 @@ def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
     return nest.workgroups(schedule)
 
 
-def is_computed(function: Function, anchor: GraphOp) -> bool:
-    """Whether a function, which may have been edited, is a transpose alone."""
+def why_misread(function: Function, anchor: Transpose, schedule: MovementBlocks) -> str:
+    """Return why a function, which may have been edited, is no transpose alone."""
     *ops, end = function.entry_block.operations
-    are_its_own = [*function.entry_block.arguments] == [*anchor.operands]
-    return ops == [anchor] and are_its_own and [*end.operands] == [*anchor.results]
+    arguments = [*function.entry_block.arguments]
+    reads = arguments == [*anchor.operands] and [*end.operands] == [*anchor.results]
+    is_right = ops == [anchor] and reads
+    return "" if is_right else "expected a transpose of its argument alone"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -243,3 +243,13 @@ def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
     """How many elements of memory a share of the workgroups has for itself."""
     return Scratch.of(known_geometry(op), tile).elements
+
+
+def cycles_of(
+    op: GraphOp,
+    tile: WinogradTile,
+    machine: Machine,
+    number_of: Callable[[Size], int],
+) -> int:
+    """Return the cycles of a region on one core, by `estimate`."""
+    return round(estimate(known_geometry(op).with_sizes(number_of), tile, machine))

@@ -25,7 +25,7 @@ def _seen_by_first_vector(right: Any) -> Any:
 
 def _whole_blocks_only(right: Any) -> Any:
     def write_block(self: Any, block: Any) -> None:
-        if block.count == self._tile.keys:
+        if block.count == self.tile.keys:
             right(self, block)
 
     return write_block
@@ -84,6 +84,6 @@ FAULTS = [
     Fault(
         "queries of the second vector have the bias of the first",
         "attention", "attention", scores.Scores, "_bias_at",
-        given(lambda self, *given: (self, *given[:2], (given[2][0], 0))),
+        given(lambda self, block, place: (self, block, (place[0], 0))),
     ),
 ]  # fmt: skip

@@ -79,7 +79,7 @@ FAULTS = [
     ),
     Fault(
         "all products of a batch read the second operand of the first",
-        "contraction", "batch_of_products", Contraction, "_begin",
+        "contraction", "batch_of_products", Begin, "of",
         by(_of_first_product),
     ),
     Fault(

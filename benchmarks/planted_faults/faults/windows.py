@@ -24,6 +24,11 @@ def _only_whole_vectors(right: Any) -> Any:
     return write
 
 
+def _greatest_number(found: Any, *_: Any) -> Any:
+    is_greatest = found.merge is arith.maximumf
+    return replace(found, merge=arith.maxnumf) if is_greatest else found
+
+
 FAULTS = [
     Fault(
         "the last pixel of a line of windows is left out",
@@ -43,7 +48,7 @@ FAULTS = [
     ),
     Fault(
         "the greatest of NaN and a number is the number",
-        "pooling", "pooling_of_nan", depthwise, "_maximum",
-        lambda right: arith.maxnumf,
+        "pooling", "pooling_of_nan", depthwise, "reduction_of",
+        by(_greatest_number),
     ),
 ]  # fmt: skip

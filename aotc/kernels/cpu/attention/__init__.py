@@ -14,21 +14,23 @@ finite there is not seen, while the reference multiplies it by 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.scores import Scores, rescale_factors
 from aotc.kernels.cpu.attention.sums import WeightedSums, reciprocal
-from aotc.kernels.cpu.attention.work import Block, Queries, Scratch, Softmax, queries_of
-from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.planning.attention import (
-    AttentionTile,
-    Sizes,
+from aotc.kernels.cpu.attention.work import (
+    Block,
+    Memories,
+    Scratch,
+    Softmax,
+    queries_of,
 )
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.planning.attention import AttentionTile, Sizes
 from aotc.mlir import Function, Value, arith
 
 
@@ -36,82 +38,50 @@ def write(
     function: Function, anchor: Attention, tile: AttentionTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    *taken, result = given.memories
-    known = dict(zip(function.entry_block.arguments, taken, strict=True))
-    operands = [known[value] for value in anchor.operands]
-    kernel = _Kernel(anchor, tile, given, operands, result)
     head, part = given.workgroup
-    kernel.write(head, part)
+    scratch = Scratch.allocate(tile, Sizes.of(anchor))
+    queries = queries_of(anchor, given, head, scale(part, tile.columns))
+    memories = Memories.of(function, anchor, given)
+    _Kernel(anchor, given, memories, queries, tile, scratch).write()
 
 
-class _Kernel:
-    """Writes a kernel at the insertion point.
+class _Kernel(Scores, WeightedSums):
+    """Writes a kernel at the insertion point."""
 
-    Args:
-        op: what is computed.
-        tile: how it is cut up.
-        given: the sizes.
-        operands: memories of query, key, value and bias.
-        result: memory of the result.
-    """
-
-    def __init__(
-        self,
-        op: Attention,
-        tile: AttentionTile,
-        given: Arguments,
-        operands: Sequence[Value],
-        result: Value,
-    ) -> None:
-        self._op, self._tile, self._sizes, self._given = op, tile, Sizes.of(op), given
-        self._scratch = Scratch.allocate(tile, self._sizes)
-        query, key, value, bias = operands
-        self._scores = Scores(op, tile, given, query, key, bias, self._scratch)
-        self._sums = WeightedSums(
-            self._sizes, tile, given, value, result, self._scratch
-        )
-
-    def write(self, head: Value, part: Value) -> None:
-        """Write the work of one workgroup.
-
-        Args:
-            head: its number, over all batches.
-            part: the number of its part of the queries.
-        """
-        first = scale(part, self._tile.columns)
-        queries = queries_of(self._op, self._given, head, first)
-        self._scores.transpose_queries(queries)
-        if self._sizes.positions == self._tile.keys:
-            self._write_only_block(queries)
+    def write(self) -> None:
+        """Write the work of one workgroup."""
+        self.transpose_queries()
+        if self.sizes.positions == self.tile.keys:
+            self._write_only_block()
         else:
-            self._write_blocks(queries)
+            self._write_blocks()
 
-    def _write_only_block(self, queries: Queries) -> None:
+    def _write_only_block(self) -> None:
         """All keys are one block: nothing is scaled to a later one."""
-        block = self._block(queries, index(0), self._tile.keys)
-        softmax = self._scores.weigh(queries, block, self._empty_softmax())
-        self._store_factors([reciprocal(x, safe=self._op.safe) for x in softmax.total])
-        self._sums.write(queries, block)
+        block = self._block(index(0), self.tile.keys)
+        softmax = self.weigh(block, self._empty_softmax())
+        self._store_factors([reciprocal(x, safe=self.op.safe) for x in softmax.total])
+        self.write_sums(block)
 
-    def _write_blocks(self, queries: Queries) -> None:
-        count, keys = self._tile.vectors, self._tile.keys
-        positions = self._sizes.positions
+    def _write_blocks(self) -> None:
+        count, keys = self.tile.vectors, self.tile.keys
+        positions = self.sizes.positions
         whole = positions // keys * keys
-        last = end = self._given.size(whole)
+        last = end = self.given.size(whole)
 
         def write_block(start: Value, size: Size, carried: Values) -> Values:
             before = Softmax(carried[:count], carried[count:])
-            block = self._block(queries, start, size)
-            softmax = self._scores.weigh(queries, block, before)
+            block = self._block(start, size)
+            softmax = self.weigh(block, before)
             self._store_factors(rescale_factors(before.highest, softmax.highest))
-            self._sums.accumulate(queries, block)
+            self.accumulate(block)
             return [*softmax.highest, *softmax.total]
 
-        if self._op.causal:
-            last = arith.minsi(self._end_of_seen(queries), end)
+        if self.op.causal:
+            last = arith.minsi(self._end_of_seen(), end)
         start = self._empty_softmax()
-        self._sums.clear(queries)
-        carried = vectors.loop(
+        self.clear()
+        carried = loops.loop(
             0,
             last,
             keys,
@@ -120,30 +90,28 @@ class _Kernel:
         )
         if whole != positions:
             carried = write_block(end, positions - whole, carried)
-        self._store_factors(
-            [reciprocal(x, safe=self._op.safe) for x in carried[count:]]
-        )
-        self._sums.rescale(queries)
+        self._store_factors([reciprocal(x, safe=self.op.safe) for x in carried[count:]])
+        self.rescale()
 
-    def _end_of_seen(self, queries: Queries) -> Value:
+    def _end_of_seen(self) -> Value:
         """The first position that none of some queries sees, if they are causal."""
-        return add(queries.first, self._tile.columns)
+        return add(self.queries.first, self.tile.columns)
 
-    def _block(self, queries: Queries, start: Value, size: Size) -> Block:
+    def _block(self, start: Value, size: Size) -> Block:
         count = size if isinstance(size, int) else None
-        there = self._given.size(size)
-        if not self._op.causal:
+        there = self.given.size(size)
+        if not self.op.causal:
             return Block(start, count, there if count is None else count)
-        seen = arith.minsi(arith.subi(self._end_of_seen(queries), start), there)
+        seen = arith.minsi(arith.subi(self._end_of_seen(), start), there)
         return Block(start, count, arith.maxsi(seen, index(0)))
 
     def _empty_softmax(self) -> Softmax:
         """The softmax before all keys."""
-        count, lanes = self._tile.vectors, self._tile.lanes
+        count, lanes = self.tile.vectors, self.tile.lanes
         lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)
         return Softmax([lowest] * count, [zero] * count)
 
     def _store_factors(self, factors: Values) -> None:
-        lanes = self._tile.lanes
+        lanes = self.tile.lanes
         for number, factor in enumerate(factors):
-            vectors.store(factor, self._scratch.factors, index(number * lanes), lanes)
+            vectors.store(factor, self.scratch.factors, index(number * lanes), lanes)

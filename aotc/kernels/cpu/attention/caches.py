@@ -9,12 +9,11 @@ takes is a transpose, which a kernel reads through.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.ops.attention import Attention
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.work import Queries
+from aotc.kernels.cpu.attention.work import Memories, Queries
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.planning.attention import Sizes
 from aotc.kernels.planning.decoder import caches_by_heads
@@ -41,7 +40,7 @@ class Rows:
 
 
 def rows_of(
-    op: Attention, given: Arguments, queries: Queries, memories: Sequence[Value]
+    op: Attention, given: Arguments, queries: Queries, memories: Memories
 ) -> tuple[Rows, Rows]:
     """The keys and the values of the head that a workgroup has.
 
@@ -59,8 +58,7 @@ def rows_of(
             return Rows(memory, begin, sizes.shared * size)
         return Rows(memory, scale(given.scale(head, sizes.positions), size), size)
 
-    key, value = memories
     return (
-        rows(op.key, key, queries.key, sizes.depth),
-        rows(op.value, value, queries.value, sizes.width),
+        rows(op.key, memories.key, queries.key, sizes.depth),
+        rows(op.value, memories.value, queries.value, sizes.width),
     )

@@ -13,26 +13,23 @@ it by 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.caches import rows_of
+from aotc.kernels.cpu.attention.caches import Rows, rows_of
 from aotc.kernels.cpu.attention.scores import finite
 from aotc.kernels.cpu.attention.sums import reciprocal
-from aotc.kernels.cpu.attention.work import Queries, queries_of
+from aotc.kernels.cpu.attention.work import Memories, Work, queries_of
 from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import parts
-from aotc.kernels.planning.attention import (
-    Sizes,
-    bias_strides,
-)
+from aotc.kernels.planning.attention import BiasStrides, Sizes, bias_strides
 from aotc.kernels.planning.decoder import DecoderTile, caches_by_heads, round_up
 from aotc.mlir import Function, Value, arith
 
@@ -43,12 +40,11 @@ def write(
     function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    *taken, result = given.memories
-    known = dict(zip(function.entry_block.arguments, taken, strict=True))
-    views = caches_by_heads(anchor)
-    operands = [known[views.get(value, value)] for value in anchor.operands]
+    memories = Memories.of(function, anchor, given, caches_by_heads(anchor))
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
-    _Decoder(anchor, tile, given, operands, result, queries).write()
+    key, value = rows_of(anchor, given, queries, memories)
+    scratch = _Scratch.allocate(tile, Sizes.of(anchor))
+    _Decoder(anchor, given, memories, queries, tile, key, value, scratch).write()
 
 
 @dataclass(frozen=True)
@@ -59,50 +55,71 @@ class _Block:
     count: int
 
 
-class _Decoder:
+@dataclass(frozen=True)
+class _Scratch:
+    """The memory of a workgroup, of which each query has as much.
+
+    Args:
+        depth: of a query, elements that it has there.
+        keys: of a block, likewise.
+        scaled: the queries.
+        weights: exponentials of the scores of a block.
+        highest: score of each so far, in all lanes of a vector.
+        totals: sums of its exponentials, in parts: a vector.
+        factors: what its result is multiplied with, in all lanes.
+    """
+
+    depth: int
+    keys: int
+    scaled: Value
+    weights: Value
+    highest: Value
+    totals: Value
+    factors: Value
+
+    @classmethod
+    def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
+        """Allocate it on the stack."""
+        assert isinstance(sizes.length, int)
+        depth, keys = (round_up(n, tile.lanes) for n in (sizes.depth, tile.keys))
+        rows = depth, keys, *[tile.lanes] * 3
+        return cls(depth, keys, *(vectors.allocate(sizes.length * n) for n in rows))
+
+
+@dataclass(frozen=True)
+class _Decoder(Work):
     """Writes a kernel at the insertion point.
 
     Args:
-        op: what is computed.
         tile: how it is cut up.
-        given: the sizes.
-        operands: memories of query, key, value and bias.
-        result: memory of the result.
-        queries: those of the workgroup.
+        key: those of the head.
+        value: likewise.
+        scratch: of the workgroup.
     """
 
-    def __init__(
-        self,
-        op: Attention,
-        tile: DecoderTile,
-        given: Arguments,
-        operands: Sequence[Value],
-        result: Value,
-        queries: Queries,
-    ) -> None:
-        self._op, self._tile, self._sizes, self._given = op, tile, Sizes.of(op), given
-        self._lanes, self._queries = tile.lanes, queries
-        self._query, *caches, self._bias = operands
-        self._key, self._value = rows_of(op, given, queries, caches)
-        self._result = result
-        self._strides, self._has_bias = bias_strides(op), Tensor.of(op.bias).rank > 0
-        self._depth = round_up(self._sizes.depth, self._lanes)
-        self._keys = round_up(tile.keys, self._lanes)
-        count = self._sizes.length
-        assert isinstance(count, int)
-        self._count = count
-        self._scaled = vectors.allocate(count * self._depth)
-        self._weights = vectors.allocate(count * self._keys)
-        # a vector for each query: its highest score, in all lanes; the sum of its
-        # exponentials, in parts; what its result is multiplied with, in all lanes
-        self._highest, self._totals, self._factors = (
-            vectors.allocate(count * self._lanes) for _ in range(3)
-        )
+    tile: DecoderTile
+    key: Rows
+    value: Rows
+    scratch: _Scratch
+
+    @property
+    def _lanes(self) -> int:
+        return self.tile.lanes
+
+    @property
+    def _count(self) -> int:
+        """How many queries there are."""
+        assert isinstance(self.sizes.length, int)
+        return self.sizes.length
+
+    @property
+    def _strides(self) -> BiasStrides:
+        return bias_strides(self.op)
 
     def write(self) -> None:
         """Write the work of one workgroup."""
         self._each_query(self._start_query)
-        positions, count = self._sizes.positions, self._tile.keys
+        positions, count = self.sizes.positions, self.tile.keys
         whole, rest = positions // count * count, positions % count
         self._write_blocks(0, whole, count)
         if isinstance(rest, Dim):
@@ -110,52 +127,54 @@ class _Decoder:
             self._write_blocks(whole, some, _FEW)
             self._write_blocks(some, positions, 1)
         elif rest:
-            self._write_block(_Block(self._given.size(whole), rest))
+            self._write_block(_Block(self.given.size(whole), rest))
         self._each_query(self._finish_query)
 
     def _write_blocks(self, first: Size, last: Size, count: int) -> None:
         """The keys from one to before another, in blocks of so many."""
-        begin, end = self._given.size(first), self._given.size(last)
-        vectors.repeat_for(
+        begin, end = self.given.size(first), self.given.size(last)
+        loops.repeat_for(
             begin, end, count, lambda start: self._write_block(_Block(start, count))
         )
 
     def _each_query(self, body: Callable[[Value], None]) -> None:
-        vectors.repeat_for(0, self._count, 1, body)
+        loops.repeat_for(0, self._count, 1, body)
 
     # ---- before and after all blocks ------------------------------------------------
 
     def _start_query(self, query: Value) -> None:
         """Scale a query, and let its softmax and result be those of no positions."""
-        lanes, sizes = self._lanes, self._sizes
-        factor = vectors.splat(float(self._op.scale), lanes)
+        lanes, sizes = self._lanes, self.sizes
+        factor = vectors.splat(float(self.op.scale), lanes)
         row = scale(query, sizes.row_step * sizes.depth)
-        begin, target = add(self._queries.query, row), scale(query, self._depth)
+        begin, target = add(self.queries.query, row), scale(query, self.scratch.depth)
         for first, count in parts(sizes.depth, lanes):
-            x = vectors.load(self._query, add(begin, first), lanes, count)
+            x = vectors.load(self.memories.query, add(begin, first), lanes, count)
             vectors.store(
-                arith.mulf(x, factor), self._scaled, add(target, first), lanes
+                arith.mulf(x, factor), self.scratch.scaled, add(target, first), lanes
             )
         zero = vectors.splat(0.0, lanes)
-        self._store(self._highest, query, vectors.splat(-inf, lanes))
-        self._store(self._totals, query, zero)
+        self._store(self.scratch.highest, query, vectors.splat(-inf, lanes))
+        self._store(self.scratch.totals, query, zero)
         for first, count in parts(sizes.width, lanes):
             at = add(self._result_of(query), first)
-            vectors.store(zero, self._result, at, lanes, count)
+            vectors.store(zero, self.memories.result, at, lanes, count)
 
     def _finish_query(self, query: Value) -> None:
         """Divide the result of a query by its sum of exponentials."""
         lanes = self._lanes
-        total = vectors.reduce_lanes([self._load(self._totals, query)], arith.addf)
-        factor = reciprocal(total, safe=self._op.safe)
-        for first, count in parts(self._sizes.width, lanes):
+        total = vectors.reduce_lanes(
+            [self._load(self.scratch.totals, query)], arith.addf
+        )
+        factor = reciprocal(total, safe=self.op.safe)
+        for first, count in parts(self.sizes.width, lanes):
             at = add(self._result_of(query), first)
-            x = vectors.load(self._result, at, lanes, count)
-            vectors.store(arith.mulf(x, factor), self._result, at, lanes, count)
+            x = vectors.load(self.memories.result, at, lanes, count)
+            vectors.store(arith.mulf(x, factor), self.memories.result, at, lanes, count)
 
     def _result_of(self, query: Value) -> Value:
-        step = self._sizes.row_step * self._sizes.width
-        return add(self._queries.result, scale(query, step))
+        step = self.sizes.row_step * self.sizes.width
+        return add(self.queries.result, scale(query, step))
 
     def _load(self, memory: Value, query: Value) -> Value:
         return vectors.load(memory, scale(query, self._lanes), self._lanes)
@@ -171,7 +190,7 @@ class _Decoder:
             self._each_query(lambda query: self._add_values(block, query))
 
         if self._strides.position != 0:
-            vectors.branch(self._is_seen(block), write, lambda: None)
+            loops.branch(self._is_seen(block), write, lambda: None)
         else:
             write()
 
@@ -194,35 +213,35 @@ class _Decoder:
         first, count = group
         lanes, strides = self._lanes, self._strides
         absent = vectors.elements([0.0] * count + [-inf] * (lanes - count))
-        if not self._has_bias:
+        if not Tensor.of(self.op.bias).rank:
             return absent
-        at = add(self._queries.bias, self._given.scale(query, strides.query))
+        at = add(self.queries.bias, self.given.scale(query, strides.query))
         if strides.position != 0:
             at = add(add(at, block.start), first)
-            found = vectors.load(self._bias, at, lanes, count)
+            found = vectors.load(self.memories.bias, at, lanes, count)
         else:
-            found = vectors.repeat(vectors.load_element(self._bias, at), lanes)
+            found = vectors.repeat(vectors.load_element(self.memories.bias, at), lanes)
         return found if count == lanes else arith.addf(found, absent)
 
     def _weigh(self, block: _Block, query: Value) -> None:
         """Write e**(score - highest) of a block, and the softmax up to its end."""
         groups = parts(block.count, self._lanes)
         scores = [self._score(block, query, group) for group in groups]
-        before = highest = self._load(self._highest, query)
+        before = highest = self._load(self.scratch.highest, query)
         for score in scores:
             highest = arith.maximumf(highest, score)
         highest = vectors.reduce_lanes([highest], arith.maximumf)
         shift = finite(highest)
         factor = exp_of_negative(arith.subf(before, shift))
-        total = arith.mulf(self._load(self._totals, query), factor)
+        total = arith.mulf(self._load(self.scratch.totals, query), factor)
         for (first, _), score in zip(groups, scores, strict=True):
             weight = exp_of_negative(arith.subf(score, shift))
-            at = add(scale(query, self._keys), first)
-            vectors.store(weight, self._weights, at, self._lanes)
+            at = add(scale(query, self.scratch.keys), first)
+            vectors.store(weight, self.scratch.weights, at, self._lanes)
             total = arith.addf(total, weight)
-        self._store(self._highest, query, highest)
-        self._store(self._totals, query, total)
-        self._store(self._factors, query, factor)
+        self._store(self.scratch.highest, query, highest)
+        self._store(self.scratch.totals, query, total)
+        self._store(self.scratch.factors, query, factor)
 
     def _score(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
         """The scores of as many keys of a block as there are lanes.
@@ -230,25 +249,25 @@ class _Decoder:
         Meanwhile the values beside the keys are fetched, which are read next.
         """
         first, count = group
-        lanes, sizes = self._lanes, self._sizes
+        lanes, sizes = self._lanes, self.sizes
         start = add(block.start, first)
-        begin, value_begin = self._key.at(start), self._value.at(start)
-        left = scale(query, self._depth)
+        begin, value_begin = self.key.at(start), self.value.at(start)
+        left = scale(query, self.scratch.depth)
 
         def add_products(place: Value, sums: Values, width: int = lanes) -> Values:
-            x = vectors.load(self._scaled, add(left, place), lanes)
+            x = vectors.load(self.scratch.scaled, add(left, place), lanes)
             found = []
             for number, total in enumerate(sums):
-                at = add(add(begin, number * self._key.step), place)
-                y = vectors.load(self._key.memory, at, lanes, width)
-                later = add(add(value_begin, number * self._value.step), place)
-                vectors.prefetch(self._value.memory, later)
+                at = add(add(begin, number * self.key.step), place)
+                y = vectors.load(self.key.memory, at, lanes, width)
+                later = add(add(value_begin, number * self.value.step), place)
+                vectors.prefetch(self.value.memory, later)
                 found.append(vectors.multiply_add(x, y, total))
             return found
 
         zero = vectors.splat(0.0, lanes)
         whole = sizes.depth // lanes * lanes
-        sums = vectors.loop(0, whole, lanes, [zero] * count, add_products)
+        sums = loops.loop(0, whole, lanes, [zero] * count, add_products)
         if whole < sizes.depth:
             sums = add_products(index(whole), sums, sizes.depth - whole)
         product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
@@ -256,28 +275,31 @@ class _Decoder:
 
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the result of a query with its factor and add that of a block."""
-        found = parts(self._sizes.width, self._lanes)
-        for first in range(0, len(found), self._tile.width):
-            panel = found[first : first + self._tile.width]
+        found = parts(self.sizes.width, self._lanes)
+        for first in range(0, len(found), self.tile.width):
+            panel = found[first : first + self.tile.width]
             self._add_panel(block, query, panel)
 
     def _add_panel(
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
         """The same for some vectors of it; the next block's keys are fetched."""
-        lanes, rows = self._lanes, self._value
+        lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
-        next_keys = self._key.at(add(block.start, block.count))
-        factor, left = self._load(self._factors, query), scale(query, self._keys)
+        next_keys = self.key.at(add(block.start, block.count))
+        factor, left = (
+            self._load(self.scratch.factors, query),
+            scale(query, self.scratch.keys),
+        )
         places = [(add(self._result_of(query), first), n) for first, n in panel]
 
         def add_products(key: Value, sums: Values) -> Values:
-            element = vectors.load_element(self._weights, add(left, key))
+            element = vectors.load_element(self.scratch.weights, add(left, key))
             weight = vectors.repeat(element, lanes)
             row = add(begin, scale(key, rows.step))
-            later = add(next_keys, scale(key, self._key.step))
+            later = add(next_keys, scale(key, self.key.step))
             for first, _ in panel:
-                vectors.prefetch(self._key.memory, add(later, first))
+                vectors.prefetch(self.key.memory, add(later, first))
             return [
                 vectors.multiply_add(
                     weight, vectors.load(rows.memory, add(row, first), lanes, n), total
@@ -286,9 +308,9 @@ class _Decoder:
             ]
 
         sums = [
-            arith.mulf(vectors.load(self._result, at, lanes, n), factor)
+            arith.mulf(vectors.load(self.memories.result, at, lanes, n), factor)
             for at, n in places
         ]
-        sums = vectors.loop(0, block.count, 1, sums, add_products)
+        sums = loops.loop(0, block.count, 1, sums, add_products)
         for (at, n), total in zip(places, sums, strict=True):
-            vectors.store(total, self._result, at, lanes, n)
+            vectors.store(total, self.memories.result, at, lanes, n)

@@ -8,62 +8,38 @@ from functools import partial
 from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
-from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size, Tensor
-from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.work import Block, Queries, Scratch, Softmax
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.attention.work import Block, Softmax, TiledWork
 from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, visit_parts
-from aotc.kernels.planning.attention import AttentionTile, Sizes, bias_strides
+from aotc.kernels.planning.attention import bias_strides
 from aotc.mlir import Value, arith
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Writes their part of a kernel at the insertion point.
+class Scores(TiledWork):
+    """Writes the scores of blocks at the insertion point."""
 
-    Args:
-        op: what is computed.
-        tile: how it is cut up.
-        given: the sizes.
-        query: memory of the queries.
-        key: memory of the keys.
-        bias: memory of the bias.
-        scratch: of the workgroup.
-    """
-
-    op: Attention
-    tile: AttentionTile
-    given: Arguments
-    query: Value
-    key: Value
-    bias: Value
-    scratch: Scratch
-
-    @property
-    def _sizes(self) -> Sizes:
-        return Sizes.of(self.op)
-
-    def transpose_queries(self, queries: Queries) -> None:
+    def transpose_queries(self) -> None:
         """Put the queries of a workgroup into its memory, scaled."""
-        sizes = self._sizes
+        sizes = self.sizes
         factor = vectors.splat(float(self.op.scale), self.tile.lanes)
         rows = _Rows(
-            self.query, queries.query, sizes.row_step * sizes.depth, sizes.depth
+            self.memories.query,
+            self.queries.query,
+            sizes.row_step * sizes.depth,
+            sizes.depth,
         )
-        self._transpose(
-            queries, rows, self.scratch.queries, lambda x: arith.mulf(x, factor)
-        )
+        self._transpose(rows, self.scratch.queries, lambda x: arith.mulf(x, factor))
 
-    def weigh(self, queries: Queries, block: Block, before: Softmax) -> Softmax:
+    def weigh(self, block: Block, before: Softmax) -> Softmax:
         """Write e**(score - highest) of a block; returns the softmax up to its end."""
         if bias_strides(self.op).query != 0:
-            self._transpose_bias(queries, block)
+            self._transpose_bias(block)
         highest = before.highest
         for group in block.tiles(self.tile.rows):
-            highest = self._score_keys(queries, block, group, highest)
+            highest = self._score_keys(block, group, highest)
         totals = [
             arith.mulf(total, factor)
             for total, factor in zip(
@@ -89,19 +65,18 @@ class Scores:
                 found.append(arith.addf(total, weight))
             return found
 
-        return vectors.loop(0, block.seen, 1, totals, write_key)
+        return loops.loop(0, block.seen, 1, totals, write_key)
 
     # ---- rows as columns ------------------------------------------------------------
 
-    def _transpose_bias(self, queries: Queries, block: Block) -> None:
+    def _transpose_bias(self, block: Block) -> None:
         """Put the bias of a block where its scores will be."""
-        begin, step = add(queries.bias, block.start), bias_strides(self.op).query
-        rows = _Rows(self.bias, begin, step, block.count or block.seen)
-        self._transpose(queries, rows, self.scratch.scores, lambda x: x)
+        begin, step = add(self.queries.bias, block.start), bias_strides(self.op).query
+        rows = _Rows(self.memories.bias, begin, step, block.count or block.seen)
+        self._transpose(rows, self.scratch.scores, lambda x: x)
 
     def _transpose(
         self,
-        queries: Queries,
         rows: _Rows,
         target: Value,
         convert: Callable[[Value], Value],
@@ -111,13 +86,12 @@ class Scores:
         Columns without a query have the last query again.
 
         Args:
-            queries: of the workgroup.
             rows: one for each query.
             target: the workgroup's memory.
             convert: what is done to each vector of a row.
         """
         tile, lanes = self.tile, self.tile.lanes
-        last = arith.subi(self.given.size(self._sizes.length - 1), queries.first)
+        last = arith.subi(self.given.size(self.sizes.length - 1), self.queries.first)
 
         def write_square(query: Value, place: Value, count: int | Value) -> None:
             square = []
@@ -137,24 +111,17 @@ class Scores:
                 return
             rest = arith.remui(rows.length, index(lanes))
             end = arith.subi(rows.length, rest)
-            vectors.repeat_for(0, end, lanes, lambda place: write(place, lanes))
-            vectors.repeat_for(0, rest, lanes, lambda _: write(end, rest))
+            loops.repeat_for(0, end, lanes, lambda place: write(place, lanes))
+            loops.repeat_for(0, rest, lanes, lambda _: write(end, rest))
 
-        vectors.repeat_for(0, tile.columns, lanes, write_vector)
+        loops.repeat_for(0, tile.columns, lanes, write_vector)
 
     # ---- scores ---------------------------------------------------------------------
 
-    def _score_keys(
-        self,
-        queries: Queries,
-        block: Block,
-        group: Group,
-        highest: Values,
-    ) -> Values:
+    def _score_keys(self, block: Block, group: Group, highest: Values) -> Values:
         """Write the scores of tiles of keys; returns the highest so far.
 
         Args:
-            queries: of the workgroup.
             block: of keys.
             group: the first key, how many there are in a tile, and how many tiles.
             highest: so far.
@@ -163,39 +130,43 @@ class Scores:
 
         def score_tile(number: Value, highest: Values) -> Values:
             key = add(scale(number, count), first)
-            return self._score_tile(queries, block, (key, count), highest)
+            return self._score_tile(block, (key, count), highest)
 
-        return vectors.loop(0, tiles, 1, highest, score_tile)
+        return loops.loop(0, tiles, 1, highest, score_tile)
 
     def _score_tile(
-        self, queries: Queries, block: Block, keys: tuple[Value, int], highest: Values
+        self, block: Block, keys: tuple[Value, int], highest: Values
     ) -> Values:
         """The same for one tile: its first key in the block, and how many there are."""
         tile, lanes, (key, count) = self.tile, self.tile.lanes, keys
-        sums = self._multiply(add(queries.key, self._row(add(block.start, key))), count)
+        sums = self._multiply(
+            add(self.queries.key, self._row(add(block.start, key))), count
+        )
         found = list(highest)
         for place, total in enumerate(sums):
             number, vector = divmod(place, tile.vectors)
-            score = self._score(queries, block, (add(key, number), vector), total)
+            score = self._score(block, (add(key, number), vector), total)
             at = add(scale(add(key, number), tile.columns), vector * lanes)
             vectors.store(score, self.scratch.scores, at, lanes)
             found[vector] = arith.maximumf(found[vector], score)
         return found
 
     def _row(self, key: Value) -> Value:
-        return scale(key, self._sizes.shared * self._sizes.depth)
+        return scale(key, self.sizes.shared * self.sizes.depth)
 
     def _multiply(self, begin: Value, count: int) -> Values:
         """The products of some keys, from the one at `begin` on, and all queries."""
         tile, lanes = self.tile, self.tile.lanes
-        step = self._sizes.shared * self._sizes.depth
+        step = self.sizes.shared * self.sizes.depth
 
         def add_products(place: Value, sums: Values) -> Values:
             left, right = add(begin, place), scale(place, tile.columns)
 
             def element(number: int) -> Value:
                 at = add(left, number * step)
-                return vectors.repeat(vectors.load_element(self.key, at), lanes)
+                return vectors.repeat(
+                    vectors.load_element(self.memories.key, at), lanes
+                )
 
             def query(number: int) -> Value:
                 at = add(right, number * lanes)
@@ -204,15 +175,12 @@ class Scores:
             return vectors.outer_product(element, query, (count, tile.vectors), sums)
 
         zeros = [vectors.splat(0.0, lanes)] * (count * tile.vectors)
-        return vectors.loop(0, self._sizes.depth, 1, zeros, add_products)
+        return loops.loop(0, self.sizes.depth, 1, zeros, add_products)
 
-    def _score(
-        self, queries: Queries, block: Block, place: tuple[Value, int], product: Value
-    ) -> Value:
+    def _score(self, block: Block, place: tuple[Value, int], product: Value) -> Value:
         """A product with its bias; -infinity where the position is hidden.
 
         Args:
-            queries: of the workgroup.
             block: of keys.
             place: the key in the block, and the number of the vector of queries.
             product: of these.
@@ -220,25 +188,23 @@ class Scores:
         lanes, (key, vector) = self.tile.lanes, place
         score = product
         if Tensor.of(self.op.bias).rank:
-            score = arith.addf(score, self._bias_at(queries, block, place))
+            score = arith.addf(score, self._bias_at(block, place))
         if not self.op.causal:
             return score
-        query = vectors.iota_from(add(queries.first, vector * lanes), lanes)
+        query = vectors.iota_from(add(self.queries.first, vector * lanes), lanes)
         position = vectors.repeat_index(add(block.start, key), lanes)
         seen = int_compare("sge", query, position)
         return arith.select(seen, score, vectors.splat(-inf, lanes))
 
-    def _bias_at(
-        self, queries: Queries, block: Block, place: tuple[Value, int]
-    ) -> Value:
+    def _bias_at(self, block: Block, place: tuple[Value, int]) -> Value:
         lanes, strides, (key, vector) = self.tile.lanes, bias_strides(self.op), place
         if strides.query != 0:
             at = add(scale(key, self.tile.columns), vector * lanes)
             return vectors.load(self.scratch.scores, at, lanes)
-        at = queries.bias
+        at = self.queries.bias
         if strides.position != 0:
             at = add(add(at, block.start), key)
-        return vectors.repeat(vectors.load_element(self.bias, at), lanes)
+        return vectors.repeat(vectors.load_element(self.memories.bias, at), lanes)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
-from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.work import Block, Queries, Scratch
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.attention.work import Block, TiledWork
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
-from aotc.kernels.planning.attention import AttentionTile, Sizes
 from aotc.mlir import Value, arith
 
 
@@ -39,55 +37,34 @@ class _Place:
     count: int
 
 
-@dataclass(frozen=True)
-class WeightedSums:
-    """Writes their part of a kernel at the insertion point.
+class WeightedSums(TiledWork):
+    """Writes the weighted sums of values at the insertion point."""
 
-    Args:
-        sizes: of the attention.
-        tile: how it is cut up.
-        given: the sizes.
-        value: memory of the values.
-        result: memory of the results.
-        scratch: of the workgroup.
-    """
-
-    sizes: Sizes
-    tile: AttentionTile
-    given: Arguments
-    value: Value
-    result: Value
-    scratch: Scratch
-
-    def clear(self, queries: Queries) -> None:
+    def clear(self) -> None:
         """Let the results be 0."""
         zero = vectors.splat(0.0, self.tile.lanes)
-        self._write_results(queries, lambda place: zero)
+        self._write_results(lambda place: zero)
 
-    def rescale(self, queries: Queries) -> None:
+    def rescale(self) -> None:
         """Multiply the results with their factors."""
-        self._write_results(queries, lambda place: self._rescaled(queries, place))
+        self._write_results(self._rescaled)
 
-    def write(self, queries: Queries, block: Block) -> None:
+    def write_sums(self, block: Block) -> None:
         """Let the results be the sums of a block, times their factors."""
         zero = vectors.splat(0.0, self.tile.lanes)
 
-        def finish(place: _Place, total: Value) -> Value:
-            return self._times_factor(total, place.query)
+        self._sum_rows(
+            block,
+            lambda place: zero,
+            lambda place, total: self._times_factor(total, place.query),
+        )
 
-        self._sum_rows(queries, block, lambda place: zero, finish)
-
-    def accumulate(self, queries: Queries, block: Block) -> None:
+    def accumulate(self, block: Block) -> None:
         """Multiply the results with their factors and add the sums of a block."""
-
-        def start(place: _Place) -> Value:
-            return self._rescaled(queries, place)
-
-        self._sum_rows(queries, block, start, lambda place, total: total)
+        self._sum_rows(block, self._rescaled, lambda place, total: total)
 
     def _sum_rows(
         self,
-        queries: Queries,
         block: Block,
         start: Callable[[_Place], Value],
         finish: Callable[[_Place, Value], Value],
@@ -95,7 +72,6 @@ class WeightedSums:
         """Write the sums of all queries.
 
         Args:
-            queries: of the workgroup.
             block: what they are of.
             start: what they go on from.
             finish: what is done to them at the end.
@@ -114,13 +90,13 @@ class WeightedSums:
                     for vector in panel
                 ]
                 begin = list(map(start, places))
-                sums = self._sum_tile(queries, block, places, len(panel), begin)
+                sums = self._sum_tile(block, places, len(panel), begin)
                 for place, total in zip(places, sums, strict=True):
-                    self._store(queries, place, finish(place, total))
+                    self._store(place, finish(place, total))
 
         branch_at_rest(
             (whole, rest),
-            lambda: int_compare("slt", queries.first, self.given.size(whole)),
+            lambda: int_compare("slt", self.queries.first, self.given.size(whole)),
             lambda: write_rows(columns),
             lambda: write_rows(
                 rest if isinstance(rest, int) else self.given.size(rest)
@@ -133,16 +109,11 @@ class WeightedSums:
         return [found[n : n + step] for n in range(0, len(found), step)]
 
     def _sum_tile(
-        self,
-        queries: Queries,
-        block: Block,
-        places: list[_Place],
-        count: int,
-        sums: Values,
+        self, block: Block, places: list[_Place], count: int, sums: Values
     ) -> Values:
         """The sums at some places, by queries, of which each has `count` vectors."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
-        begin = add(queries.value, scale(block.start, step))
+        begin = add(self.queries.value, scale(block.start, step))
 
         def add_products(key: Value, sums: Values) -> Values:
             left = scale(key, self.tile.columns)
@@ -157,41 +128,39 @@ class WeightedSums:
             def value(number: int) -> Value:
                 place = places[number]
                 at = add(right, place.first)
-                return vectors.load(self.value, at, lanes, place.count)
+                return vectors.load(self.memories.value, at, lanes, place.count)
 
             sizes = len(places) // count, count
             return vectors.outer_product(weight, value, sizes, sums)
 
-        return vectors.loop(0, block.seen, 1, sums, add_products)
+        return loops.loop(0, block.seen, 1, sums, add_products)
 
     # ---- results --------------------------------------------------------------------
 
-    def _write_results(
-        self, queries: Queries, result: Callable[[_Place], Value]
-    ) -> None:
-        rest = arith.subi(self.given.size(self.sizes.length), queries.first)
+    def _write_results(self, result: Callable[[_Place], Value]) -> None:
+        rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
         def write_row(query: Value) -> None:
             for vector in parts(self.sizes.width, self.tile.lanes):
                 place = _Place(query, *vector)
-                self._store(queries, place, result(place))
+                self._store(place, result(place))
 
-        vectors.repeat_for(0, last, 1, write_row)
+        loops.repeat_for(0, last, 1, write_row)
 
-    def _rescaled(self, queries: Queries, place: _Place) -> Value:
-        at = self._at(queries, place)
-        result = vectors.load(self.result, at, self.tile.lanes, place.count)
+    def _rescaled(self, place: _Place) -> Value:
+        at = self._at(place)
+        result = vectors.load(self.memories.result, at, self.tile.lanes, place.count)
         return self._times_factor(result, place.query)
 
     def _times_factor(self, x: Value, query: Value) -> Value:
         factor = vectors.load_element(self.scratch.factors, query)
         return arith.mulf(x, vectors.repeat(factor, self.tile.lanes))
 
-    def _store(self, queries: Queries, place: _Place, x: Value) -> None:
-        at = self._at(queries, place)
-        vectors.store(x, self.result, at, self.tile.lanes, place.count)
+    def _store(self, place: _Place, x: Value) -> None:
+        at = self._at(place)
+        vectors.store(x, self.memories.result, at, self.tile.lanes, place.count)
 
-    def _at(self, queries: Queries, place: _Place) -> Value:
+    def _at(self, place: _Place) -> Value:
         row = scale(place.query, self.sizes.row_step * self.sizes.width)
-        return add(add(queries.result, row), place.first)
+        return add(add(self.queries.result, row), place.first)

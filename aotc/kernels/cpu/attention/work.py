@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from aotc.dialects.ops.attention import Attention
 from aotc.kernels.cpu import vectors
@@ -11,7 +14,7 @@ from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, row_groups
 from aotc.kernels.planning.attention import AttentionTile, Sizes, bias_strides
 from aotc.kernels.planning.tile import split_groups
-from aotc.mlir import Value, arith
+from aotc.mlir import Function, Value, arith
 
 
 @dataclass(frozen=True)
@@ -124,3 +127,61 @@ class Scratch:
         """Allocate it on the stack."""
         rows = sizes.depth, tile.keys, 1
         return cls(*(vectors.allocate(count * tile.columns) for count in rows))
+
+
+class Memories(NamedTuple):
+    """Where operands and result lie; keys and values perhaps in another order."""
+
+    query: Value
+    key: Value
+    value: Value
+    bias: Value
+    result: Value
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        op: Attention,
+        given: Arguments,
+        views: Mapping[Value, Value] | None = None,
+    ) -> Memories:
+        """Return those of the anchor of a region, and of the values it is a view of."""
+        known, through = given.operands_of(function), views or {}
+        operands = (known[through.get(value, value)] for value in op.operands)
+        return cls._make([*operands, given.memories[-1]])
+
+
+@dataclass(frozen=True)
+class Work:
+    """An attention, and what of it a workgroup computes.
+
+    Args:
+        op: what is computed.
+        given: the sizes.
+        memories: of operands and result.
+        queries: of the workgroup.
+    """
+
+    op: Attention
+    given: Arguments
+    memories: Memories
+    queries: Queries
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The sizes of the attention."""
+        return Sizes.of(self.op)
+
+
+@dataclass(frozen=True)
+class TiledWork(Work):
+    """The same of many queries.
+
+    Args:
+        tile: how it is cut up.
+        scratch: of the workgroup.
+    """
+
+    tile: AttentionTile
+    scratch: Scratch

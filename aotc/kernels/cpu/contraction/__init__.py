@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels.cpu import vectors
+from aotc.dialects.types import ceil_divide
+from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
@@ -63,8 +63,9 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
         term = term_of(function, anchor)
         assert term is not None
         prologue = Prologue.of(term, second, epilogue.memories, tile.lanes)
-        parts = epilogue, others, widening, prologue
-        return Contraction(joined, part, given, *parts)
+        geometry = joined.geometries[part]
+        sums = Sums(geometry, tile, given, widening, prologue)
+        return Contraction(joined, part, given, epilogue, sums, others)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -77,7 +78,7 @@ def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -
     """Write the work of the workgroup of a panel, which is of one of some products."""
     kernel, *rest = kernels
     end = kernel.joined.first_panels[kernel.part + 1]
-    vectors.branch(
+    loops.branch(
         int_compare("slt", panel, index(end)) if rest else True,
         lambda: kernel.write(panel, number),
         lambda: _write_one_of(rest, panel, number),
@@ -93,18 +94,16 @@ class Contraction:
         part: which of them it is.
         given: the memories of the operands first.
         epilogue: makes the results of the sums.
+        sums: makes those of its tiles.
         others: what the sums of the products are that its panels hold besides.
-        widening: of the rows of narrow elements; None if they are read as they are.
-        prologue: makes the right operand; None if memory holds it.
     """
 
     joined: Joined
     part: int
     given: Arguments
     epilogue: Epilogue
+    sums: Sums
     others: Sequence[Value] = ()
-    widening: Widening | None = None
-    prologue: Prologue | None = None
 
     @property
     def geometry(self) -> Geometry:
@@ -115,11 +114,6 @@ class Contraction:
     def tile(self) -> Tile:
         """How it is cut up."""
         return self.joined.tile
-
-    @property
-    def sums(self) -> Sums:
-        """What makes the sums of its tiles."""
-        return Sums(self.geometry, self.tile, self.given, self.widening, self.prologue)
 
     def write(self, panel: Value, number: Value) -> None:
         """Write the work of one workgroup.
@@ -134,43 +128,18 @@ class Contraction:
             self._write_block(panel, number, Begin(zero, zero, zero))
             return
         blocks = block_count(self.geometry, self.tile)
-        group, block = self._divide(number, blocks)
+        group, block = self.given.divide(number, blocks)
 
         def write(product: Value) -> None:
-            self._write_block(panel, block, self._begin(product))
+            begin = Begin.of(product, self.geometry, self.joined, self.given)
+            self._write_block(panel, block, begin)
 
         if some == 1:
             write(group)
             return
         first = scale(group, some)
         last = arith.minsi(add(first, some), self.given.size(products))
-        vectors.repeat_for(first, last, 1, write)
-
-    def _begin(self, product: Value) -> Begin:
-        """Where a product of a batch begins."""
-        shape = self.geometry
-        assert shape.layout is not None
-        left = right = index(0)
-        rest = product
-        for axis in reversed(shape.layout.batch[1:]):
-            rest, here = self._divide(rest, axis.size)
-            left = add(left, self.given.scale(here, axis.steps[0]))
-            right = add(right, self.given.scale(here, axis.steps[1]))
-        axis = shape.layout.batch[0]
-        left = add(left, self.given.scale(rest, axis.steps[0]))
-        right = add(right, self.given.scale(rest, axis.steps[1]))
-        if self.tile.packed and not shape.layout.splits_rows:
-            panels = self.joined.panels
-            right = scale(product, panels * self.tile.panel_size(shape.depth))
-        size = shape.rows * shape.features
-        return Begin(left, right, self.given.scale(product, size))
-
-    def _divide(self, value: Value, size: Size) -> tuple[Value, Value]:
-        """The quotient and the remainder."""
-        if size == 1:
-            return value, index(0)
-        divisor = self.given.size(size)
-        return arith.divui(value, divisor), arith.remui(value, divisor)
+        loops.repeat_for(first, last, 1, write)
 
     def write_lines(self, first: Value, last: Value, begin: Begin) -> None:
         """Write the work of some lines of images: all panels, one after the other.
@@ -186,7 +155,7 @@ class Contraction:
                 panel, begin, lambda panel: self._write_lines(panel, first, last)
             )
 
-        vectors.repeat_for(0, self.joined.panels, 1, write)
+        loops.repeat_for(0, self.joined.panels, 1, write)
 
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
         """A panel of a block of rows of one product."""
@@ -204,7 +173,7 @@ class Contraction:
         before = self.joined.first_panels[self.part]
         inside, features_before = panel, None  # of the groups before
         if self.geometry.groups > 1:
-            group, inside = self._divide(panel, tile.panels(features))
+            group, inside = self.given.divide(panel, tile.panels(features))
             features_before = scale(group, features)
             first = scale(group, self.geometry.group_channels)
             begin = replace(begin, left=add(begin.left, first))
@@ -260,7 +229,7 @@ class Contraction:
         tiles = self.given.size(ceil_divide(rows, most))
         larger = arith.subi(count, scale(tiles, most - 1))
         counts = row_counts(self.geometry, self.tile)
-        vectors.branch(
+        loops.branch(
             int_compare("sge", larger, index(0)) if counts else True,
             lambda: self._write_split(panel, block, (tiles, larger), most),
             lambda: self._write_few(panel, block, count, counts),
@@ -291,7 +260,7 @@ class Contraction:
                 row = add(scale(number, count), before)
                 self._write_rows_at(panel, row, count, arith.subi(number, block))
 
-            vectors.repeat_for(first, last, 1, write)
+            loops.repeat_for(first, last, 1, write)
 
         if larger is tiles or larger == tiles:
             write_tiles(block, last, count, 0)
@@ -319,7 +288,7 @@ class Contraction:
         def write() -> None:
             first, last = scale(block, self.tile.rows), add(rows, -count)
             end = arith.minsi(add(first, self.tile.block * self.tile.rows), rows)
-            vectors.repeat_for(
+            loops.repeat_for(
                 first,
                 end,
                 count,
@@ -328,7 +297,7 @@ class Contraction:
                 ),
             )
 
-        vectors.branch(
+        loops.branch(
             int_compare("sge", rows, index(count)) if fewer else True,
             write,
             lambda: self._write_few(panel, block, rows, fewer),

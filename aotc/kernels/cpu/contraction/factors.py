@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import lowered_element
 from aotc.kernels.cpu import vectors
 from aotc.kernels.geometry import Geometry
@@ -50,7 +51,8 @@ class Factors:
     @property
     def zero(self) -> Value:
         """A vector of sums before anything is added."""
-        return vectors.zeros(self.lanes, lowered_element(self.mma.sums))
+        kind = vectors.vector_type(self.lanes, lowered_element(self.mma.sums))
+        return constant(kind, 0)
 
     @property
     def _is_f32(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.types import element_count
 from aotc.dialects.views import Loop
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.contraction.widening import Left, Widening
@@ -20,6 +20,7 @@ from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import LINE_BYTES
+from aotc.kernels.planning.joined import Joined
 from aotc.kernels.planning.tile import PART, Tile
 from aotc.mlir import Value, arith
 
@@ -37,6 +38,33 @@ class Begin:
     left: Value
     right: Value
     result: Value
+
+    @classmethod
+    def of(
+        cls, product: Value, geometry: Geometry, joined: Joined, given: Arguments
+    ) -> Begin:
+        """Return that of a product by its number.
+
+        Args:
+            product: the number.
+            geometry: of the products.
+            joined: those that are computed beside it.
+            given: the sizes.
+        """
+        assert geometry.layout is not None
+        left = right = index(0)
+        rest, (outer, *inner) = product, geometry.layout.batch
+        for axis in reversed(inner):
+            rest, here = given.divide(rest, axis.size)
+            left = add(left, given.scale(here, axis.steps[0]))
+            right = add(right, given.scale(here, axis.steps[1]))
+        left = add(left, given.scale(rest, outer.steps[0]))
+        right = add(right, given.scale(rest, outer.steps[1]))
+        if joined.tile.packed and not geometry.layout.splits_rows:
+            size = joined.panels * joined.tile.panel_size(geometry.depth)
+            right = scale(product, size)
+        size_of_result = geometry.rows * geometry.features
+        return cls(left, right, given.scale(product, size_of_result))
 
 
 @dataclass(frozen=True)
@@ -76,8 +104,8 @@ class Sums:
     geometry: Geometry
     tile: Tile
     given: Arguments
-    widening: Widening | None
-    prologue: Prologue | None
+    widening: Widening | None = None
+    prologue: Prologue | None = None
 
     @property
     def _factors(self) -> Factors:
@@ -117,18 +145,18 @@ class Sums:
             return self._sum_axes(panel, rows.count, shape.layout.sums, begin, sums)
         if shape.window[0] == 1 and rows.lines == (0, 1):
             return sum_line(index(0), sums)
-        return vectors.loop(*rows.lines, 1, sums, sum_line)
+        return loops.loop(*rows.lines, 1, sums, sum_line)
 
     def _sum_axes(
         self,
         panel: Panel,
         rows: int,
-        loops: Sequence[Loop],
+        nest: Sequence[Loop],
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """Add the products along some loops to sums; the last loop is the innermost."""
-        loop, *inner = loops
+        """Add the products along some loops to sums; the last one is the innermost."""
+        loop, *inner = nest
         length = self.given.size(loop.size)
         if not inner:
             return self._sum_run(panel, range(rows), begin, length, sums)
@@ -142,7 +170,7 @@ class Sums:
             right = add(begin[1], self.given.scale(number, step))
             return self._sum_axes(panel, rows, inner, (left, right), sums)
 
-        return vectors.loop(0, length, 1, sums, sum_inner)
+        return loops.loop(0, length, 1, sums, sum_inner)
 
     def _sum_line(
         self, panel: Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
@@ -207,7 +235,7 @@ class Sums:
                 here = replace(panel, ahead=ahead)
             return self._sum_terms(here, rows, widened, at, count, sums)
 
-        return vectors.loop(0, length, PART, sums, sum_part)
+        return loops.loop(0, length, PART, sums, sum_part)
 
     def _sum_terms(
         self,
@@ -250,4 +278,4 @@ class Sums:
             )
 
         last = arith.ceildivui(length, index(terms)) if terms > 1 else length
-        return vectors.loop(0, last, 1, sums, add_products)
+        return loops.loop(0, last, 1, sums, add_products)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aotc.kernels.cpu import vectors
+from aotc.dialects.lowering.scalars import constant
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import visit_by_size
@@ -81,7 +82,7 @@ class Widening:
             source = add(left.begin, scale(number, left.step))
             self._copy(left.memory, source, scale(number, self.rows), rows)
 
-        vectors.repeat_for(0, length, 1, widen_term)
+        loops.repeat_for(0, length, 1, widen_term)
         return Left(self.memory, index(0), 1, self.rows)
 
     def _copy_run(
@@ -98,9 +99,9 @@ class Widening:
         lanes, terms = self.factors.lanes, self.factors.terms
         visit_by_size(0, length, lanes, copy)
         if terms > 1:
-            zero = vectors.zeros(1, self.factors.element)
+            zero = constant(vectors.vector_type(1, self.factors.element), 0)
             end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
-            vectors.repeat_for(
+            loops.repeat_for(
                 length,
                 end,
                 1,

@@ -16,21 +16,21 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.reduction import (
     Reduction,
 )
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.formulas import Row, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_by_size
-from aotc.kernels.planning.rows import RowSizes, RowTile
+from aotc.kernels.planning.reductions import known_matrices
+from aotc.kernels.planning.rows import RowTile
 from aotc.mlir import Function, Value
 
 
 def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
     """Write the kernel of a region."""
-    sizes = RowSizes.of(anchor)
-    assert sizes is not None
+    sizes = known_matrices(anchor)
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
     kernel = _Kernel(anchor, sizes.length, tile, epilogue)
     block, _ = given.workgroup
@@ -65,9 +65,7 @@ class _Kernel:
         rows = self.tile.rows
         first, last = block_bounds(block, self.tile.block, count)
         if is_even:
-            vectors.repeat_for(
-                first, last, rows, lambda row: self._write_tile(row, rows)
-            )
+            loops.repeat_for(first, last, rows, lambda row: self._write_tile(row, rows))
         else:
             visit_by_size(first, last, rows, self._write_tile)
 

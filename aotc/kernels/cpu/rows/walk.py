@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.ops.reduction import ReduceSum, Reduction
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import parts
 from aotc.mlir import Value
@@ -91,7 +91,7 @@ class Walk:
             for place in self._places(number):
                 visit(place, self.width)
 
-        vectors.repeat_for(0, self._steps, 1, visit_step)
+        loops.repeat_for(0, self._steps, 1, visit_step)
         for first, count in self._rest():
             visit(index(first), count)
 
@@ -124,7 +124,7 @@ class Walk:
             return _combine(how, totals, found)
 
         if count <= _PART or not how.is_sum:
-            return vectors.loop(0, count, 1, start, add_step)
+            return loops.loop(0, count, 1, start, add_step)
         part = _PART
         while part * _PART < count:
             part *= _PART
@@ -134,7 +134,7 @@ class Walk:
             begin = add(first, scale(number, part))
             return _combine(how, totals, self._reduce_steps(how, elements, begin, part))
 
-        totals = vectors.loop(0, whole, 1, start, add_part)
+        totals = loops.loop(0, whole, 1, start, add_part)
         if not rest:
             return totals
         begin = add(first, whole * part)

@@ -21,7 +21,7 @@ from functools import partial
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.kernels.cpu import vectors
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -31,6 +31,7 @@ from aotc.kernels.cpu.walks import (
     visit_groups,
     visit_parts,
 )
+from aotc.kernels.cpu.winograd.tiles import ImageTile, for_tiles
 from aotc.kernels.cpu.winograd.transforms import transform_tile
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import PREFETCH_BYTES
@@ -46,23 +47,6 @@ def write(
     """Write the kernel of a region."""
     epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
     Winograd(known_geometry(anchor), tile, given, epilogue).write()
-
-
-@dataclass(frozen=True)
-class ImageTile:
-    """Where a tile lies.
-
-    Args:
-        number: of it, in its block.
-        image: that it is of.
-        line: its number along the lines of tiles.
-        position: the same along a line.
-    """
-
-    number: Value
-    image: Value
-    line: Value
-    position: Value
 
 
 @dataclass(frozen=True)
@@ -85,16 +69,9 @@ class Winograd:
     def _scratch(self) -> Scratch:
         return Scratch.of(self.geometry, self.tile)
 
-    @property
-    def _memory(self) -> Value:
-        """The memory of the share."""
-        assert self.given.scratch is not None
-        return self.given.scratch.memory
-
     def _place(self, first: int) -> Value:
         """A place in the memory of the share."""
-        assert self.given.scratch is not None
-        return add(self.given.scratch.begin, first)
+        return add(self.given.own.begin, first)
 
     def write(self) -> None:
         """Write the work of one workgroup."""
@@ -102,7 +79,7 @@ class Winograd:
         count = self.given.size(tile_count(self.geometry, self.tile.outputs))
         first = scale(block, self.tile.block)
         first = arith.minsi(first, add(count, -self.tile.block))
-        self._for_tiles(first, self._write_input)
+        for_tiles(first, self.geometry, self.tile, self._write_input)
         panels = self.tile.panels(self.geometry.features)
 
         def write_panel(panel: Value) -> None:
@@ -110,21 +87,7 @@ class Winograd:
             self._write_results(panel, first)
 
         bounds = block_bounds(group, self.tile.group, panels)
-        vectors.repeat_for(*bounds, 1, write_panel)
-
-    def _for_tiles(self, first: Value, write: Callable[[ImageTile], None]) -> None:
-        """Do something with each tile of a block."""
-        lines, positions = (-(-n // self.tile.outputs) for n in self.geometry.result)
-
-        def write_tile(number: Value) -> None:
-            rest = arith.addi(first, number)
-            position = arith.remui(rest, index(positions))
-            rest = arith.divui(rest, index(positions))
-            line = arith.remui(rest, index(lines))
-            image = arith.divui(rest, index(lines))
-            write(ImageTile(number, image, line, position))
-
-        vectors.repeat_for(0, self.tile.block, 1, write_tile)
+        loops.repeat_for(*bounds, 1, write_panel)
 
     # ---- inputs ---------------------------------------------------------------------
 
@@ -147,9 +110,9 @@ class Winograd:
             self._copy_padded(begin, top, left, copy)
             channels = self._scratch.channels
             steps = size * channels, channels
-            self._transform_input(tile, self._memory, copy, steps, True)
+            self._transform_input(tile, self.given.own.memory, copy, steps, True)
 
-        vectors.branch(self._is_inside(top, left), write_inside, write_edge)
+        loops.branch(self._is_inside(top, left), write_inside, write_edge)
 
     def _is_inside(self, top: Value, left: Value) -> Value | bool:
         """Whether a tile sees no padding."""
@@ -184,29 +147,31 @@ class Winograd:
             def copy_channels() -> None:
                 def copy_vector(channel: Value, count: int) -> None:
                     x = vectors.load(image, add(start, channel), lanes, count)
-                    vectors.store(x, self._memory, add(to, channel), lanes)
+                    vectors.store(x, self.given.own.memory, add(to, channel), lanes)
 
                 visit_parts(shape.channels, lanes, copy_vector)
 
             def write_zeros() -> None:
-                vectors.repeat_for(
+                loops.repeat_for(
                     0,
                     channels,
                     lanes,
-                    lambda n: vectors.store(zeros, self._memory, add(to, n), lanes),
+                    lambda n: vectors.store(
+                        zeros, self.given.own.memory, add(to, n), lanes
+                    ),
                 )
 
             is_pixel = arith.andi(
                 int_compare("ult", add(top, line), index(shape.size[0])),
                 int_compare("ult", add(left, position), index(shape.size[1])),
             )
-            vectors.branch(is_pixel, copy_channels, write_zeros)
+            loops.branch(is_pixel, copy_channels, write_zeros)
 
-        vectors.repeat_for(
+        loops.repeat_for(
             0,
             size,
             1,
-            lambda line: vectors.repeat_for(
+            lambda line: loops.repeat_for(
                 0, size, 1, lambda position: copy_pixel(line, position)
             ),
         )
@@ -246,7 +211,7 @@ class Winograd:
             start = add(to, channel)
             for number, x in enumerate(x for row in found for x in row):
                 at = add(start, number * scratch.inputs)
-                vectors.store(x, self._memory, at, lanes)
+                vectors.store(x, self.given.own.memory, at, lanes)
 
         channels = scratch.channels if is_copy else self.geometry.channels
         visit_parts(channels, lanes, transform)
@@ -268,7 +233,7 @@ class Winograd:
                 write = partial(self._write_tile, (left, right, to), fetches=fetches)
                 visit_groups([group], write)
 
-        vectors.repeat_for(0, tile.products, 1, write_product)
+        loops.repeat_for(0, tile.products, 1, write_product)
 
     def _write_tile(
         self,
@@ -292,7 +257,7 @@ class Winograd:
         start = add(to, scale(row, self.tile.columns))
         for place, x in enumerate(sums):
             at = add(start, place * self.tile.lanes)
-            vectors.store(x, self._memory, at, self.tile.lanes)
+            vectors.store(x, self.given.own.memory, at, self.tile.lanes)
 
     def _sum(self, begin: tuple[Value, Value], rows: int, *, fetches: bool) -> Values:
         """The sums over all channels of a tile of accumulators, row by row."""
@@ -307,7 +272,7 @@ class Winograd:
                     vectors.prefetch(weights, add(right, line + PREFETCH_BYTES // 4))
 
             def element(row: int) -> Value:
-                x = vectors.load_element(self._memory, add(left, row * step))
+                x = vectors.load_element(self.given.own.memory, add(left, row * step))
                 return vectors.repeat(x, tile.lanes)
 
             def column(number: int) -> Value:
@@ -317,7 +282,7 @@ class Winograd:
             return vectors.outer_product(element, column, (rows, tile.vectors), sums)
 
         zeros = [vectors.splat(0.0, tile.lanes)] * (rows * tile.vectors)
-        return vectors.loop(0, self.geometry.channels, 1, zeros, add_products)
+        return loops.loop(0, self.geometry.channels, 1, zeros, add_products)
 
     # ---- results --------------------------------------------------------------------
 
@@ -338,9 +303,9 @@ class Winograd:
                     lambda: self._write_sizes(tile, at, column, rest),
                 )
 
-            vectors.repeat_for(begin, end, lanes, write_vector)
+            loops.repeat_for(begin, end, lanes, write_vector)
 
-        self._for_tiles(first, write_tile)
+        for_tiles(first, self.geometry, self.tile, write_tile)
 
     def _write_sizes(
         self, tile: ImageTile, at: Value, column: Value, count: int
@@ -392,7 +357,9 @@ class Winograd:
         sums = [
             [
                 vectors.load(
-                    self._memory, add(begin, (i * size + j) * scratch.sums), lanes
+                    self.given.own.memory,
+                    add(begin, (i * size + j) * scratch.sums),
+                    lanes,
                 )
                 for j in range(size)
             ]

@@ -1,0 +1,233 @@
+"""What a family of kernels is: what it takes, and how its kernels are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import backward_slice
+from aotc.kernels import sharing
+from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
+from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
+from aotc.mlir import Function, Value
+from aotc.numerics import STRICT
+
+A = TypeVar("A", bound=GraphOp)
+S = TypeVar("S", bound=Schedule)
+
+
+@dataclass(frozen=True)
+class Family(Generic[A, S]):
+    """Kernels for some ops.
+
+    Args:
+        anchors: the ops.
+        schedule: the class of its schedules.
+        plan: how such an op is cut up for a machine; None where there is no kernel for
+            it, or where what IREE makes of it is as good.
+        workgroups: how many there are of an op and a schedule, along two axes.
+        plan_unpacked: the same as `plan` for an anchor whose second operand is no
+            weight, where that makes a difference.
+        epilogue: what the operands of the elementwise ops that follow may be; it
+            computes none if that is nothing.
+        prologue: the same of the elementwise ops that make its operand.
+        floats: dtypes that it computes and writes, of those that a machine has.
+        column_axes: how many of the last axes of the result a vector that is the same
+            in all rows has.
+        views: the operands that are views which the kernel reads through, and what of.
+        is_part: for anchors whose operands are parts of their rows: whether an op that
+            makes one of them is another such, which the kernel computes as well.
+        source: what the kernel of an anchor reads in the place of a value that is a
+            view, if it reads those through views, too.
+        most_joined: ops of one left operand, by packed weights, that one kernel
+            computes at most (`join-products`).
+        candidates: the schedules that may be tried in the place of a planned one, which
+            is the first, in the order in which the model of the machine expects them.
+        packing: of its second operand, if it gets that in an order of its own; asked
+            for a schedule, None where it reads the operand as it lies.
+        scratch: how many f32 elements of memory each share of the workgroups has for
+            itself (`aotc.kernels.sharing`).
+        numerics: the level of `--numerics` from which on it is taken.
+        prologue_axes: how many of the last axes of its operand a row has.
+        second_columns: the axes of its second operand that are columns, if it computes
+            the elementwise ops that make that, too (`aotc.kernels.cpu.prologue`).
+        is_last: whether its anchors are looked for where the others have their
+            regions, which may read through them.
+        leaves_states: whether it computes what an entry leaves in a state, too; IREE
+            writes that where the state is.
+        ops_before: the ops before an anchor that its kernel computes as well, in order,
+            though kernels of their own may be there for some; they become no anchors.
+        is_never_alone: whether no region of the family is an anchor alone.
+        cycles: of one core, for a kernel whose sizes are given as numbers, by the model
+            of the machine; None where there is no such model.
+        why_not_joined: why several anchors cannot be cut up together so; "" if they
+            can. Their schedule may be none that one of them has.
+        why_misread: why a kernel would take an argument of a region, which may have
+            been edited, for what it is not; "" if it would not.
+        fetching: the schedule for an op whose weights come from main memory in each
+            call, given that for other calls.
+        has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
+            time, because it keeps something from one to the next
+            (`Arguments.workgroup`). There are at most as many runs as threads.
+    """
+
+    anchors: tuple[type[A], ...]
+    schedule: type[S]
+    plan: Callable[[A, Machine], S | None]
+    workgroups: Callable[[A, S], tuple[Size, Size]]
+    plan_unpacked: Callable[[A, Machine], S | None] | None = None
+    epilogue: Operands = NONE
+    prologue: Operands = NONE
+    floats: Container[str] = ("f32",)
+    column_axes: Callable[[GraphOp], int] = lambda op: 1
+    views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
+    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
+    prologue_axes: Callable[[GraphOp], int] = lambda op: 1
+    is_part: Callable[[GraphOp], bool] | None = None
+    source: Callable[[A, S, Value], Value | None] | None = None
+    most_joined: int = 1
+    leaves_states: bool = True
+    second_columns: Callable[[GraphOp], range | None] = lambda op: None
+    is_last: bool = False
+    ops_before: Callable[[A], Sequence[GraphOp]] = lambda op: ()
+    is_never_alone: bool = False
+    fetching: Callable[[A, S], S] = lambda op, schedule: schedule
+    cycles: Callable[[A, S, Machine, Callable[[Size], int]], int] | None = None
+    why_not_joined: Callable[[Sequence[A], S, Machine], str] | None = None
+    why_misread: Callable[[Function, A, S], str] = lambda *_: ""
+    has_runs: bool = False
+    packing: Callable[[S], Packing | None] = lambda schedule: None
+    scratch: Callable[[A, S], int] = lambda op, schedule: 0
+    numerics: str = STRICT
+
+    def anchors_in(self, function: Function) -> list[A]:
+        """Return the ops of a region that kernels of this family are for, in order."""
+        operations = function.entry_block.operations
+        return [op for op in operations if isinstance(op, self.anchors)]
+
+    def anchor_in(self, function: Function) -> A:
+        """Return the op that the kernel of a region is for: no other such needs it."""
+        found = self.anchors_in(function)
+        if len(found) == 1:
+            return found[0]
+        needed = {value for op in found for value in backward_slice(op.operands)}
+        return next(op for op in found if op.results[0] not in needed)
+
+    def schedule_of(self, fused: Fused) -> S:
+        """Return the schedule of a kernel of this family.
+
+        Raises:
+            InputError: `bad-schedule`: it is none of the family.
+        """
+        return self.schedule.of_plain(fused.tile)
+
+    def packing_of(self, fused: Fused) -> Packing | None:
+        """Return how a kernel gets its second operand; None for as it lies."""
+        return self.packing(self.schedule_of(fused))
+
+    def fetch_ahead(self, op: A, fused: Fused) -> Fused:
+        """Return the kernel for an op whose weights come from main memory each time."""
+        schedule = self.fetching(op, self.schedule_of(fused))
+        return Fused(fused.kernel, schedule.to_plain())
+
+    def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
+        """Return those of the elements that follow an op in its kernel on a machine."""
+        found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
+        is_of_integers = Tensor.of(op.results[0]).dtype == "i32"
+        return (*found, "i32") if is_of_integers else found
+
+    def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
+        """Return what elementwise ops follow an op in its kernel on a machine."""
+        columns = _last_axes(op.results[0], self.column_axes(op))
+        return Elementwise(self.epilogue, columns, self.dtypes(op, machine))
+
+    def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
+        """Return what elementwise ops make the second operand of an op."""
+        columns = self.second_columns(op)
+        if columns is None:
+            return None
+        return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)
+
+    def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
+        """Return what elementwise ops make an operand of an op in its kernel."""
+        columns = _last_axes(value, self.prologue_axes(op))
+        return Elementwise(self.prologue, columns, self.dtypes(op, machine))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What brings the second operand of an anchor into another order, and back.
+
+    Both are written in ops of the graph.
+
+    Args:
+        pack: the operand of an anchor, or what it is made of, as the kernel reads it.
+        unpack: the inverse, given what the kernel reads, and the type of what that was.
+        growth: elements of what is packed, by those of the operand.
+    """
+
+    pack: Callable[[Builder, GraphOp, Value], Value]
+    unpack: Callable[[Builder, GraphOp, Value, Tensor], Value]
+    growth: float = 1.0
+
+
+def _last_axes(value: Value, count: int) -> range:
+    rank = Tensor.of(value).rank
+    return range(rank - count, rank)
+
+
+@dataclass(frozen=True)
+class PlannedKernel(Generic[A, S]):
+    """The kernel of a region.
+
+    Args:
+        function: the region.
+        name: of its family.
+        family: what that is.
+        anchor: the op of the region that it is for.
+        schedule: how its work is cut up.
+    """
+
+    function: Function
+    name: str
+    family: Family[A, S]
+    anchor: A
+    schedule: S
+
+    @staticmethod
+    def of(
+        function: Function, families: Mapping[str, Family[Any, Any]]
+    ) -> PlannedKernel[Any, Any] | None:
+        """Return the kernel of a function; None if it is no region."""
+        fused = fused_of(function)
+        if fused is None:
+            return None
+        family = families[fused.kernel]
+        anchor, schedule = family.anchor_in(function), family.schedule_of(fused)
+        return PlannedKernel(function, fused.kernel, family, anchor, schedule)
+
+    @property
+    def workgroups(self) -> tuple[Size, Size]:
+        """How many workgroups there are, along two axes."""
+        return self.family.workgroups(self.anchor, self.schedule)
+
+    @property
+    def scratch(self) -> int:
+        """How many elements of scratch each share of the workgroups has."""
+        return self.family.scratch(self.anchor, self.schedule)
+
+    @property
+    def packing(self) -> Packing | None:
+        """How it gets its second operand; None for as it lies."""
+        return self.family.packing(self.schedule)
+
+    def most_shares(self, work: int, workgroups: int) -> int:
+        """Return how many shares a dispatch has at most (`sharing.share_count`)."""
+        count = sharing.run_count if self.family.has_runs else sharing.share_count
+        return count(work, workgroups)
