@@ -218,10 +218,12 @@ class Noise:
         else:
             errors *= x
         moved = x + errors
-        if not np.isfinite(moved).all():
+        most = float(facts.max)
+        if not np.abs(moved).max(initial=0.0) < most / 2:
             # The largest number is what masks are made of. What compiled code adds to
             # it rounds to it again, and never to infinity.
-            moved = np.where(np.isfinite(moved), moved, x)
+            is_open = np.isfinite(moved) & (np.abs(x) < most)
+            moved = np.where(is_open, moved, x)
         return moved.astype(array.dtype, copy=False)
 
     def _walk(self, shape: tuple[int, ...], terms: float) -> Any:

@@ -12,7 +12,7 @@ time, some more have nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import cycle, islice, product
 from math import prod
@@ -62,6 +62,7 @@ class Item:
             first values, which are often zeros that hide what is read of them.
         integers: how they are drawn.
         share: of the work.
+        shows_first: whether masks hide no first position.
     """
 
     number: int
@@ -69,11 +70,18 @@ class Item:
     positive: bool
     integers: Integers
     share: Share = Share.USUAL
+    shows_first: bool = False
 
     @property
     def structure(self) -> Structure:
         """How much of the inputs is other than random."""
         return Structure.ALL if self.share is Share.SPARE else Structure.SOME
+
+    def with_first_shown(self) -> Item:
+        """The same with masks that hide no first position, be they integers."""
+        is_small = self.integers is Integers.SMALL
+        integers = Integers.BITS if is_small else self.integers
+        return replace(self, shows_first=True, integers=integers)
 
     @property
     def structure_text(self) -> str:
@@ -192,6 +200,7 @@ def calls_of(
             integers=item.integers,
             structure=item.structure,
             turn=number,
+            shows_first=item.shows_first,
         )
         (sample,) = samples_of(graph, entry, choice, _example(program, entry))
         inputs.append(sample.arrays)
