@@ -170,9 +170,14 @@ def _structured(graph: Any, entry: Entry) -> int:
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
     """How many elements the inputs of a call have."""
-    parts = [sizes[each.name] // each.multiple_of for each in entry.symbols]
+    parts = parts_of(entry, sizes)
     shapes = [port.type.shape for port in entry.ports("input")]
     return sum(prod(evaluate_size(n, parts) for n in shape) for shape in shapes)
+
+
+def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
+    """The values of an entry's symbols, in parts of multiples."""
+    return [sizes[each.name] // each.multiple_of for each in entry.symbols]
 
 
 def calls_of(
