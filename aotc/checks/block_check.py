@@ -188,20 +188,25 @@ class _EachBlock:
 
     def compare(self, blocks: Sequence[Block]) -> BlockFindings:
         """Compare one block of each kind, and then the others."""
-        firsts = {block.kind: block for block in reversed(blocks)}.values()
-        others = [block for block in blocks if block not in firsts]
-        numbers = {id(block): number for number, block in enumerate(blocks, 1)}
+        firsts: dict[Any, int] = {}
+        for number, block in enumerate(blocks):
+            firsts.setdefault(block.kind, number)
+        others = [
+            number for number in range(len(blocks)) if number not in firsts.values()
+        ]
         whole = sum(block.operations for block in blocks)
         found = BlockFindings(BlockCount(len(blocks), len(firsts)))
-        for block in [*reversed(firsts), *others]:
+        for number in [*firsts.values(), *others]:
+            block = blocks[number]
             try:
                 verdicts = self._verdicts(block)
             except OverBudget:
                 break
+            is_new = firsts[block.kind] == number
             found.verdicts += verdicts
-            found.count = found.count.plus(block in firsts, block.operations / whole)
+            found.count = found.count.plus(is_new, block.operations / whole)
             if not all(each.passed for each in verdicts):
-                found.wrong = f"block {numbers[id(block)]} of {len(blocks)}"
+                found.wrong = f"block {number + 1} of {len(blocks)}"
                 found.where = where_of(block.ops[-1])
                 return found
         return found

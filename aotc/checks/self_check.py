@@ -179,7 +179,7 @@ def _check(
                 rows[key] = _skip(rows[key], item, reason)
                 if isinstance(reason, OverBudget):
                     code = variant, process
-                    part = work.part(limit / len(running))
+                    part = work.part(2 * limit / len(running))
                     rows[key] = _by_blocks(rows[key], subject, item, code, part)
             continue
         spare.note(subject, item, before - work.left)
