@@ -21,11 +21,17 @@ import numpy as np
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
-from aotc.checks.bisect import locate_divergence
-from aotc.checks.block_check import BlockFindings, check_blocks
+from aotc.checks.block_check import check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
-from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
+from aotc.checks.failures import (
+    HINT,
+    load_error,
+    place_of,
+    wrong_block,
+    wrong_results,
+)
+from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
 from aotc.checks.rounding import Noise, is_float
@@ -38,6 +44,7 @@ from aotc.checks.samples import (
     items_of,
     parts_of,
 )
+from aotc.checks.spare import Spare
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import (
     TOO_LONG,
@@ -59,7 +66,6 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
-_SPARE_ITEM, _SPARE_WORK = 2e7, 1e8  # for one with nothing but structure, and for all
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -160,7 +166,7 @@ def _check(
         for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
-    spare = _Spare(work)
+    spare = Spare(work)
     to_come = sum(item.share is not Share.SPARE for _, item in jobs)
     for number, (subject, item) in enumerate(ordered, 1):
         begin(f"{subject.entry.name}, comparison {number} of {len(jobs)}")
@@ -189,33 +195,6 @@ def _check(
     return list(rows.values())
 
 
-class _Spare:
-    """Decides which spare items are cheap enough to be compared.
-
-    Args:
-        work: of the whole check.
-    """
-
-    def __init__(self, work: Work) -> None:
-        self._left = min(_SPARE_WORK, work.left)
-        self._is_limited = work.left < inf
-        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
-
-    def note(self, subject: Subject, item: Item, work: float) -> None:
-        """Take note of what an item took."""
-        self._known[subject.entry.name, tuple(item.sizes.items())] = work
-        if item.share is Share.SPARE:
-            self._left -= work
-
-    def covers(self, subject: Subject, item: Item) -> bool:
-        """Return whether what an item takes, as others of these sizes, is left."""
-        key = subject.entry.name, tuple(item.sizes.items())
-        work = self._known.get(key, inf)
-        if not self._is_limited:
-            return True
-        return work <= min(_SPARE_ITEM, self._left)
-
-
 def _start(
     stack: ExitStack, bundle: Path, variants: Sequence[Compiled], full: bool
 ) -> tuple[list[tuple[Compiled, CompiledProcess]], dict[Target, str]]:
@@ -229,23 +208,11 @@ def _start(
             process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
-                raise _load_error(target, error) from error
+                raise load_error(target, error) from error
             refused[target] = error.code
         else:
             running.append((variant, stack.enter_context(process)))
     return running, refused
-
-
-def _load_error(target: Target, error: AotcError) -> AotcError:
-    """What the build fails with, because its code cannot be loaded."""
-    if isinstance(error, CompileError):
-        return error
-    return CompileError(
-        "not-loadable",
-        f"the code that was compiled for '{target}' cannot be loaded: {error.message}",
-        where=error.where,
-        hint=_HINT,
-    )
 
 
 # ---- an item of an entry ------------------------------------------------------------
@@ -283,8 +250,8 @@ def _trial_of(subject: Subject, item: Item, work: Work) -> _Trial:
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
-        for _ in calls.inputs:
-            work.require(subject.ops, parts_of(subject.entry, item.sizes))
+        ops = subject.ops * len(calls.inputs)
+        work.require(ops, parts_of(subject.entry, item.sizes))
         before = work.left
         expected = list(subject.reference_results(calls, work))
         spent = before - work.left
@@ -362,7 +329,7 @@ def _by_blocks(
     except MemoryError:
         return _skip(row, item, NoMemoryToCompare())
     if found.wrong:
-        raise _error_of_block(subject, item, variant, found)
+        raise wrong_block(subject, item, variant, found)
     row = row.extend_by_blocks(found.count, found.verdicts)
     if found.apart:
         why = f"with what goes between blocks, it returns something else: {found.apart}"
@@ -418,7 +385,9 @@ def _verdicts(
     ]
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(trial, variant, row, arguments, expected)
+            raise wrong_results(
+                trial.subject, trial.item, variant, row, arguments, expected
+            )
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
@@ -441,7 +410,7 @@ def _guard(
             raise
         where, begins = error.where, ""
         if error.code == DIED:
-            where, text = _place(trial.subject, variant, *trial.expected[done])
+            where, text = place_of(trial.subject, variant, *trial.expected[done])
             begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
@@ -449,65 +418,5 @@ def _guard(
             f"fails{sizes_text([trial.item.sizes])} where the reference evaluator does "
             f"not: {error.message}{begins}",
             where=where,
-            hint=_HINT,
+            hint=HINT,
         ) from error
-
-
-def _error_of_block(
-    subject: Subject, item: Item, variant: Compiled, found: BlockFindings
-) -> CompileError:
-    """What differs, and in which block."""
-    wrong = [f"  FAIL {each}" for each in found.verdicts if not each.passed]
-    return CompileError(
-        "self-check",
-        f"entry '{subject.entry.name}', compiled for '{variant.target}', does not "
-        f"compute what its graph says{sizes_text([item.sizes])}, in {found.wrong}:\n"
-        + "\n".join(wrong),
-        where=found.where,
-        hint=_HINT,
-    )
-
-
-# ---- a failure ----------------------------------------------------------------------
-
-_HINT = (
-    "the compiler is at fault, not the model: please report it; --self-check=off "
-    "builds all the same"
-)
-
-
-def _failure(
-    trial: _Trial,
-    variant: Compiled,
-    row: Sequence[Verdict],
-    arguments: Arrays,
-    results: Arrays,
-) -> CompileError:
-    """What differs, and where it begins."""
-    where, begins = _place(trial.subject, variant, arguments, results)
-    lines = [f"  FAIL {each}" for each in row if not each.passed]
-    wrong = "\n".join([*lines, f"  {begins}"])
-    return CompileError(
-        "self-check",
-        f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', does "
-        f"not compute what its graph says{sizes_text([trial.item.sizes])}"
-        f"{trial.item.structure_text}:\n{wrong}",
-        where=where,
-        hint=_HINT,
-    )
-
-
-def _place(
-    subject: Subject, variant: Compiled, arguments: Arrays, results: Arrays
-) -> tuple[str | None, str]:
-    """The line where a call begins to differ, and a sentence on it."""
-    outputs = results[: len(subject.entry.ports("output"))]
-    return locate_divergence(
-        subject.program,
-        subject.graph,
-        subject.entry,
-        variant,
-        arguments,
-        outputs,
-        RoundingRule(),
-    )
