@@ -56,9 +56,15 @@ def _size(sizes: dict[int, int], loops: Loops) -> int:
 
 
 def _matmul(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return the products of matrices; those of integers in f64 where it is exact."""
+    """Return the products of matrices; those of integers in f64 where it is exact.
+
+    So are those of floats that overflow in f32 on the way to a sum that does not.
+    """
     if not np.issubdtype(x.dtype, np.integer):
-        return np.matmul(x, y)
+        found = np.matmul(x, y)
+        if found.dtype == np.float64 or np.isfinite(found).all():
+            return found
+        return np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
     most = float(x.shape[-1])
     for each in (x, y):
         low, high = each.min(initial=0), each.max(initial=0)

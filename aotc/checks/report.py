@@ -58,7 +58,11 @@ class BlockCount:
         if not left:
             return ""
         kinds = self.kinds - self.compared_kinds
-        like = f"{kinds} kinds" if kinds else "like others that were compared"
+        like = (
+            f"of {kinds} of {self.kinds} kinds none was compared"
+            if kinds
+            else "like others that were compared"
+        )
         return f"{left} of {self.blocks} blocks ({like})"
 
     def __str__(self) -> str:
