@@ -117,7 +117,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         padding: tuple[int, ...],
         dilation: tuple[int, ...],
         groups: int,
-    ) -> np.ndarray:
+    ) -> Any:
         """Windows times kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape

@@ -12,6 +12,7 @@ from aotc.artifacts.manifest import FILE
 from aotc.checks import reuse, self_check
 from aotc.checks.blocks import blocks_of
 from aotc.checks.work import TOO_LONG, OverBudget, Work
+from aotc.cli.inspect import _self_check
 from aotc.dialects import context
 from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
@@ -128,6 +129,8 @@ def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
     assert count.operations == pytest.approx(sum(done) / whole)
     stated = json.loads((report.bundle / FILE).read_bytes())
     assert stated["self_check"][0]["blocks"] == count.to_json()
+    (line, *_) = _self_check(stated["self_check"])  # as `aotc inspect` says it
+    assert f": {count.compared} of {count.blocks} blocks checked (" in line
     (check,) = checks_of(stated, row.target)
     assert check.is_checked == bool(row.checked)
     assert f"{count.compared} of {count.blocks} blocks" in str(row)
