@@ -191,21 +191,30 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         title, count = f"{row['entry']} on {row['target']}", len(row["checked"])
-        below = row["error_below"]
-        if count:
+        below, blocks = row["error_below"], row.get("blocks")
+        if count or blocks:
             found = f"error < {below:.0e}" if below else "equal"
             if ulp := row.get("ulp_below", 0.0):  # earlier versions do not tell
                 found += f", < {_rounded(ulp)} ulp"
             if moved := row.get("rounding_ulp_below", 0.0):
                 found += f" (rounding makes < {_rounded(moved)})"
             by = f" by {RUN_BY[row['by']]}" if "by" in row else ""
-            lines.append(f"{title}: {count} x checked{by}, {found}")
+            times = _blocks(blocks) if blocks else f"{count} x checked"
+            lines.append(f"{title}: {times}{by}, {found}")
         reasons: dict[str, list[dict[str, int]]] = {}
         for each in row["unchecked"]:
             reasons.setdefault(each["why"], []).append(each["sizes"])
         for why, sizes in reasons.items():
             lines.append(f"{title}: NOT CHECKED{sizes_text(sizes)}: {why}")
     return lines
+
+
+def _blocks(row: dict[str, int]) -> str:
+    """How much of an entry was compared block by block."""
+    return (
+        f"{row['compared']} of {row['blocks']} blocks checked "
+        f"({row['operations']} % of the operations)"
+    )
 
 
 def _signature(verdict: dict[str, Any]) -> str:

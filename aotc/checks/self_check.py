@@ -21,9 +21,17 @@ import numpy as np
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
-from aotc.checks.bisect import locate_divergence
+from aotc.checks.block_check import check_blocks
+from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
-from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
+from aotc.checks.failures import (
+    HINT,
+    load_error,
+    place_of,
+    wrong_block,
+    wrong_results,
+)
+from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
 from aotc.checks.rounding import Noise, is_float
@@ -34,9 +42,17 @@ from aotc.checks.samples import (
     calls_of,
     input_elements,
     items_of,
+    parts_of,
 )
+from aotc.checks.spare import Spare
 from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
+from aotc.checks.work import (
+    TOO_LONG,
+    NoMemoryToCompare,
+    NothingToCompare,
+    OverBudget,
+    Work,
+)
 from aotc.dialects import context
 from aotc.dialects.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
@@ -50,7 +66,6 @@ _SEED = 20
 _SECONDS = 300  # for one compiled call
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
-_SPARE_ITEM, _SPARE_WORK = 2e7, 1e8  # for one with nothing but structure, and for all
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -151,7 +166,7 @@ def _check(
         for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
-    spare = _Spare(work)
+    spare = Spare(work)
     to_come = sum(item.share is not Share.SPARE for _, item in jobs)
     for number, (subject, item) in enumerate(ordered, 1):
         begin(f"{subject.entry.name}, comparison {number} of {len(jobs)}")
@@ -165,42 +180,19 @@ def _check(
         try:
             trial = _trial(subject, item, work.part(limit))
         except NothingToCompare as reason:
-            for variant, _ in running:
+            for variant, process in running:
                 key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
+                if isinstance(reason, OverBudget):
+                    code = variant, process
+                    part = work.part(2 * limit / len(running))
+                    rows[key] = _by_blocks(rows[key], subject, item, code, part)
             continue
         spare.note(subject, item, before - work.left)
         for variant, process in running:
             key = subject.entry.name, variant.target
             rows[key] = _extend(rows[key], trial, variant, process)
     return list(rows.values())
-
-
-class _Spare:
-    """Decides which spare items are cheap enough to be compared.
-
-    Args:
-        work: of the whole check.
-    """
-
-    def __init__(self, work: Work) -> None:
-        self._left = min(_SPARE_WORK, work.left)
-        self._is_limited = work.left < inf
-        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
-
-    def note(self, subject: Subject, item: Item, work: float) -> None:
-        """Take note of what an item took."""
-        self._known[subject.entry.name, tuple(item.sizes.items())] = work
-        if item.share is Share.SPARE:
-            self._left -= work
-
-    def covers(self, subject: Subject, item: Item) -> bool:
-        """Return whether what an item takes, as others of these sizes, is left."""
-        key = subject.entry.name, tuple(item.sizes.items())
-        work = self._known.get(key, inf)
-        if not self._is_limited:
-            return True
-        return work <= min(_SPARE_ITEM, self._left)
 
 
 def _start(
@@ -216,23 +208,11 @@ def _start(
             process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
-                raise _load_error(target, error) from error
+                raise load_error(target, error) from error
             refused[target] = error.code
         else:
             running.append((variant, stack.enter_context(process)))
     return running, refused
-
-
-def _load_error(target: Target, error: AotcError) -> AotcError:
-    """What the build fails with, because its code cannot be loaded."""
-    if isinstance(error, CompileError):
-        return error
-    return CompileError(
-        "not-loadable",
-        f"the code that was compiled for '{target}' cannot be loaded: {error.message}",
-        where=error.where,
-        hint=_HINT,
-    )
 
 
 # ---- an item of an entry ------------------------------------------------------------
@@ -252,13 +232,29 @@ class _Trial:
 def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
     """The calls of an item, with what the reference evaluator makes of them.
 
+    Where no result is finite, masks show the first position and are tried again: a row
+    of a causal mask beside them may have seen nothing, and all that attends to it.
+
     Raises:
         NothingToCompare: it makes nothing of them.
     """
+    trial = _trial_of(subject, item, work)
+    if _says_nothing(_all_results(trial.expected)):
+        trial = _trial_of(subject, item.with_first_shown(), work)
+        if _says_nothing(_all_results(trial.expected)):
+            raise NothingToCompare("no result is finite on the random inputs")
+    return trial
+
+
+def _trial_of(subject: Subject, item: Item, work: Work) -> _Trial:
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        ops = subject.ops * len(calls.inputs)
+        work.require(ops, parts_of(subject.entry, item.sizes))
+        before = work.left
         expected = list(subject.reference_results(calls, work))
+        spent = before - work.left
     except MemoryError:
         raise NoMemoryToCompare from None
     except InputError as error:
@@ -266,10 +262,9 @@ def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
             f"the model refuses the random inputs: {error.message}"
         ) from None
     results = _all_results(expected)
-    if _says_nothing(results):
-        raise NothingToCompare("no result is finite on the random inputs")
 
     def with_noise(noise: Noise) -> Arrays:
+        work.count(spent)
         return _all_results(subject.reference_results(calls, noise))
 
     return _Trial(subject, item, calls, expected, Rounding(results, with_noise))
@@ -297,6 +292,53 @@ def _skip(
     if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
+
+
+def _by_blocks(
+    row: SelfCheck,
+    subject: Subject,
+    item: Item,
+    code: tuple[Compiled, CompiledProcess],
+    work: Work,
+) -> SelfCheck:
+    """Compare an entry block by block, if no call of it could be compared as a whole.
+
+    Args:
+        row: what was found of the entry, last that the item was not compared.
+        subject: the entry.
+        item: the one that was not.
+        code: of the entry.
+        work: of the reference evaluator.
+    """
+    variant, process = code
+    if row.checked:
+        is_known = row.blocks is not None and item.sizes in row.checked
+        return row.without_last_reason() if is_known else row
+    symbols = parts_of(subject.entry, item.sizes)
+    blocks = blocks_of(subject.graph, subject.entry, symbols)
+    if row.blocks or len(blocks) < 2 or not subject.entry.has_general_code:
+        return row
+    row = row.without_last_reason()
+    try:
+        work.hold(input_elements(subject.entry, item.sizes))
+        calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        shipped = next(subject.compiled_results(calls, process))
+        found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
+    except (DidNotEnd, NothingToCompare) as reason:
+        return _skip(row, item, reason)
+    except MemoryError:
+        return _skip(row, item, NoMemoryToCompare())
+    if found.wrong:
+        raise wrong_block(subject, item, variant, found)
+    row = row.extend_by_blocks(found.count, found.verdicts)
+    if found.apart:
+        why = f"with what goes between blocks, it returns something else: {found.apart}"
+        row = row.skip(item.sizes, why)
+    elif found.count.is_of_all_kinds:
+        row = row.extend(item.sizes, ())
+    if found.count.missing:
+        row = row.skip(item.sizes, f"{found.count.missing}: {TOO_LONG}")
+    return row
 
 
 def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
@@ -343,7 +385,9 @@ def _verdicts(
     ]
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
-            raise _failure(trial, variant, row, arguments, expected)
+            raise wrong_results(
+                trial.subject, trial.item, variant, row, arguments, expected
+            )
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
@@ -366,7 +410,7 @@ def _guard(
             raise
         where, begins = error.where, ""
         if error.code == DIED:
-            where, text = _place(trial.subject, variant, *trial.expected[done])
+            where, text = place_of(trial.subject, variant, *trial.expected[done])
             begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
@@ -374,50 +418,5 @@ def _guard(
             f"fails{sizes_text([trial.item.sizes])} where the reference evaluator does "
             f"not: {error.message}{begins}",
             where=where,
-            hint=_HINT,
+            hint=HINT,
         ) from error
-
-
-# ---- a failure ----------------------------------------------------------------------
-
-_HINT = (
-    "the compiler is at fault, not the model: please report it; --self-check=off "
-    "builds all the same"
-)
-
-
-def _failure(
-    trial: _Trial,
-    variant: Compiled,
-    row: Sequence[Verdict],
-    arguments: Arrays,
-    results: Arrays,
-) -> CompileError:
-    """What differs, and where it begins."""
-    where, begins = _place(trial.subject, variant, arguments, results)
-    lines = [f"  FAIL {each}" for each in row if not each.passed]
-    wrong = "\n".join([*lines, f"  {begins}"])
-    return CompileError(
-        "self-check",
-        f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', does "
-        f"not compute what its graph says{sizes_text([trial.item.sizes])}"
-        f"{trial.item.structure_text}:\n{wrong}",
-        where=where,
-        hint=_HINT,
-    )
-
-
-def _place(
-    subject: Subject, variant: Compiled, arguments: Arrays, results: Arrays
-) -> tuple[str | None, str]:
-    """The line where a call begins to differ, and a sentence on it."""
-    outputs = results[: len(subject.entry.ports("output"))]
-    return locate_divergence(
-        subject.program,
-        subject.graph,
-        subject.entry,
-        variant,
-        arguments,
-        outputs,
-        RoundingRule(),
-    )

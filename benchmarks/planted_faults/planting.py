@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from aotc.checks import self_check
+from aotc.checks import failures, self_check
 from aotc.errors import CompileError
 from aotc.kernels.planning import winograd as winograd_tile
 from aotc.pipeline import build
@@ -157,7 +157,7 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
         stack.enter_context(patch.object(self_check, "check_entries", check_each))
         # where a difference begins takes many compiles, and is not asked here
         nowhere = patch.object(
-            self_check, "locate_divergence", lambda *_: (None, "not sought")
+            failures, "locate_divergence", lambda *_: (None, "not sought")
         )
         stack.enter_context(nowhere)
         path = Path(folder) / "planted.py"

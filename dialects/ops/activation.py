@@ -89,7 +89,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     def ref(x: np.ndarray, *, form: str) -> Any:
         """x * Phi(x)."""
         if form == "tanh":
-            inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+            inner = np.sqrt(2 / np.pi) * (x + 0.044715 * (x * x * x))
             return 0.5 * x * (1 + np.tanh(inner))
         return 0.5 * x * (1 + error_functions.erf_numpy(x / np.sqrt(2)))
 

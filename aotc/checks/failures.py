@@ -1,0 +1,94 @@
+"""The errors with which a self-check ends a build: what is wrong, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.artifacts.checked import sizes_text
+from aotc.backend import Compiled
+from aotc.checks.bisect import locate_divergence
+from aotc.checks.block_check import BlockFindings
+from aotc.checks.judging import RoundingRule, Verdict
+from aotc.checks.samples import Item
+from aotc.checks.subject import Arrays, Subject
+from aotc.errors import AotcError, CompileError
+from aotc.target import Target
+
+HINT = (
+    "the compiler is at fault, not the model: please report it; --self-check=off "
+    "builds all the same"
+)
+
+
+def wrong_results(
+    subject: Subject,
+    item: Item,
+    variant: Compiled,
+    row: Sequence[Verdict],
+    arguments: Arrays,
+    results: Arrays,
+) -> CompileError:
+    """Return the error of a call with wrong results: what differs, where it begins.
+
+    Args:
+        subject: the entry.
+        item: that it was called with.
+        variant: of the entry.
+        row: the verdict on each result.
+        arguments: of the call.
+        results: that it should have, by the reference evaluator.
+    """
+    where, begins = place_of(subject, variant, arguments, results)
+    lines = [f"  FAIL {each}" for each in row if not each.passed]
+    wrong = "\n".join([*lines, f"  {begins}"])
+    return CompileError(
+        "self-check",
+        f"entry '{subject.entry.name}', compiled for '{variant.target}', does "
+        f"not compute what its graph says{sizes_text([item.sizes])}"
+        f"{item.structure_text}:\n{wrong}",
+        where=where,
+        hint=HINT,
+    )
+
+
+def place_of(
+    subject: Subject, variant: Compiled, arguments: Arrays, results: Arrays
+) -> tuple[str | None, str]:
+    """Return the line where a call begins to differ, and a sentence on it."""
+    outputs = results[: len(subject.entry.ports("output"))]
+    return locate_divergence(
+        subject.program,
+        subject.graph,
+        subject.entry,
+        variant,
+        arguments,
+        outputs,
+        RoundingRule(),
+    )
+
+
+def wrong_block(
+    subject: Subject, item: Item, variant: Compiled, found: BlockFindings
+) -> CompileError:
+    """Return the error of an entry of which a block is wrong."""
+    wrong = [f"  FAIL {each}" for each in found.verdicts if not each.passed]
+    return CompileError(
+        "self-check",
+        f"entry '{subject.entry.name}', compiled for '{variant.target}', does not "
+        f"compute what its graph says{sizes_text([item.sizes])}, in {found.wrong}:\n"
+        + "\n".join(wrong),
+        where=found.where,
+        hint=HINT,
+    )
+
+
+def load_error(target: Target, error: AotcError) -> AotcError:
+    """Return what the build fails with, because its code cannot be loaded."""
+    if isinstance(error, CompileError):
+        return error
+    return CompileError(
+        "not-loadable",
+        f"the code that was compiled for '{target}' cannot be loaded: {error.message}",
+        where=error.where,
+        hint=HINT,
+    )

@@ -1,0 +1,38 @@
+"""Items of a self-check made of what work is left: those of structure alone."""
+
+from __future__ import annotations
+
+from math import inf
+
+from aotc.checks.samples import Item, Share
+from aotc.checks.subject import Subject
+from aotc.checks.work import Work
+
+_ITEM, _ALL = 2e7, 1e8  # the work of one item at most, and of all
+
+
+class Spare:
+    """Decides which spare items are cheap enough to be compared.
+
+    Args:
+        work: of the whole check.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._left = min(_ALL, work.left)
+        self._is_limited = work.left < inf
+        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
+
+    def note(self, subject: Subject, item: Item, work: float) -> None:
+        """Take note of what an item took."""
+        self._known[subject.entry.name, tuple(item.sizes.items())] = work
+        if item.share is Share.SPARE:
+            self._left -= work
+
+    def covers(self, subject: Subject, item: Item) -> bool:
+        """Return whether what an item takes, as others of these sizes, is left."""
+        key = subject.entry.name, tuple(item.sizes.items())
+        work = self._known.get(key, inf)
+        if not self._is_limited:
+            return True
+        return work <= min(_ITEM, self._left)
