@@ -27,8 +27,9 @@ class Fault:
         name: in kebab-case.
         symptom: how it shows.
         does: what IREE does, in a sentence.
-        where: the code that avoids it, as `path: anchor`. An anchor is a `Note [title]`,
-            the name of a function, class or constant (`Class.method`), or `module`.
+        where: the code that avoids it, as `path: anchor`. An anchor is a `Note
+            [title]`, the name of a function, class or constant (`Class.method`), or
+            `module`, for the docstring of a module; in a page, a heading.
         witness: by what it shows.
         seen: the release of IREE in which it was found.
         not_reproduced: what was tried in vain, where the installed release no longer

@@ -12,7 +12,7 @@ from enum import Enum
 
 from .fault import Fault
 from .table import FAULTS
-from .witnesses import Differs, Dies
+from .witnesses import Dies, Differs
 
 _SECONDS = 300  # that a process may take
 
@@ -50,7 +50,8 @@ class Finding:
     def __str__(self) -> str:
         told = self.saw
         if self.verdict is Verdict.GONE:
-            told = f"the workaround at {', '.join(self.fault.where)} can go"
+            where = ", ".join(self.fault.where)
+            told = f"the workaround at {where} can go, if its tests agree"
         return f"{self.fault.name}: {self.verdict.value}{told and f': {told}'}"
 
 

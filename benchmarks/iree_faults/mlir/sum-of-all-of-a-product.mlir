@@ -1,4 +1,5 @@
-// The sum of all elements of x times its transpose; a call decides how many rows x has.
+// The sum of all elements of x times its transpose, where sums are split into blocks;
+// a call decides how many rows x has.
 #in = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #line = affine_map<(d0) -> (d0)>
@@ -15,7 +16,7 @@ func.func @main(%x: tensor<?x5xf32>) -> tensor<f32> {
   %some = tensor.empty(%n) : tensor<?xf32>
   %start = linalg.fill ins(%zero : f32) outs(%some : tensor<?xf32>) -> tensor<?xf32>
   %s = linalg.generic {indexing_maps = [#in, #row], iterator_types = ["parallel", "reduction"]}
-      ins(%p : tensor<?x?xf32>) outs(%start : tensor<?xf32>) {
+      ins(%p : tensor<?x?xf32>) outs(%start : tensor<?xf32>) attrs = {iree_linalg_ext.split_reduction = [4096 : index]} {
   ^bb0(%e: f32, %total: f32):
     %r = arith.addf %total, %e : f32
     linalg.yield %r : f32
@@ -23,7 +24,7 @@ func.func @main(%x: tensor<?x5xf32>) -> tensor<f32> {
   %scalar = tensor.empty() : tensor<f32>
   %first = linalg.fill ins(%zero : f32) outs(%scalar : tensor<f32>) -> tensor<f32>
   %y = linalg.generic {indexing_maps = [#line, #out], iterator_types = ["reduction"]}
-      ins(%s : tensor<?xf32>) outs(%first : tensor<f32>) {
+      ins(%s : tensor<?xf32>) outs(%first : tensor<f32>) attrs = {iree_linalg_ext.split_reduction = [4096 : index]} {
   ^bb0(%e: f32, %total: f32):
     %r = arith.addf %total, %e : f32
     linalg.yield %r : f32

@@ -89,7 +89,8 @@ ROWS = (
     Fault(
         "line-numbers-in-vmvx",
         Symptom.SLOW,
-        "Keeps line numbers in portable code, so that another comment is another module.",
+        "Keeps line numbers in portable code, so that another comment is another "
+        "module.",
         ("aotc/backend/reuse.py: module",),
         Elsewhere("tests/aotc/test_cache.py compiles both kinds"),
     ),

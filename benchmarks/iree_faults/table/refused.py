@@ -38,8 +38,8 @@ ROWS = (
     Fault(
         "widened-reads",
         Symptom.REFUSED,
-        "Computes what widens its input again in whatever reads it; where that reads in "
-        "steps, the whole of it, on the stack.",
+        "Computes what widens its input again in whatever reads it; where that reads "
+        "in steps, the whole of it, on the stack.",
         ("dialects/lowering/sources.py: Note [widened reads]",),
         _refused("widened-reads", "stack allocation size overflows"),
     ),
@@ -62,8 +62,8 @@ ROWS = (
     Fault(
         "sums-of-products",
         Symptom.REFUSED,
-        "Makes a contraction of a sum of products over several axes of which one factor "
-        "has only the last, and refuses that.",
+        "Makes a contraction of a sum of products over several axes of which one "
+        "factor has only the last, and refuses that.",
         ("dialects/ops/reduction.py: Note [sums of products]",),
         _refused(
             "sums-of-products",
@@ -74,12 +74,9 @@ ROWS = (
         "sum-of-all-of-a-product",
         Symptom.REFUSED,
         "Merges a reduction over two axes of a product whose sizes a call decides with "
-        "the product, and wants that on the stack.",
+        "the product, where sums are split into blocks, and wants it on the stack.",
         ("passes/double_reads.py: Note [sums of all of a product]",),
         _refused("sum-of-all-of-a-product", "stack allocation"),
-        not_reproduced="nor by the programs of tests/dialects/"
-        "test_compiled_programs.py, with the barrier left out, for x86_64-v2, v3 and "
-        "v4 and vmvx",
     ),
     Fault(
         "many-sums-before-a-long-one",
@@ -144,7 +141,8 @@ ROWS = (
     Fault(
         "shared-fill-of-64-bits",
         Symptom.REFUSED,
-        "Loses a fill of 64-bit elements with another number than 0 that two ops share.",
+        "Loses a fill of 64-bit elements with another number than 0 that two ops "
+        "share.",
         (
             "dialects/lowering/scans.py: module",
             "dialects/lowering/scatters.py: _body",
@@ -229,8 +227,8 @@ ROWS = (
     Fault(
         "strided-blocks-of-sums",
         Symptom.REFUSED,
-        "Makes no code of blocks of the derivatives of filters, which sum over rows and "
-        "windows.",
+        "Makes no code of blocks of the derivatives of filters, which sum over rows "
+        "and windows.",
         ("aotc/worker/long_sums.py: _can_be_split",),
         Elsewhere("takes a derivative of a strided convolution over a symbolic batch"),
     ),
@@ -276,7 +274,7 @@ ROWS = (
             "failed to distribute",
         ),
         not_reproduced="nor by the f32 cases of all ops (`benchmarks.op_targets`), with "
-        "the flag left out",
+        "the flag left out; but it hides `negation-on-gpus`",
     ),
     Fault(
         "negation-on-gpus",

@@ -12,8 +12,8 @@ ROWS = (
     Fault(
         "reference-passed-twice",
         Symptom.DIES,
-        "Moves a reference with the last use of it; where that is a branch which passes "
-        "it several times, the others may pass null.",
+        "Moves a reference with the last use of it; where that is a branch which "
+        "passes it several times, the others may pass null.",
         ("aotc/worker/references.py: module",),
         Fails(
             Source("reference-passed-twice"),
@@ -42,18 +42,16 @@ ROWS = (
     Fault(
         "reads-of-nothing",
         Symptom.DIES,
-        "Divides by the sizes of all axes but the first where it reads many elements by "
-        "their number in memory: a size of 0 ends the process.",
+        "Divides by the sizes of all axes but the first where it reads many elements "
+        "by their number in memory: a size of 0 ends the process.",
         ("dialects/lowering/reads.py: Note [reads of nothing]",),
         Dies(runs.read_from_an_empty_axis, "SIGFPE"),
-        not_reproduced="nor by gradients of strided slices that are empty, the case "
-        "that was found (tests/fuzz/kept), for x86_64-v2, v3 and v4. What is read past "
-        "the end is still not checked",
     ),
     Fault(
         "no-python-memory",
         Symptom.DIES,
-        "Drops references to buffers on its own threads, without the interpreter's lock.",
+        "Drops references to buffers on its own threads, without the interpreter's "
+        "lock.",
         ("aotc/runtime/loader.py: Note [no Python memory in IREE]",),
         Elsewhere("shows by chance: 1 of 50 processes died when it ended"),
     ),
@@ -67,8 +65,8 @@ ROWS = (
     Fault(
         "single-state-is-mapped",
         Symptom.DIES,
-        "Copies the initial values of several states into one buffer, but starts with a "
-        "single one where its file is mapped to be read.",
+        "Copies the initial values of several states into one buffer, but starts with "
+        "a single one where its file is mapped to be read.",
         ("passes/update_in_place.py: module", "passes/state_windows.py: module"),
         Elsewhere("takes an archive of parameters and a device that maps it"),
     ),

@@ -45,9 +45,9 @@ ROWS = (
     Fault(
         "strided-reads",
         Symptom.WRONG,
-        "Merges a generic that reads in steps with the one that computes what it reads, "
-        "where the last step ends at its end, and then computes that at the positions "
-        "of the steps alone, also for other readers.",
+        "Merges a generic that reads in steps with the one that computes what it "
+        "reads, where the last step ends at its end, and then computes that at the "
+        "positions of the steps alone, also for other readers.",
         ("dialects/ops/slicing.py: Note [strided reads]",),
         _wrong(
             "strided-reads",
@@ -58,8 +58,8 @@ ROWS = (
     Fault(
         "reduction-read-twice",
         Symptom.WRONG,
-        "Merges what reads a reduction or a product into its loops; where that reads it "
-        "by rows and by columns, both reads become that of the part at hand.",
+        "Merges what reads a reduction or a product into its loops; where that reads "
+        "it by rows and by columns, both reads become that of the part at hand.",
         (
             "passes/double_reads.py: Note [two reads of a reduction]",
             "dialects/ops/contraction.py: DotGeneral.simplify",
@@ -141,8 +141,8 @@ ROWS = (
     Fault(
         "marked-sum-of-squares",
         Symptom.WRONG,
-        "Forgets that a sum asks to be split into blocks, where it merges what computes "
-        "the elements into it.",
+        "Forgets that a sum asks to be split into blocks, where it merges what "
+        "computes the elements into it.",
         ("aotc/worker/long_sums.py: module",),
         Code(Source("marked-sum-of-squares"), "flow", "flow.dispatch @", right=2),
     ),
