@@ -273,8 +273,8 @@ ROWS = (
             ),
             "failed to distribute",
         ),
-        not_reproduced="nor by the f32 cases of all ops (`benchmarks.op_targets`), with "
-        "the flag left out; but it hides `negation-on-gpus`",
+        not_reproduced="nor by the f32 cases of all ops (`benchmarks.op_targets`) "
+        "without the flag; but it hides `negation-on-gpus`",
     ),
     Fault(
         "negation-on-gpus",
