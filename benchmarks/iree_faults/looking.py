@@ -85,8 +85,8 @@ def look_at(fault: Fault) -> Finding:
         verdict = Verdict.THERE if awaited else Verdict.DIFFERS
         return Finding(fault, verdict, f"the process dies of {by}")
     if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or ["it failed"])[-1]
-        return Finding(fault, Verdict.DIFFERS, last)
+        told = [line for line in ended.stderr.splitlines() if not line.startswith(" ")]
+        return Finding(fault, Verdict.DIFFERS, told[-1] if told else "it fails")
     found = json.loads(ended.stdout.splitlines()[-1])
     return Finding(fault, Verdict(found["verdict"]), found["saw"])
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from typing import Any
 
+import iree.compiler
 import iree.runtime
 import numpy as np
 
@@ -65,6 +67,81 @@ def _compiled(source: Source, flags: list[str]) -> bytes:
     output = api.Output.open_membuffer()
     invocation.output_vm_bytecode(output)
     return bytes(output.map_memory())
+
+
+def compile_the_sum_of_all_of_a_product() -> str | None:
+    """Compile `mean(x @ x.T)` of any number of rows without the barrier in between.
+
+    Not a module alone: sums are split into blocks between two phases of IREE.
+    """
+    import aotc
+    from aotc import numpy as anp
+    from aotc.backend import compile_targets
+    from aotc.errors import CompileError
+    from aotc.passes import lower_to_linalg
+    from aotc.pipeline import lower
+    from aotc.target import Target
+    from aotc.tracing.assembly import trace
+
+    assert lower_to_linalg.products_reduced_over_symbols
+    lower_to_linalg.products_reduced_over_symbols = lambda block: set()
+
+    @aotc.entry(x=aotc.Spec(("n", 5)))
+    def mean(x: Any) -> Any:
+        return anp.mean(x @ x.T)
+
+    target = Target.parse("x86_64-v3")
+    try:
+        compile_targets(lower(trace([mean], {}), target), [target])
+    except CompileError as error:
+        if "stack allocation" not in error.message:
+            raise Differs(error.message) from error
+        return f"IREE says: {error.message.partition(': ')[2]}"
+    return None
+
+
+def compile_known_numbers() -> str | None:
+    """Compile a chain of ops on known numbers, and the same on those of a call."""
+    known, given = (_seconds_to_compile(_chain(is_known=k)) for k in (True, False))
+    told = f"{known:.1f} s of a processor, and {given:.1f} s where a call gives them"
+    return told if known > 5 * given else None
+
+
+def _chain(*, is_known: bool, length: int = 60) -> str:
+    """A module that computes 12 numbers from others, each op from the one before."""
+    kind = "tensor<12xi32>"
+    known = f"arith.constant dense<{list(range(12))}> : {kind}"
+    ops = [f"  %v0 = {known if is_known else f'tensor.cast %x : {kind} to {kind}'}"]
+    ops += ["  %empty = tensor.empty() : tensor<12xi32>"]
+    for number in range(1, length):
+        sources = f"%v{number - 1}, %v{max(number - 3, 0)}"
+        ops += _elementwise(
+            f"%v{number}", sources, ("addi", "xori", "muli")[number % 3]
+        )
+    ops += _elementwise("%y", f"%v{length - 1}, %x", "addi")
+    head = f"func.func @main(%x: {kind}) -> {kind} {{"
+    return "\n".join([head, *ops, f"  return %y : {kind}", "}"])
+
+
+def _elementwise(name: str, sources: str, op: str) -> list[str]:
+    same = "affine_map<(d0) -> (d0)>"
+    maps, kind = f"indexing_maps = [{same}, {same}, {same}]", "tensor<12xi32>"
+    return [
+        f'  {name} = linalg.generic {{{maps}, iterator_types = ["parallel"]}}',
+        f"      ins({sources} : {kind}, {kind}) outs(%empty : {kind}) {{",
+        "  ^bb0(%e: i32, %f: i32, %_: i32):",
+        f"    %r = arith.{op} %e, %f : i32",
+        "    linalg.yield %r : i32",
+        f"  }} -> {kind}",
+    ]
+
+
+def _seconds_to_compile(text: str) -> float:
+    """The time of a processor that IREE's compiler takes for a module."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    iree.compiler.compile_str(text, extra_args=Source("").arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime
 
 
 def compile_without_a_temporary_folder() -> str | None:

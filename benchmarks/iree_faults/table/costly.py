@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .. import runs
 from ..fault import Fault, Symptom
-from ..witnesses import Code, Elsewhere, Source
+from ..witnesses import Code, Elsewhere, Shows, Source
 
 _MEASURED = "a matter of time: measured as the Note says"
 
@@ -31,7 +32,7 @@ ROWS = (
         "Evaluates what follows from constants while it compiles, each op on its own, "
         "and copies what it does not evaluate into all that reads it.",
         ("aotc/random/threefry.py: _behind_barrier",),
-        Elsewhere("takes minutes: 12 normal numbers of a known key"),
+        Shows(runs.compile_known_numbers),
     ),
     Fault(
         "grouped-convolution",

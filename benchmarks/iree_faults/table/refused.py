@@ -76,7 +76,7 @@ ROWS = (
         "Merges a reduction over two axes of a product whose sizes a call decides with "
         "the product, where sums are split into blocks, and wants it on the stack.",
         ("passes/double_reads.py: Note [sums of all of a product]",),
-        _refused("sum-of-all-of-a-product", "stack allocation"),
+        Shows(runs.compile_the_sum_of_all_of_a_product),
     ),
     Fault(
         "many-sums-before-a-long-one",
@@ -230,7 +230,9 @@ ROWS = (
         "Makes no code of blocks of the derivatives of filters, which sum over rows "
         "and windows.",
         ("aotc/worker/long_sums.py: _can_be_split",),
-        Elsewhere("takes a derivative of a strided convolution over a symbolic batch"),
+        _refused("strided-blocks-of-sums", "is out-of-bounds"),
+        not_reproduced="nor by derivatives of 18 convolutions, in steps of 1 to 3, "
+        "grouped and depthwise, with `_can_be_split` always true, for x86-64",
     ),
     Fault(
         "blocks-of-sums-on-the-stack",
@@ -238,7 +240,7 @@ ROWS = (
         "Copies the part of all blocks' sums in which the sum of a block starts to the "
         "stack.",
         ("aotc/worker/long_sums.py: _give_own_zeros",),
-        Elsewhere("takes IREE's pass that splits sums, between two of its phases"),
+        _refused("blocks-of-sums-on-the-stack", "exceeded stack allocation limit"),
     ),
     Fault(
         "numbers-of-a-dispatch",
