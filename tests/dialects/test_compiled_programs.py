@@ -98,6 +98,11 @@ def means_of_all_of_products(x):
     return anp.mean(gram), anp.max(anp.exp(gram)), anp.sum(gram, 0), anp.sum(x.T @ x)
 
 
+@program("b", 5)
+def mean_of_all_of_a_product(x):
+    return anp.mean(x @ x.T)  # which nothing else reads
+
+
 @program(2, "b", 5)
 def sums_of_batches_of_products(x):
     gram = x @ anp.swapaxes(x, 1, 2)

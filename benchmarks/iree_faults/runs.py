@@ -1,0 +1,194 @@
+"""Witnesses of faults that no module alone shows: a few lines of Python each."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import iree.compiler
+import iree.runtime
+import numpy as np
+
+from .witnesses import Differs, Source, load
+
+_CPU = (
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+)
+_UNREGISTERED = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = "graph.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+_LEVEL = "--iree-opt-level=O2"
+
+
+def compile_unregistered_op() -> None:
+    """Compile a module with an op of a dialect that IREE does not know."""
+    from iree.compiler import ir
+    from iree.compiler.api import Session
+
+    session = Session()
+    session.set_flags(*_CPU)
+    session.context.allow_unregistered_dialects = True
+    with session.context, ir.Location.unknown():
+        module = ir.Module.parse(_UNREGISTERED)
+    invocation = session.invocation()
+    invocation.import_module(module.operation)
+    invocation.execute()
+
+
+def compile_at_a_level_after_process_flags() -> str | None:
+    """Compile at O2 and without a level, in a process whose own flags are set."""
+    from iree.compiler import api
+
+    api._initializeGlobalCL("aotc")
+    source = Source("sums-of-rows")
+    flags = [flag for flag in source.arguments if flag != _LEVEL]
+    if _compiled(source, [*flags, _LEVEL]) != _compiled(source, flags):
+        return None
+    return "O2 gives the code of O0"
+
+
+def _compiled(source: Source, flags: list[str]) -> bytes:
+    from iree.compiler import api
+
+    session = api.Session()
+    session.set_flags(*flags)
+    invocation = session.invocation()
+    text = source.path.read_bytes() + b"\0"
+    invocation.parse_source(api.Source.wrap_buffer(session, text))
+    if not invocation.execute():
+        raise Differs("it is refused")
+    output = api.Output.open_membuffer()
+    invocation.output_vm_bytecode(output)
+    return bytes(output.map_memory())
+
+
+def compile_the_sum_of_all_of_a_product() -> str | None:
+    """Compile `mean(x @ x.T)` of any number of rows without the barrier in between.
+
+    Not a module alone: sums are split into blocks between two phases of IREE.
+    """
+    import aotc
+    from aotc import numpy as anp
+    from aotc.backend import compile_targets
+    from aotc.errors import CompileError
+    from aotc.passes import lower_to_linalg
+    from aotc.pipeline import lower
+    from aotc.target import Target
+    from aotc.tracing.assembly import trace
+
+    assert lower_to_linalg.products_reduced_over_symbols
+    lower_to_linalg.products_reduced_over_symbols = lambda block: set()
+
+    @aotc.entry(x=aotc.Spec(("n", 5)))
+    def mean(x: Any) -> Any:
+        return anp.mean(x @ x.T)
+
+    target = Target.parse("x86_64-v3")
+    try:
+        compile_targets(lower(trace([mean], {}), target), [target])
+    except CompileError as error:
+        if "stack allocation" not in error.message:
+            raise Differs(error.message) from error
+        return f"IREE says: {error.message.partition(': ')[2]}"
+    return None
+
+
+def compile_known_numbers() -> str | None:
+    """Compile a chain of ops on known numbers, and the same on those of a call."""
+    known, given = (_seconds_to_compile(_chain(is_known=k)) for k in (True, False))
+    told = f"{known:.1f} s of a processor, and {given:.1f} s where a call gives them"
+    return told if known > 5 * given else None
+
+
+def _chain(*, is_known: bool, length: int = 60) -> str:
+    """A module that computes 12 numbers from others, each op from the one before."""
+    kind = "tensor<12xi32>"
+    known = f"arith.constant dense<{list(range(12))}> : {kind}"
+    ops = [f"  %v0 = {known if is_known else f'tensor.cast %x : {kind} to {kind}'}"]
+    ops += ["  %empty = tensor.empty() : tensor<12xi32>"]
+    for number in range(1, length):
+        sources = f"%v{number - 1}, %v{max(number - 3, 0)}"
+        ops += _elementwise(
+            f"%v{number}", sources, ("addi", "xori", "muli")[number % 3]
+        )
+    ops += _elementwise("%y", f"%v{length - 1}, %x", "addi")
+    head = f"func.func @main(%x: {kind}) -> {kind} {{"
+    return "\n".join([head, *ops, f"  return %y : {kind}", "}"])
+
+
+def _elementwise(name: str, sources: str, op: str) -> list[str]:
+    same = "affine_map<(d0) -> (d0)>"
+    maps, kind = f"indexing_maps = [{same}, {same}, {same}]", "tensor<12xi32>"
+    return [
+        f'  {name} = linalg.generic {{{maps}, iterator_types = ["parallel"]}}',
+        f"      ins({sources} : {kind}, {kind}) outs(%empty : {kind}) {{",
+        "  ^bb0(%e: i32, %f: i32, %_: i32):",
+        f"    %r = arith.{op} %e, %f : i32",
+        "    linalg.yield %r : i32",
+        f"  }} -> {kind}",
+    ]
+
+
+def _seconds_to_compile(text: str) -> float:
+    """The time of a processor that IREE's compiler takes for a module."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    iree.compiler.compile_str(text, extra_args=Source("").arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime
+
+
+def compile_without_a_temporary_folder() -> str | None:
+    """Compile where the folder for temporary files is not there."""
+    source = Source("sums-of-rows")
+    code = f"from benchmarks.iree_faults.witnesses import Source; {source!r}.compile()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": "/nowhere"},
+        capture_output=True,
+        check=False,
+    )
+    return None if ended.returncode == 0 else "the compiler fails"
+
+
+def scatter_into_an_argument() -> str | None:
+    """Call a scatter that starts from an argument, and look at the argument."""
+    config = iree.runtime.Config("local-sync")
+    x = iree.runtime.asdevicearray(config.device, np.zeros((8, 1), np.float32))
+    code = Source("scatter-into-an-argument").compile()
+    module = iree.runtime.VmModule.copy_buffer(config.vm_instance, code)
+    scatter = iree.runtime.load_vm_module(module, config).main
+    scatter(x, np.ones((3, 1), np.float32), np.array([[0], [1], [2]], np.int32))
+    return "the argument is changed" if x.to_host().any() else None
+
+
+def scatter_out_of_bounds() -> None:
+    """Write to a row far behind a table without rows."""
+    scatter = load(Source("scatter-out-of-bounds").compile()).main
+    rows = np.array([[100_000_000], [1], [2]], np.int32)
+    scatter(np.zeros((0, 1), np.float32), np.ones((3, 1), np.float32), rows)
+
+
+def read_from_an_empty_axis() -> None:
+    """Read elements of an array without columns at computed positions."""
+    read = load(Source("reads-of-nothing").compile()).main
+    read(np.zeros((7, 0), np.float32))
+
+
+def view_of_mapped_memory() -> str | None:
+    """Map a buffer, take a view of the array, and let go of the array."""
+    config = iree.runtime.Config("local-sync")
+    held = iree.runtime.asdevicearray(config.device, np.ones((8, 4), np.float32))
+    memory = held._buffer_view.map()
+    before = sys.getrefcount(memory)
+    array: Any = memory.asarray((8, 4), np.dtype(np.float32))
+    view = array[2:3]
+    del array
+    is_kept = sys.getrefcount(memory) > before
+    return None if is_kept and view.size else "the view does not keep the memory"

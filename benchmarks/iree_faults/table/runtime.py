@@ -1,0 +1,115 @@
+"""What IREE's runtime and tools do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import runs
+from ..fault import Fault, Symptom
+from ..witnesses import Dies, Elsewhere, Fails, Shows, Source
+
+ROWS = (
+    Fault(
+        "reference-passed-twice",
+        Symptom.DIES,
+        "Moves a reference with the last use of it; where that is a branch which "
+        "passes it several times, the others may pass null.",
+        ("aotc/worker/references.py: module",),
+        Fails(
+            Source("reference-passed-twice"),
+            (np.arange(4, dtype=np.float32),),
+            "binding table slot requires a buffer but none was provided",
+        ),
+        upstream=("https://github.com/iree-org/iree/pull/24781",),
+    ),
+    Fault(
+        "scatter-into-an-argument",
+        Symptom.UNSAFE,
+        "Writes into its caller's buffer where an op starts from an argument.",
+        ("dialects/lowering/scatters.py: Note [scatter]",),
+        Shows(runs.scatter_into_an_argument),
+    ),
+    Fault(
+        "scatter-out-of-bounds",
+        Symptom.UNSAFE,
+        "Checks no position of a scatter.",
+        (
+            "dialects/lowering/scatters.py: _without_lost",
+            "dialects/ops/indexing.py: Note [out of bounds]",
+        ),
+        Dies(runs.scatter_out_of_bounds, "SIGSEGV"),
+    ),
+    Fault(
+        "reads-of-nothing",
+        Symptom.DIES,
+        "Divides by the sizes of all axes but the first where it reads many elements "
+        "by their number in memory: a size of 0 ends the process.",
+        ("dialects/lowering/reads.py: Note [reads of nothing]",),
+        Dies(runs.read_from_an_empty_axis, "SIGFPE"),
+    ),
+    Fault(
+        "no-python-memory",
+        Symptom.DIES,
+        "Drops references to buffers on its own threads, without the interpreter's "
+        "lock.",
+        ("aotc/runtime/loader.py: Note [no Python memory in IREE]",),
+        Elsewhere("shows by chance: 1 of 50 processes died when it ended"),
+    ),
+    Fault(
+        "view-of-mapped-memory",
+        Symptom.UNSAFE,
+        "Lets go of mapped memory to which views of its array still refer.",
+        ("aotc/runtime/buffers.py: _Mapped",),
+        Shows(runs.view_of_mapped_memory),
+    ),
+    Fault(
+        "single-state-is-mapped",
+        Symptom.DIES,
+        "Copies the initial values of several states into one buffer, but starts with "
+        "a single one where its file is mapped to be read.",
+        ("passes/update_in_place.py: module", "passes/state_windows.py: module"),
+        Elsewhere("takes an archive of parameters and a device that maps it"),
+    ),
+    Fault(
+        "threads-and-forks",
+        Symptom.DIES,
+        "Loses its threads in a fork, and a process that ends with a call in flight.",
+        ("aotc/runtime/lifetime.py: module",),
+        Elsewhere("tests/runtime/test_lifetime.py has the cases"),
+    ),
+    Fault(
+        "more-threads-than-256",
+        Symptom.MISSING,
+        "Makes a pool of 256 threads where more are asked for, without a word.",
+        ("aotc/options.py: MAX_THREADS",),
+        Elsewhere("takes a machine of more cores"),
+    ),
+    Fault(
+        "no-temporary-folder",
+        Symptom.DIES,
+        "Cannot compile where the folder for temporary files is not there.",
+        ("aotc/backend/__init__.py: _run_worker",),
+        Shows(runs.compile_without_a_temporary_folder),
+    ),
+    Fault(
+        "profiling-from-python",
+        Symptom.MISSING,
+        "Does not profile from Python, nor CUDA and ROCm devices at all.",
+        ("aotc/timing/dispatches.py: module",),
+        Elsewhere("`HalDevice.begin_profiling` has nowhere to write to"),
+    ),
+    Fault(
+        "notes-of-several-threads",
+        Symptom.MISSING,
+        "Has its threads spoil each other's notes of dispatches now and then.",
+        ("aotc/timing/dispatches.py: _take_notes",),
+        Elsewhere("shows by chance, in calls of thousands of dispatches"),
+    ),
+    Fault(
+        "modules-under-older-runtimes",
+        Symptom.UNSAFE,
+        "Loads modules of 3.13 under 3.12, some of which then fail.",
+        ("artifacts/compat.py: _other_release",),
+        Elsewhere("takes wheels of both: `python -m benchmarks.compat.sweep`"),
+    ),
+)

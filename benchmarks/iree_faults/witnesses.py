@@ -1,0 +1,346 @@
+"""Witnesses: small inputs by which a fault of IREE shows, and what is seen of it.
+
+`look` of a witness says in one line what of the fault it sees, or returns None where
+IREE does what is right. It raises `Differs` where IREE does something else that is
+wrong. A witness may end the process, so it is looked at in one of its own (`looking`).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import iree.compiler
+import iree.runtime
+import numpy as np
+
+from aotc.backend import target_flags
+from aotc.target import Target
+
+Array = np.ndarray[Any, Any]
+
+FOLDER = Path(__file__).parent / "mlir"
+_LEVEL = "--iree-opt-level="
+_MESSAGE = 160  # characters of what IREE says that are shown
+
+
+class Differs(Exception):
+    """What IREE does is neither right nor the fault that the row has."""
+
+
+class Witness(Protocol):
+    """By what a fault shows."""
+
+    def look(self) -> str | None:
+        """What is seen of the fault; None where it is gone.
+
+        Raises:
+            Differs: something else is wrong.
+        """
+
+    def describe(self) -> str:
+        """Where the input is, and what is asked of it, for a table."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module in upstream dialects, compiled as builds compile.
+
+    Args:
+        name: of its file in `mlir/`.
+        target: that it is compiled for, as `--target` has it.
+        level: of optimisation, `O0` or `O2`; a fault may show at one of them alone.
+        flags: for IREE, besides those that builds give.
+        without: those that builds give, and that hide the fault.
+    """
+
+    name: str
+    target: str = "x86_64-v3"
+    level: str = "O2"
+    flags: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return FOLDER / f"{self.name}.mlir"
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """What IREE's compiler is told."""
+        left_out = (_LEVEL, *self.without)
+        usual = target_flags(Target.parse(self.target))
+        kept = (flag for flag in usual if not flag.startswith(left_out))
+        return [*kept, _LEVEL + self.level, *self.flags]
+
+    def compile(self, *more: str) -> bytes:
+        """Return the code.
+
+        Raises:
+            CompilerToolError: IREE refuses it.
+        """
+        text = self.path.read_text(encoding="utf-8")
+        found: bytes = iree.compiler.compile_str(
+            text, extra_args=[*self.arguments, *more]
+        )
+        return found
+
+    def refusal(self, *more: str) -> str | None:
+        """What IREE says where it refuses to compile; None where it does not."""
+        try:
+            self.compile(*more)
+        except iree.compiler.CompilerToolError as error:
+            return str(error)
+        return None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A module that IREE does not compile.
+
+    Args:
+        source: the module.
+        message: what IREE says, a part of it.
+    """
+
+    source: Source
+    message: str
+
+    def look(self) -> str | None:
+        """The line of IREE's that has the message."""
+        said = self.source.refusal()
+        if said is None:
+            return None
+        lines = [line for line in said.splitlines() if self.message in line]
+        if not lines:
+            raise Differs(f"it is refused for another reason: {_first_error(said)}")
+        return f"IREE says: {_shortened(lines[0])}"
+
+    def describe(self) -> str:
+        """The file and the message."""
+        return f'`{self.source.name}.mlir`: "{self.message}"'
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A module whose function `main` returns something else than it says.
+
+    Args:
+        source: the module.
+        inputs: of the call.
+        right: what the call should return, from the inputs: an array or several.
+        slack: how far numbers may be from that, relative to them or to `unit`.
+        unit: what is compared absolutely, below it; the larger of both counts.
+    """
+
+    source: Source
+    inputs: tuple[Any, ...]
+    right: Callable[..., Any]
+    slack: float = 1e-5
+    unit: float = 1.0
+
+    def look(self) -> str | None:
+        """How many elements are wrong."""
+        refused, found = _call(self.source, self.inputs)
+        if refused is not None:
+            raise Differs(f"it is refused: {_first_error(refused)}")
+        wanted = self.right(*self.inputs)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        counts = [
+            (_wrong_elements(got, want, self.slack, self.unit), np.size(want))
+            for got, want in zip(found, wanted, strict=True)
+        ]
+        seen = ", ".join(f"{wrong} of {of}" for wrong, of in counts if wrong)
+        return f"wrong elements: {seen}" if seen else None
+
+    def describe(self) -> str:
+        """The file."""
+        return f"`{self.source.name}.mlir`: a wrong result"
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A module that is compiled, and cannot be loaded or called.
+
+    Args:
+        source: the module.
+        inputs: of the call.
+        message: what IREE's runtime says, a part of it.
+    """
+
+    source: Source
+    inputs: tuple[Any, ...]
+    message: str
+
+    def look(self) -> str | None:
+        """What IREE says."""
+        try:
+            refused, _ = _call(self.source, self.inputs)
+        except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
+            if self.message not in str(error):
+                raise Differs(f"it fails: {_shortened(str(error))}") from error
+            return f"IREE says: {self.message}"
+        if refused is not None:
+            raise Differs(f"it is refused: {_first_error(refused)}")
+        return None
+
+    def describe(self) -> str:
+        """The file and the message."""
+        return f'`{self.source.name}.mlir`, when it is run: "{self.message}"'
+
+
+@dataclass(frozen=True)
+class Code:
+    """A module of which IREE makes code that has some text too often, or too seldom.
+
+    Args:
+        source: the module.
+        phase: of `iree-compile --compile-to`.
+        text: that is counted.
+        right: how often it is there in the right code.
+    """
+
+    source: Source
+    phase: str
+    text: str
+    right: int
+
+    def look(self) -> str | None:
+        """How often the text is there."""
+        try:
+            code = self.source.compile(f"--compile-to={self.phase}")
+        except iree.compiler.CompilerToolError as error:
+            raise Differs(f"it is refused: {_first_error(str(error))}") from error
+        count = code.decode(errors="replace").count(self.text)
+        return None if count == self.right else f"`{self.text}` {count} times"
+
+    def describe(self) -> str:
+        """The file and the text."""
+        return (
+            f"`{self.source.name}.mlir`: `{self.text}` is not there "
+            f"{self.right} times in phase {self.phase}"
+        )
+
+
+@dataclass(frozen=True)
+class CompilerDies:
+    """A module of which IREE's compiler dies.
+
+    Args:
+        source: the module.
+        signal: by which it dies, such as `SIGFPE`.
+    """
+
+    source: Source
+    signal: str
+
+    def look(self) -> str | None:
+        """By what it died."""
+        said = self.source.refusal()
+        if said is None:
+            return None
+        if f"Error code: -{signal.Signals[self.signal].value}" not in said:
+            raise Differs(f"it is refused: {_first_error(said)}")
+        return f"the compiler dies of {self.signal}"
+
+    def describe(self) -> str:
+        """The file and the signal."""
+        return f"`{self.source.name}.mlir`: the compiler dies of {self.signal}"
+
+
+@dataclass(frozen=True)
+class Dies:
+    """What ends the process that does it; `looking` sees that it did.
+
+    Args:
+        run: a function of `runs.py`, which returns where the fault is gone.
+        signal: by which the process ends, such as `SIGSEGV`.
+    """
+
+    run: Callable[[], object]
+    signal: str
+
+    def look(self) -> str | None:
+        """Nothing, if the process is still there."""
+        self.run()
+        return None
+
+    def describe(self) -> str:
+        """The function and the signal."""
+        return f"`runs.{self.run.__name__}`: the process dies of {self.signal}"
+
+
+@dataclass(frozen=True)
+class Shows:
+    """What a function of `runs.py` sees of the fault."""
+
+    run: Callable[[], str | None]
+
+    def look(self) -> str | None:
+        """What it returns."""
+        return self.run()
+
+    def describe(self) -> str:
+        """The function."""
+        return f"`runs.{self.run.__name__}`"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What cannot be looked at here.
+
+    Args:
+        how: what it takes, or where it is looked at.
+    """
+
+    how: str
+
+    def look(self) -> str | None:
+        """It is not: rows with such a witness are left out."""
+        raise Differs(self.how)
+
+    def describe(self) -> str:
+        """What it takes."""
+        return self.how
+
+
+def load(code: bytes) -> Any:
+    """The function `main` of compiled code, with one thread."""
+    config = iree.runtime.Config("local-sync")
+    module = iree.runtime.VmModule.copy_buffer(config.vm_instance, code)
+    return iree.runtime.load_vm_module(module, config)
+
+
+def _call(
+    source: Source, inputs: Sequence[Array]
+) -> tuple[str | None, tuple[Array, ...]]:
+    """What IREE says where it refuses, and what `main` returns where it does not."""
+    try:
+        code = source.compile()
+    except iree.compiler.CompilerToolError as error:
+        return str(error), ()
+    found = load(code).main(*inputs)
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    return None, tuple(np.asarray(each) for each in several)
+
+
+def _wrong_elements(got: Array, want: Any, slack: float, unit: float) -> int:
+    got, want = got.astype(np.float64), np.asarray(want, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.abs(got - want) / np.maximum(np.abs(want), unit)
+    same = (got == want) | (np.isnan(got) & np.isnan(want)) | (error <= slack)
+    return int(np.sum(~same))
+
+
+def _first_error(said: str) -> str:
+    errors = [line for line in said.splitlines() if "error:" in line]
+    return _shortened(errors[0] if errors else said.strip().splitlines()[-1])
+
+
+def _shortened(line: str) -> str:
+    said = line.partition("error: ")[2] or line
+    return said.strip()[:_MESSAGE]
