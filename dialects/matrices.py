@@ -148,8 +148,7 @@ def signs(b: Builder, x: Value) -> Value:
 
 def matrix_transpose(b: Builder, x: Value) -> Value:
     """The transposed matrices."""
-    rank = Tensor.of(x).rank
-    return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
+    return b.move_axis(x, -1, -2)
 
 
 def product(

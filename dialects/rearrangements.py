@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.reordering import inverse
+from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.types import Shape
 from aotc.mlir import Value
 
@@ -72,7 +72,7 @@ class Rearrangement:
 
     def transpose(self, order: Sequence[int]) -> "Rearrangement":
         """Return the chain that then gives the axes another order."""
-        after = tuple(self.shape[axis] for axis in order)
+        after = permute(self.shape, order)
         return self._then(_Step(self.shape, after, tuple(order)))
 
     def pad(self, shape: Shape) -> "Rearrangement":

@@ -15,9 +15,9 @@ from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.dialects.permutations import Order, inverse, permute
 from aotc.mlir import Value
 
-Order = tuple[int, ...]
 Change = Callable[[Any, Order], Any]  # of an attribute, for axes in this order
 ReorderRule = Callable[..., tuple[Value, ...]]
 
@@ -52,12 +52,7 @@ def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
 
 def reorder_sizes(sizes: Sequence[Any], order: Order) -> tuple[Any, ...]:
     """One entry for each axis, each at the place where its axis is."""
-    return tuple(sizes[axis] for axis in inverse(order))
-
-
-def inverse(order: Sequence[int]) -> Order:
-    """The order that undoes `order`."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
+    return permute(sizes, inverse(order))
 
 
 def order_without(axes: Sequence[int], order: Order) -> Order:

@@ -25,14 +25,9 @@ from typing import NamedTuple
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.ops.shape import (
-    Broadcast,
-    Transpose,
-    broadcast_permutation,
-    moves_nothing,
-)
+from aotc.dialects.ops.shape import Broadcast, Transpose, moves_nothing
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.reordering import Order, inverse
+from aotc.dialects.permutations import Order, inverse, permute
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
@@ -202,15 +197,14 @@ class _Group:
         permutations = self._wanted_after(value)
         if order is None:
             return sum(self._count(value, each) for each in permutations)
-        wanted = {_compose(order, each) for each in permutations}
+        wanted = {permute(order, each) for each in permutations}
         if self._is_read_as_it_is(value):
             wanted.add(order)
         return sum(self._count_of(value, order, each) for each in wanted)
 
     def _count_of(self, value: Value, order: Order, permutation: Order) -> int:
         """As `_count`, for the value that will be there in the place of `value`."""
-        shape = Tensor.of(value).shape
-        given = tuple(shape[axis] for axis in inverse(order))
+        given = permute(Tensor.of(value).shape, inverse(order))
         return 0 if moves_nothing(given, permutation) else 1
 
     def _count(self, source: Value, permutation: Order) -> int:
@@ -222,7 +216,8 @@ class _Group:
         inner = made_by(source, Broadcast)
         if inner is None:
             return 1
-        return self._count(inner.x, broadcast_permutation(inner.axes, permutation))
+        axes = permute(inverse(permutation), inner.axes)
+        return self._count(inner.x, inverse(axes))
 
     # ---- readers
 
@@ -258,7 +253,7 @@ class _Group:
             with before(op):
                 for value in op.operands:
                     if value not in moved:
-                        moved[value] = _permute(build, *_source_in_order(value, order))
+                        moved[value] = build.to_order(*_source_in_order(value, order))
                 operands = [moved[value] for value in op.operands]
                 moved.update(
                     zip(
@@ -277,16 +272,16 @@ class _Group:
     ) -> None:
         """Let the readers outside the group read `moved` in the place of `value`."""
         for reader in self._transposes_of(value):
-            permutation = _compose(order, reader.permutation)
+            permutation = permute(order, reader.permutation)
             with before(reader):
-                found = _permute(build, moved, permutation)
+                found = build.to_order(moved, permutation)
             reader.y.replace_all_uses_with(found)
             self.read.pop(reader.y, None)
             self.read[found] = None  # perhaps for the ops that go, which read it
             reader.operation.erase()
         if self._is_read_elsewhere(value):
             with before(value.owner):
-                found = _permute(build, moved, order)
+                found = build.to_order(moved, order)
             value.replace_all_uses_with(found)
 
     def _erase(self) -> None:
@@ -305,15 +300,4 @@ def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
     given = made_by(value, Transpose)
     if given is None:
         return value, inverse(order)
-    return given.x, _compose(given.permutation, inverse(order))
-
-
-def _compose(first: Order, second: Order) -> Order:
-    """The permutation of one transpose that does what two do, one after the other."""
-    return tuple(first[axis] for axis in second)
-
-
-def _permute(build: Builder, value: Value, permutation: Order) -> Value:
-    if permutation == tuple(range(len(permutation))):
-        return value
-    return build.transpose(value, permutation=permutation)
+    return given.x, permute(given.permutation, inverse(order))

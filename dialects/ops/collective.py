@@ -446,21 +446,13 @@ def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
     shape = Tensor.of(x).shape
     parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
     blocks = b.reshape(x, shape=parts)
-    return b.transpose(blocks, permutation=_axis_move(len(parts), axis, to))
+    return b.move_axis(blocks, axis, to)
 
 
 def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
     """Axis `source` of blocks goes before `axis` of each of them, and into it."""
-    rank = Tensor.of(x).rank
-    blocks = b.transpose(x, permutation=_axis_move(rank, source, axis + source))
+    blocks = b.move_axis(x, source, axis + source)
     shape = Tensor.of(blocks).shape
     at = axis + source
     whole = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
     return b.reshape(blocks, shape=whole)
-
-
-def _axis_move(rank: int, source: int, to: int) -> tuple[int, ...]:
-    """The permutation that moves one axis."""
-    order = [axis for axis in range(rank) if axis != source]
-    order.insert(to, source)
-    return tuple(order)

@@ -29,6 +29,7 @@ from aotc.dialects.nests import Access, Nest
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, this
+from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -183,12 +184,10 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             axes["rhs_batch"] = (0, *axes["rhs_batch"])
             return b.dot_general(*operands, **axes)
         y = b.dot_general(*operands, **axes)
-        rank = Tensor.of(y).rank
         first = len(op.lhs_batch)
         if batched[1]:
             first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
-        order = (first, *(axis for axis in range(rank) if axis != first))
-        return b.transpose(y, permutation=order)
+        return b.move_axis(y, first, 0)
 
     @staticmethod
     def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
@@ -301,7 +300,7 @@ def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
         Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
     )
     factors = [
-        _broadcast_along(b, cast(b, x, result.dtype), loops, result)
+        b.spread(cast(b, x, result.dtype), result.shape, loops)
         for x, loops in zip(op.operands, sides, strict=True)
     ]
     return b.multiply(*factors)
@@ -380,15 +379,14 @@ def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Va
     rest: Side = (factor, other_batch, tuple(other_free))
     # contracted axes of mine are free ones of the other, in the order that they have
     # there; the product whose result has the axes in my order is taken, if one has
-    by_other = sorted(range(len(contract)), key=lambda i: other_contract[i])
-    contracted = [contract[i] for i in by_other]
+    contracted = permute(contract, inverse(other_contract))
     order = [*batch, *contracted, *mine_free]
     if order == [*range(mine_rank)]:
         raw = _product_of(b, rest, given)
     else:
         order = [*batch, *mine_free, *contracted]
         raw = _product_of(b, given, rest)
-    ordered = b.transpose(raw, permutation=tuple(map(order.index, range(mine_rank))))
+    ordered = b.transpose(raw, permutation=inverse(order))
     return cast(b, ordered, Tensor.of(mine).dtype)
 
 
@@ -410,15 +408,6 @@ def _product_of(b: Builder, left: Side, right: Side) -> Value:
 def cast(b: Builder, x: Value, dtype: str) -> Value:
     """`x` in `dtype`; nothing when it has that dtype."""
     return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
-
-
-def _broadcast_along(
-    b: Builder, x: Value, loops: Sequence[int], result: Tensor
-) -> Value:
-    """`x`, whose axes are these ones of the result, with the shape of the result."""
-    order = sorted(range(len(loops)), key=lambda axis: loops[axis])
-    moved = b.transpose(x, permutation=tuple(order))
-    return b.broadcast(moved, axes=tuple(sorted(loops)), shape=result.shape)
 
 
 def _is_matmul(op: DotGeneral) -> bool:

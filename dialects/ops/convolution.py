@@ -347,8 +347,7 @@ def _kernel_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
         lhs_contract=shared,
         rhs_contract=shared,
     )  # groups, window…, C / groups, F / groups
-    order = (*range(1, spatial + 2), 0, spatial + 2)
-    return b.reshape(b.transpose(grouped, permutation=order), shape=kernel.shape)
+    return b.reshape(b.move_axis(grouped, 0, -2), shape=kernel.shape)
 
 
 def _split_last(b: Builder, x: Value, groups: int) -> Value:
@@ -411,15 +410,12 @@ def _mirrored_kernel(
     window: Shape = kernel.shape[:spatial]
     per_group, features = kernel.shape[-2], kernel.shape[-1]
     flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))
-    front = tuple(range(spatial))
     if op.groups == 1:
-        return b.transpose(flipped, permutation=(*front, spatial + 1, spatial))
-    split = _split_last(
-        b, flipped, op.groups
-    )  # window…, C / groups, groups, F / groups
-    swapped = b.transpose(
-        split, permutation=(*front, spatial + 2, spatial + 1, spatial)
-    )
+        return b.move_axis(flipped, -1, -2)
+    # window…, C / groups, groups, F / groups
+    split = _split_last(b, flipped, op.groups)
+    order = (*range(spatial), spatial + 2, spatial + 1, spatial)
+    swapped = b.transpose(split, permutation=order)
     return b.reshape(
         swapped, shape=(*window, features // op.groups, per_group * op.groups)
     )
@@ -589,15 +585,11 @@ def _batch_into_groups(
     y = b.conv_general(channels, _merge_before_last(b, kernel), **attributes)
     shape = Tensor.of(y).shape
     split = b.reshape(y, shape=(*shape[:-1], size, shape[-1] // size))
-    rank = len(shape) + 1
-    order = (rank - 2, *range(rank - 2), rank - 1)
-    return b.transpose(split, permutation=order)
+    return b.move_axis(split, -2, 0)
 
 
 def _merge_before_last(b: Builder, x: Value) -> Value:
     """The leading axis moved before the last one, and merged with it."""
     shape = Tensor.of(x).shape
-    rank = len(shape)
-    order = (*range(1, rank - 1), 0, rank - 1)
-    moved = b.transpose(x, permutation=order)
-    return b.reshape(moved, shape=(*shape[1:-1], shape[0] * shape[-1]))
+    merged = (*shape[1:-1], shape[0] * shape[-1])
+    return b.reshape(b.move_axis(x, 0, -2), shape=merged)

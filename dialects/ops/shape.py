@@ -17,6 +17,7 @@ from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_al
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import made_by
+from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
@@ -210,7 +211,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
                 "bad-axis",
                 f"expected an order of the {x.rank} axes; got {tuple(permutation)}",
             )
-        return x.with_shape([x.shape[axis] for axis in permutation])
+        return x.with_shape(permute(x.shape, permutation))
 
     @staticmethod
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
@@ -225,8 +226,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
         """The inverse permutation."""
-        inverse = tuple(int(axis) for axis in np.argsort(op.permutation))
-        return [b.transpose(dy, permutation=inverse)]
+        return [b.transpose(dy, permutation=inverse(op.permutation))]
 
     batch = leading(permutation=after_leading)
 
@@ -264,7 +264,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
             "of two, one",
             this(call("transpose", X, permutation="order")),
             lambda b, m: b.transpose(
-                m.x, permutation=tuple(m.order[axis] for axis in m.op.permutation)
+                m.x, permutation=permute(m.order, m.op.permutation)
             ),
             given=(f32(2, 3, 4),),
             example=lambda b, x: b.transpose(
@@ -325,18 +325,8 @@ def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
 
 def _reordered_broadcast(b: Builder, op: Transpose, inner: "Broadcast") -> Value:
     """The transpose of a broadcast, as a broadcast of a transpose."""
-    permutation = broadcast_permutation(inner.axes, op.permutation)
-    x = b.transpose(inner.x, permutation=permutation)
-    axes = sorted(op.permutation.index(axis) for axis in inner.axes)
-    return b.broadcast(x, shape=Tensor.of(op.y).shape, axes=tuple(axes))
-
-
-def broadcast_permutation(
-    axes: Sequence[int], permutation: Sequence[int]
-) -> tuple[int, ...]:
-    """What transposes x so that its broadcast to `axes` comes out transposed."""
-    order = sorted(range(len(axes)), key=lambda i: permutation.index(axes[i]))
-    return tuple(order)
+    axes = permute(inverse(op.permutation), inner.axes)
+    return b.spread(inner.x, Tensor.of(op.y).shape, axes)
 
 
 class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
