@@ -67,31 +67,18 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
         return None
     if len(op.results) != 1 or op.results[0] in weights:
         return None
-    found: Shape | None = None
-    for value in op.operands:
-        source = _source(value)
-        if source is None:
-            if _number(value) is None:
-                return None
-            continue
-        shape = Tensor.of(source).shape
-        if source in weights or found not in (None, shape):
-            return None
-        found = shape
-    return found
+    if any(_source(x) is None and _number(x) is None for x in op.operands):
+        return None
+    sources = [x for x in map(_source, op.operands) if x is not None]
+    shapes = {Tensor.of(x).shape for x in sources}
+    is_one = len(shapes) == 1 and weights.isdisjoint(sources)
+    return shapes.pop() if is_one else None
 
 
 def _source(value: Value) -> Value | None:
     """What a value is, but for axes of size 1; None if it is no such reshape."""
     op = made_by(value, Reshape)
-    if op is None:
-        return None
-    source: Value = op.x
-    sizes = [
-        [size for size in Tensor.of(each).shape if size != 1]
-        for each in (source, value)
-    ]
-    return source if sizes[0] == sizes[1] else None
+    return op.x if op is not None and Reshape.is_merged(op) else None
 
 
 def _number(value: Value) -> Value | None:
@@ -102,9 +89,5 @@ def _number(value: Value) -> Value | None:
 
 def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
     """An operand of an op that is computed in another shape."""
-    number = _number(value)
-    if number is not None:
-        return build.broadcast(number, shape=shape, axes=())
     source = _source(value)
-    assert source is not None
-    return source
+    return source or build.broadcast(_number(value), shape=shape, axes=())

@@ -95,8 +95,10 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         """The same, if what is padded comes first among axes that become others."""
         (x,) = operands
         source = Tensor.of(op.x).shape
-        groups = reshaped_axes(source, op.shape)
-        whole = all(_is_padded_in_front(p, *each) for each in groups)
+        whole = all(
+            _is_padded_in_front(p, permute(source, own), permute(op.shape, made))
+            for own, made in reshaped_axes(source, op.shape)
+        )
         return p.b.reshape(x, shape=p.shape(op.shape)) if whole else None
 
     @staticmethod
@@ -168,8 +170,8 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     ]
 
 
-def reshaped_axes(source: Shape, result: Shape) -> list[tuple[Shape, Shape]]:
-    """The sizes of axes of one shape, and of those that they become in another.
+def reshaped_axes(source: Shape, result: Shape) -> list[tuple[range, range]]:
+    """Return axes of one shape, and those that they become in another.
 
     Each part holds as many elements on either side, and is as small as can be proven.
     """
@@ -177,9 +179,9 @@ def reshaped_axes(source: Shape, result: Shape) -> list[tuple[Shape, Shape]]:
     ways = [(i, j) for i in range(len(source) + 1) for j in range(len(result) + 1)]
     for i, j in sorted(ways, key=sum):
         if i > start and j > end and same_count(source[start:i], result[end:j]):
-            parts.append((source[start:i], result[end:j]))
+            parts.append((range(start, i), range(end, j)))
             start, end = i, j
-    return [*parts, (source[start:], result[end:])]
+    return [*parts, (range(start, len(source)), range(end, len(result)))]
 
 
 def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
