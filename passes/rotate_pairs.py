@@ -31,12 +31,12 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Shape, Size, Tensor, bounds, element_count
+from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.dialects.walking import in_order
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value, ir
@@ -144,12 +144,12 @@ class _Rotation:
         """The result, at the insertion point."""
         axis, shape = self.axis, self.kind.shape
         wide = (*shape[:axis], 2, _half(self.kind, axis), *shape[axis + 1 :])
-        whole = _take(b, self.whole.source, axis, self.whole.start, shape[axis])
+        whole = b.part(self.whole.source, axis, self.whole.start, shape[axis])
         pairs = b.reshape(whole, shape=wide)
         products = []
         for number in (0, 1):
             table = self._table(b, [row[number] for row in self.factors])
-            given = _take(b, pairs, axis, number, 1), table
+            given = b.part(pairs, axis, number, 1), table
             axes = tuple(range(len(wide)))
             products.append(
                 b.multiply(*[b.broadcast(x, shape=wide, axes=axes) for x in given])
@@ -176,9 +176,11 @@ class _Rotation:
         table, half = factor.table, _half(self.kind, self.axis)
         op = made_by(table, Broadcast)
         if op is not None:
-            table = b.reshape(op.x, shape=_shape_without_repeats(op))
+            varying = varying_axes(op)
+            sizes = (n if a in varying else 1 for a, n in enumerate(op.shape))
+            table = b.reshape(op.x, shape=tuple(sizes))
         if Tensor.of(table).shape[self.axis] == 2 * half:
-            table = _take(b, table, self.axis, factor.half * half, half)
+            table = b.part(table, self.axis, factor.half * half, half)
         return table if factor.sign == 1 else b.negate(table)
 
 
@@ -189,26 +191,10 @@ def _half(kind: Tensor, axis: int) -> int:
     return size // 2
 
 
-def _take(b: Builder, x: Value, axis: int, start: Size, size: Size) -> Value:
-    """A part of a value along an axis: itself, if it is all of it."""
-    shape: Shape = Tensor.of(x).shape
-    if shape[axis] == size:
-        return x
-    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
-    sizes = tuple(size if i == axis else n for i, n in enumerate(shape))
-    return b.slice(x, start=starts, sizes=sizes, strides=(1,) * len(shape))
-
-
-def _shape_without_repeats(op: Broadcast) -> Shape:
-    """The shape of what a broadcast repeats, with the axes of the result."""
-    sizes: dict[int, Size] = dict(zip(op.axes, Tensor.of(op.x).shape, strict=True))
-    return tuple(sizes.get(axis, 1) for axis in range(Tensor.of(op.y).rank))
-
-
 def _is_repeated(table: Value, axis: int) -> bool:
     """Whether a table is the same all along an axis."""
     op = made_by(table, Broadcast)
-    return op is not None and _shape_without_repeats(op)[axis] == 1
+    return op is not None and axis not in varying_axes(op)
 
 
 _Term = tuple[_Part, _Factor]

@@ -27,7 +27,7 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, squeezed, varying_axes
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.weight_values import weight_values
@@ -156,7 +156,7 @@ def _scaling_of(
         scale = made_by(factor, Broadcast)
         if scale is None or scale.x in weights:
             continue
-        axes = _varying_axes(scale)
+        axes = {*varying_axes(scale)}
         if axes <= summed.keys() and _is_smaller(right, left):
             return _WeightScaled(x, scale, {axis: summed[axis] for axis in axes})
         product = _product_of_each(op) if 0 in axes and len(axes) > 1 else None
@@ -200,12 +200,6 @@ def _is_worth(product: _Product, image: Shape) -> bool:
     return is_narrow and weight <= _MOST_OF_IMAGE * elements
 
 
-def _varying_axes(scale: Broadcast) -> set[int]:
-    """The axes along which the elements of a broadcast differ."""
-    sizes = Tensor.of(scale.x).shape
-    return {axis for size, axis in zip(sizes, scale.axes, strict=True) if size != 1}
-
-
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
     """Write a product in another form."""
     multiply: Operation = op.operands[0].owner
@@ -219,11 +213,6 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
     """A weight times a scale, given the axis of the weight for each of the scale's."""
     build = Builder()
-    sizes = [n for n in Tensor.of(scale.x).shape if n != 1]
-    narrow = build.reshape(scale.x, shape=tuple(sizes))
-    kept = [axes[axis] for axis in scale.axes if axis in axes]
-    order = sorted(range(len(kept)), key=kept.__getitem__)
-    turned = build.transpose(narrow, permutation=tuple(order))
-    shape = Tensor.of(weight).shape
-    repeated = build.broadcast(turned, shape=shape, axes=tuple(sorted(kept)))
-    return build.multiply(weight, repeated)
+    narrow = build.reshape(scale.x, shape=squeezed(Tensor.of(scale.x).shape))
+    kept = [axes[axis] for axis in varying_axes(scale)]
+    return build.multiply(weight, build.spread(narrow, Tensor.of(weight).shape, kept))

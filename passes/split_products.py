@@ -25,7 +25,7 @@ from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
@@ -137,21 +137,14 @@ class _Columns:
 def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     """The columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
-    shape = Tensor.of(value).shape
     repeated = made_by(value, Broadcast)
-    if repeated is not None:
-        source: Value = repeated.x
-        axes = [*repeated.axes]
-        if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
-            source = _cut(b, source, axes.index(axis), columns)
-        sizes = tuple(count if n == axis else size for n, size in enumerate(shape))
-        return b.broadcast(source, shape=sizes, axes=repeated.axes)
-    return b.slice(
-        value,
-        start=tuple(first if n == axis else 0 for n in range(len(shape))),
-        sizes=tuple(count if n == axis else size for n, size in enumerate(shape)),
-        strides=(1,) * len(shape),
-    )
+    if repeated is None:
+        return b.part(value, axis, first, count)
+    source, shape = repeated.x, repeated.shape
+    if axis in varying_axes(repeated):
+        source = _cut(b, source, repeated.axes.index(axis), columns)
+    sizes = (*shape[:axis], count, *shape[axis + 1 :])
+    return b.broadcast(source, shape=sizes, axes=repeated.axes)
 
 
 def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:

@@ -43,9 +43,9 @@ def long_axes(shape: Shape) -> list[int]:
     return [axis for axis, size in enumerate(shape) if size != 1]
 
 
-def squeezed(shape: Shape) -> list[Size]:
+def squeezed(shape: Shape) -> Shape:
     """Return the sizes of these axes."""
-    return [size for size in shape if size != 1]
+    return tuple(size for size in shape if size != 1)
 
 
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
@@ -468,6 +468,11 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         Sample((f32("n", 1),), {"shape": (2, "n", 5), "axes": (1, 2)}),
         Sample((f32(1, "n", 1),), {"shape": ("m", "n", "n"), "axes": (0, 1, 2)}),
     ]
+
+
+def varying_axes(op: Broadcast) -> tuple[int, ...]:
+    """Return the axes along which the elements of a broadcast may differ."""
+    return permute(op.axes, long_axes(Tensor.of(op.x).shape))
 
 
 def _scalar_constant(value: Value) -> float | int | bool | None:
