@@ -31,6 +31,7 @@ from aotc.dialects.graph import (
     Result,
     where_of,
 )
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
@@ -71,6 +72,8 @@ class Collective(OverDevices):
     def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
         """A part of `across`: alone, or with the devices evaluated beside this one."""
         return devices.rendezvous(cls, x, attributes)
+
+    jvp = linear
 
     batch = leading()
 
@@ -194,11 +197,6 @@ class AllGather(Collective, name="all_gather"):
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
-    def jvp(b: Builder, op: "AllGather", dx: Value) -> Value:
-        """Linear."""
-        return b.all_gather(dx, **type(op).attributes_of(op))
-
-    @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
         """Each device gets the sum of the cotangents of its block."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
@@ -238,11 +236,6 @@ class ReduceScatter(Collective, name="reduce_scatter"):
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
         """np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
-
-    @staticmethod
-    def jvp(b: Builder, op: "ReduceScatter", dx: Value) -> Value:
-        """Linear."""
-        return b.reduce_scatter(dx, **type(op).attributes_of(op))
 
     @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
@@ -288,11 +281,6 @@ class AllToAll(Collective, name="all_to_all"):
         blocks = [np.split(each, len(x), split_axis) for each in x]
         slice_of = zip(*blocks, strict=True)
         return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
-
-    @staticmethod
-    def jvp(b: Builder, op: "AllToAll", dx: Value) -> Value:
-        """Linear."""
-        return b.all_to_all(dx, **type(op).attributes_of(op))
 
     @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
@@ -352,11 +340,6 @@ class Permute(Collective, name="permute"):
         y = np.zeros_like(x)
         y[list(targets)] = x[list(sources)]
         return y
-
-    @staticmethod
-    def jvp(b: Builder, op: "Permute", dx: Value) -> Value:
-        """Linear."""
-        return b.permute(dx, **type(op).attributes_of(op))
 
     @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:

@@ -13,7 +13,8 @@ from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_distinct, require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
@@ -53,18 +54,6 @@ def dot_axes(
         "lhs_contract": contract[0],
         "rhs_contract": contract[1],
     }
-
-
-def bilinear_jvp(b: Builder, op: GraphOp, dl: Tangent, dr: Tangent) -> Value:
-    """The tangent of an op that is linear in each of its two operands."""
-    cls, (lhs, rhs) = type(op), op.operands
-    attributes = cls.attributes_of(op)
-    terms = []
-    if dl is not None:
-        terms.append(cls.build(dl, rhs, **attributes))
-    if dr is not None:
-        terms.append(cls.build(lhs, dr, **attributes))
-    return b.add(*terms) if len(terms) == 2 else terms[0]
 
 
 class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
@@ -151,10 +140,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         )
         return Nest(tuple(sizes), len(contract[0]), reads)
 
-    @staticmethod
-    def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:
-        """Linear in each operand."""
-        return bilinear_jvp(b, op, dl, dr)
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "DotGeneral", dy: Value) -> list[Value]:

@@ -21,12 +21,12 @@ from aotc.dialects.attributes import Int, Ints
 from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.nests import Nest
-from aotc.dialects.ops.contraction import bilinear_jvp
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import (
@@ -164,10 +164,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
         return Nest(sizes, spatial + 1, (read_image, read_kernel))
 
-    @staticmethod
-    def jvp(b: Builder, op: "ConvGeneral", dx: Tangent, dk: Tangent) -> Value:
-        """Linear in each operand."""
-        return bilinear_jvp(b, op, dx, dk)
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "ConvGeneral", dy: Value) -> list[Value]:

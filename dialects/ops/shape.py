@@ -1,16 +1,15 @@
 """Ops that move elements without computing on them."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Sizes
 from aotc.dialects.batching import after_leading, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.movement import Movement
 from aotc.dialects.nests import Nest
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
@@ -48,18 +47,14 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-class Reshape(GraphOp, name="reshape", traits=[Pure]):
+class Reshape(Movement, name="reshape"):
     """y = the same elements, in row-major order, in another shape."""
 
     why = "a view; it moves nothing"
 
-    x: Operand[Any]
     shape: Sizes
-    y: Result[Any]
     on_scalars = True
-    rearranges = True
     keeps_order = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape) -> Tensor:
@@ -77,11 +72,6 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     def ref(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         """np.reshape."""
         return np.reshape(x, shape)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Reshape", dx: Value) -> Value:
-        """Linear."""
-        return b.reshape(dx, shape=op.shape)
 
     @staticmethod
     def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
@@ -193,17 +183,13 @@ def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
     return True
 
 
-class Transpose(GraphOp, name="transpose", traits=[Pure]):
+class Transpose(Movement, name="transpose"):
     """y = x with its axes in the order of `permutation`."""
 
     why = "a view that consumers absorb"
 
-    x: Operand[Any]
     permutation: Ints
-    y: Result[Any]
     on_scalars = True
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
@@ -219,11 +205,6 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
         """np.transpose."""
         return np.transpose(x, permutation)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Transpose", dx: Value) -> Value:
-        """Linear."""
-        return b.transpose(dx, permutation=op.permutation)
 
     @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
@@ -331,19 +312,15 @@ def _reordered_broadcast(b: Builder, op: Transpose, inner: "Broadcast") -> Value
     return b.spread(inner.x, Tensor.of(op.y).shape, axes)
 
 
-class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
+class Broadcast(Movement, name="broadcast"):
     """y = x repeated: axis i becomes axis `axes[i]` of `shape`; size 1 stretches."""
 
     why = "the adjoint of reduce_sum; makes broadcasting explicit"
 
-    x: Operand[Any]
     shape: Sizes
     axes: Ints
-    y: Result[Any]
     is_free = True
     on_scalars = True
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape, axes: tuple[int, ...]) -> Tensor:
@@ -376,11 +353,6 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         for size, axis in zip(np.shape(x), axes, strict=True):
             aligned[axis] = size
         return np.broadcast_to(np.reshape(x, aligned), shape)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Broadcast", dx: Value) -> Value:
-        """Linear."""
-        return b.broadcast(dx, shape=op.shape, axes=op.axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Broadcast", dy: Value) -> list[Value]:
@@ -484,16 +456,12 @@ def _scalar_constant(value: Value) -> float | int | bool | None:
     return scalar
 
 
-class Reverse(GraphOp, name="reverse", traits=[Pure]):
+class Reverse(Movement, name="reverse"):
     """y = x backwards along `axes`."""
 
     why = "its own adjoint"
 
-    x: Operand[Any]
     axes: Ints
-    y: Result[Any]
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
@@ -506,11 +474,6 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
         """np.flip."""
         return np.flip(x, axes)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Reverse", dx: Value) -> Value:
-        """Linear."""
-        return b.reverse(dx, axes=op.axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:
