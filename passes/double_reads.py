@@ -20,7 +20,7 @@ from heapq import nlargest
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.shape import long_axes
+from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Value
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.indexing import Gather, IndexMap
-from aotc.dialects.ops.shape import Reshape, long_axes, reshaped_axes
+from aotc.dialects.ops.shape import Reshape
+from aotc.dialects.reshaping import long_axes, reshape_groups
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
@@ -60,7 +61,7 @@ def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
 def _of_reshape(op: Reshape) -> Iterator[Relation]:
     """By groups of neighbouring axes that hold as many elements, but for sizes 1."""
     sides = [(value, long_axes(Tensor.of(value).shape)) for value in (op.x, op.y)]
-    for group in reshaped_axes(Tensor.of(op.x).shape, op.shape):
+    for group in reshape_groups(Tensor.of(op.x).shape, op.shape):
         parts, made = (
             tuple((value, axis) for axis in axes if axis in long)
             for (value, long), axes in zip(sides, group, strict=True)

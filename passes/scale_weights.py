@@ -27,8 +27,9 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.shape import Broadcast, squeezed, varying_axes
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
+from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value

@@ -18,6 +18,7 @@ from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.reordering import in_any_order, rename_axes
+from aotc.dialects.reshaping import long_axes, reshape_groups, squeezed
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
@@ -35,16 +36,6 @@ from aotc.mlir import Value, arith, ir, linalg
 def _repeated(b: Builder, x: Value, *shape: int) -> Value:
     """Copies of a line, for examples."""
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
-
-
-def long_axes(shape: Shape) -> list[int]:
-    """Return the axes of more than one element."""
-    return [axis for axis, size in enumerate(shape) if size != 1]
-
-
-def squeezed(shape: Shape) -> Shape:
-    """Return the sizes of these axes."""
-    return tuple(size for size in shape if size != 1)
 
 
 class Reshape(Movement, name="reshape"):
@@ -87,7 +78,7 @@ class Reshape(Movement, name="reshape"):
         source = Tensor.of(op.x).shape
         whole = all(
             _is_padded_in_front(p, permute(source, own), permute(op.shape, made))
-            for own, made in reshaped_axes(source, op.shape)
+            for own, made in reshape_groups(source, op.shape)
         )
         return p.b.reshape(x, shape=p.shape(op.shape)) if whole else None
 
@@ -158,20 +149,6 @@ class Reshape(Movement, name="reshape"):
         Sample((i32(0, 3),), {"shape": (0,)}),
         Sample((f32("n", "m", 4),), {"shape": ("n", "m", 2, 2)}),
     ]
-
-
-def reshaped_axes(source: Shape, result: Shape) -> list[tuple[range, range]]:
-    """Return axes of one shape, and those that they become in another.
-
-    Each part holds as many elements on either side, and is as small as can be proven.
-    """
-    parts, start, end = [], 0, 0
-    ways = [(i, j) for i in range(len(source) + 1) for j in range(len(result) + 1)]
-    for i, j in sorted(ways, key=sum):
-        if i > start and j > end and same_count(source[start:i], result[end:j]):
-            parts.append((range(start, i), range(end, j)))
-            start, end = i, j
-    return [*parts, (range(start, len(source)), range(end, len(result)))]
 
 
 def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
