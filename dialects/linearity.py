@@ -10,10 +10,9 @@ from aotc.mlir import Value
 @staticmethod
 def linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Value:
     """The same op on the tangent of each operand, added up."""
-    cls, operands = type(op), list(op.operands)
-    attributes = cls.attributes_of(op)
+    operands = list(op.operands)
     terms = [
-        cls.build(*operands[:n], tangent, *operands[n + 1 :], **attributes)
+        op.rebuild(*operands[:n], tangent, *operands[n + 1 :])
         for n, tangent in enumerate(tangents)
         if tangent is not None
     ]

@@ -140,12 +140,9 @@ class Padding:
             operands: for it.
             changed: attributes that are others.
         """
-        cls = type(op)
-        attributes = {
-            name: self.shape(value) if cls.codecs[name] is Sizes else value
-            for name, value in cls.attributes_of(op).items()
-        }
-        return cls.build(*operands, **(attributes | changed))
+        sizes = (name for name, codec in op.codecs.items() if codec is Sizes)
+        padded = {name: self.shape(getattr(op, name)) for name in sizes}
+        return op.rebuild(*operands, **(padded | changed))
 
 
 def _build_padded(p: Padding, op: GraphOp, operands: Sequence[Value]) -> Any:

@@ -34,11 +34,8 @@ def in_any_order(**changes: Change) -> ReorderRule:
         b: Builder, op: GraphOp, operands: Sequence[Value], order: Order
     ) -> tuple[Value, ...]:
         """The same op, its axes under other numbers."""
-        cls = type(op)
-        attributes = cls.attributes_of(op)
-        for name, change in changes.items():
-            attributes[name] = change(attributes[name], order)
-        return as_tuple(cls.build(*operands, **attributes))
+        changed = {n: change(getattr(op, n), order) for n, change in changes.items()}
+        return as_tuple(op.rebuild(*operands, **changed))
 
     return staticmethod(reorder)
 

@@ -50,19 +50,15 @@ class FoldScales(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _fold_in(function)
+        weights = weight_values(function)
+        found = (_product(op, weights) for op in function.entry_block.operations)
+        # a list: those that are folded go
+        return any([_fold(each, weights) for each in [*found] if each is not None])
 
 
 def is_wide_float(dtype: str) -> bool:
     """Whether weights of a dtype are scaled: not what is rounded too much by it."""
     return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
-
-
-def _fold_in(function: Function) -> bool:
-    weights = weight_values(function)
-    found = (_product(op, weights) for op in function.entry_block.operations)
-    # a list: those that are folded go
-    return any([_fold(each, weights) for each in [*found] if each is not None])
 
 
 @dataclass(frozen=True)
@@ -214,13 +210,13 @@ def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
 def _rebuild(b: Builder, product: _Product, y: _Affine) -> Value:
     """Build the product anew, with its weight scaled, and shift the result."""
     axes = sorted(product.axes)
-    cls, operands = type(product.op), list(product.op.operands)
+    operands = list(product.op.operands)
     if y.scale is not None:
         weight = operands[product.weight]
         places = [product.axes[axis] for axis in axes]
         scale = b.spread(y.scale, Tensor.of(weight).shape, places)
         operands[product.weight] = b.multiply(weight, scale)
-    found: Value = cls.build(*operands, **cls.attributes_of(product.op))
+    found: Value = product.op.rebuild(*operands)
     if y.shift is None:
         return found
     shape = Tensor.of(found).shape

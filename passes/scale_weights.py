@@ -53,20 +53,16 @@ class ScaleWeights(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _scale_in(function)
-
-
-def _scale_in(function: Function) -> bool:
-    weights = weight_values(function)
-    changed = False
-    for op in [*function.entry_block.operations]:
-        if not isinstance(op, GraphOp) or has_effect(op):
-            continue
-        found = _scaling_of(op, weights)
-        if found is not None:
-            _replace(op, found)
-            changed = True
-    return changed
+        weights = weight_values(function)
+        changed = False
+        for op in [*function.entry_block.operations]:
+            if not isinstance(op, GraphOp) or has_effect(op):
+                continue
+            found = _scaling_of(op, weights)
+            if found is not None:
+                _replace(op, found)
+                changed = True
+        return changed
 
 
 class _WeightScaled(NamedTuple):
@@ -85,9 +81,8 @@ class _WeightScaled(NamedTuple):
     def build(self, op: GraphOp) -> Value:
         """The result of a product in this form."""
         weight, *others = list(op.operands)[1:]
-        cls = type(op)
         scaled = _scale(weight, self.scale, self.axes)
-        made: Value = cls.build(self.x, scaled, *others, **cls.attributes_of(op))
+        made: Value = op.rebuild(self.x, scaled, *others)
         return made
 
 

@@ -38,27 +38,22 @@ class SinkReshapes(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _sink(function)
-
-
-def _sink(function: Function) -> bool:
-    """Go through the ops once, in order: what is moved meets those that follow."""
-    weights = weight_values(function)
-    changed = False
-    for op in [*function.entry_block.operations]:
-        shape = _source_shape(op, weights)
-        if shape is None:
-            continue
-        build = Builder()
-        with before(op):
-            given = [_reshaped(build, value, shape) for value in op.operands]
-            found = type(op.opview).build(*given, **op.opview.attributes_of(op.opview))
-            result = op.results[0]
-            moved = build.reshape(found, shape=Tensor.of(result).shape)
-        result.replace_all_uses_with(moved)
-        op.operation.erase()
-        changed = True
-    return changed
+        weights = weight_values(function)
+        changed = False
+        for op in [*function.entry_block.operations]:
+            shape = _source_shape(op, weights)
+            if shape is None:
+                continue
+            build = Builder()
+            with before(op):
+                given = [_reshaped(build, value, shape) for value in op.operands]
+                found = op.opview.rebuild(*given)
+                result = op.results[0]
+                moved = build.reshape(found, shape=Tensor.of(result).shape)
+            result.replace_all_uses_with(moved)
+            op.operation.erase()
+            changed = True
+        return changed
 
 
 def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:

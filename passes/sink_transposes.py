@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
@@ -49,20 +50,10 @@ class SinkTransposes(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _transposes(function.entry_block) and _sink(function)
-
-
-def _transposes(block: Block) -> bool:
-    return any(isinstance(op, Transpose) for op in block.operations)
-
-
-def _sink(function: Function) -> bool:
-    changed = False
-    for _ in range(SWEEPS):
-        if not _sweep(function):
-            break
-        changed = True
-    return changed
+        if not any(isinstance(op, Transpose) for op in function.entry_block.operations):
+            return False
+        sweeps = takewhile(bool, (_sweep(function) for _ in range(SWEEPS)))
+        return any([*sweeps])
 
 
 def _sweep(function: Function) -> bool:

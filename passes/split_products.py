@@ -115,8 +115,7 @@ class _Columns:
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
         right = _cut(b, self.product.rhs, self.axis, columns)
-        attributes = DotGeneral.attributes_of(self.product)
-        value = DotGeneral.build(self.product.lhs, right, **attributes)
+        value = self.product.rebuild(self.product.lhs, right)
         product: DotGeneral = value.owner.opview
         return product
 
@@ -129,7 +128,7 @@ class _Columns:
                 value if x == whole else _cut(b, x, len(columns.sizes) - 1, columns)
                 for x in op.operands
             ]
-            value = type(op).build(*taken, **type(op).attributes_of(op))
+            value = op.rebuild(*taken)
             whole = op.results[0]
         return value
 

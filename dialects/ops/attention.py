@@ -174,8 +174,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             for x, has in zip(operands[:3], batched[:3], strict=True)
         ]
         bias = _merged_bias(b, op, operands[3], batched[3], size)
-        attributes = Attention.attributes_of(op)
-        results = b.attention(*parts, bias, **attributes)
+        results = op.rebuild(*parts, bias)
         return [
             b.reshape(y, shape=(size, *Tensor.of(old).shape))
             for y, old in zip(results, op.results, strict=True)

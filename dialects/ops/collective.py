@@ -286,7 +286,7 @@ class AllToAll(Collective, name="all_to_all"):
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
         """Its inverse: the axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
-        return [b.all_to_all(dy, **{**type(op).attributes_of(op), **axes})]
+        return [op.rebuild(dy, **axes)]
 
     batch = leading(split_axis=shift_axes, concat_axis=shift_axes)
 
@@ -344,8 +344,7 @@ class Permute(Collective, name="permute"):
     @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
         """Cotangents go back to where the values came from."""
-        back = {"sources": op.targets, "targets": op.sources}
-        return [b.permute(dy, **{**type(op).attributes_of(op), **back})]
+        return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:

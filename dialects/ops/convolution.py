@@ -563,7 +563,7 @@ def _batch_into_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> 
     """The leading axis of x as part of N."""
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
-    y = b.conv_general(flat, kernel, **ConvGeneral.attributes_of(op))
+    y = op.rebuild(flat, kernel)
     return b.reshape(y, shape=(*shape[:2], *Tensor.of(y).shape[1:]))
 
 
@@ -576,10 +576,8 @@ def _batch_into_groups(
             "symbolic-size",
             f"a kernel for each of '{size}' convolutions needs a fixed number of them",
         )
-    attributes = ConvGeneral.attributes_of(op)
-    attributes["groups"] *= size
-    channels = _merge_before_last(b, x)
-    y = b.conv_general(channels, _merge_before_last(b, kernel), **attributes)
+    merged = [_merge_before_last(b, value) for value in (x, kernel)]
+    y = op.rebuild(*merged, groups=op.groups * size)
     shape = Tensor.of(y).shape
     split = b.reshape(y, shape=(*shape[:-1], size, shape[-1] // size))
     return b.move_axis(split, -2, 0)

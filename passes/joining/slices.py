@@ -153,7 +153,6 @@ def _narrow(
     if isinstance(op, Constant):
         return clone(op, operands)
     assert isinstance(op, GraphOp)
-    attributes = type(op).attributes_of(op)
     if isinstance(op, Broadcast):
-        attributes["shape"] = (*op.shape[:-1], columns.width)
-    return [type(op).build(*operands, **attributes)]
+        return [op.rebuild(*operands, shape=(*op.shape[:-1], columns.width))]
+    return [op.rebuild(*operands)]

@@ -41,8 +41,7 @@ def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
     if not all(may_share(heads, size_of(view.axes[2])) for view in shared):
         return None
     given = [v.write(b, each.source) for v, each in zip(shared, found, strict=True)]
-    attributes = Attention.attributes_of(op)
-    return list(b.attention(op.query, *given, op.bias, **attributes))
+    return list(op.rebuild(op.query, *given, op.bias))
 
 
 def head_repeats(view: View) -> Size:
