@@ -87,10 +87,10 @@ def fold_leading_axis(
     batched: Sequence[bool],
     size: Size,
 ) -> Value:
-    """The rule of an op that treats its first axis as a batch already."""
-    (x,) = operands
+    """The rule of an op that treats the first axis of x as a batch already."""
+    x, *others = operands
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
-    y = op.rebuild(flat)
+    y = op.rebuild(flat, *others)
     rest = Tensor.of(y).shape[1:]
     return b.reshape(y, shape=(*shape[:2], *rest))

@@ -25,7 +25,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Multiply
-from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.contraction import DotGeneral, dot_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
@@ -112,10 +112,13 @@ class _WeightOfEach(NamedTuple):
         return build.dot_general(
             self.x,
             _scale(weights, self.scale, self.axes),
-            lhs_batch=(0,),
-            rhs_batch=(0,),
-            lhs_contract=self.product.left,
-            rhs_contract=tuple(axes[axis] for axis in self.product.right),
+            **dot_axes(
+                contract=(
+                    self.product.left,
+                    tuple(axes[axis] for axis in self.product.right),
+                ),
+                batch=((0,), (0,)),
+            ),
             dtype=Tensor.of(op.results[0]).dtype,
         )
 

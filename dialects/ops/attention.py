@@ -17,7 +17,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.ops.contraction import cast
+from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.padding import Padding
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
@@ -317,10 +317,7 @@ def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     flat = b.dot_general(
         _group_heads(b, op, x),
         y,
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 2),
-        lhs_contract=(3,),
-        rhs_contract=(3,),
+        **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
         dtype=Tensor.of(op.logsum).dtype,
     )
     return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
@@ -336,10 +333,7 @@ def _weighted_sum(
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
         y,
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 2),
-        lhs_contract=(3,),
-        rhs_contract=(1,),
+        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
         dtype=dtype,
     )
     split = b.reshape(flat, shape=(batch, heads, length, depth))
@@ -354,10 +348,7 @@ def _sum_over_rows(b: Builder, op: Attention, p: Value, x: Value) -> Value:
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
         _group_heads(b, op, x),
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 1),
-        lhs_contract=(2,),
-        rhs_contract=(2,),
+        **dot_axes(contract=((2,), (2,)), batch=((0, 1), (0, 1))),
     )
     return b.transpose(flat, permutation=(0, 2, 1, 3))
 

@@ -275,8 +275,7 @@ def _product_of_lines(
     b: Builder, x: Value, y: Value, contract: tuple[int, ...]
 ) -> Value:
     """A product of two lines, for examples."""
-    axes = {"lhs_contract": contract, "rhs_contract": contract}
-    return b.dot_general(x, y, lhs_batch=(), rhs_batch=(), dtype="f32", **axes)
+    return b.dot_general(x, y, **dot_axes((contract, contract)), dtype="f32")
 
 
 def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
@@ -380,14 +379,8 @@ def _product_of(b: Builder, left: Side, right: Side) -> Value:
     """The sums of products of two operands, over the contracted axes of both."""
     lhs, lhs_batch, lhs_contract = left
     rhs, rhs_batch, rhs_contract = right
-    made: Value = b.dot_general(
-        lhs,
-        rhs,
-        lhs_batch=lhs_batch,
-        rhs_batch=rhs_batch,
-        lhs_contract=lhs_contract,
-        rhs_contract=rhs_contract,
-    )
+    axes = dot_axes((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
+    made: Value = b.dot_general(lhs, rhs, **axes)
     return made
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import add_leading_axes
+from aotc.dialects.batching import add_leading_axes, fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
@@ -27,6 +27,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.nests import Nest
+from aotc.dialects.ops.contraction import dot_axes
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import (
@@ -181,7 +182,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     ) -> Value:
         """More images; with a kernel for each, groups of channels beside each other."""
         if not batched[1]:
-            return _batch_into_images(b, op, *operands)
+            return fold_leading_axis(b, op, operands, batched, size)
         x, kernel = add_leading_axes(b, operands, batched, size)
         return _batch_into_groups(b, op, x, kernel, size)
 
@@ -329,20 +330,16 @@ def _kernel_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
         return b.dot_general(
             patches,
             dy,
-            lhs_batch=(),
-            rhs_batch=(),
-            lhs_contract=shared,
-            rhs_contract=shared,
+            **dot_axes(contract=(shared, shared)),
         )
     groups = op.groups
     split = _split_last(b, patches, groups)
     grouped = b.dot_general(
         split,
         _split_last(b, dy, groups),
-        lhs_batch=(2 * spatial + 1,),
-        rhs_batch=(spatial + 1,),
-        lhs_contract=shared,
-        rhs_contract=shared,
+        **dot_axes(
+            contract=(shared, shared), batch=((2 * spatial + 1,), (spatial + 1,))
+        ),
     )  # groups, window…, C / groups, F / groups
     return b.reshape(b.move_axis(grouped, 0, -2), shape=kernel.shape)
 
@@ -557,14 +554,6 @@ def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
 
 
 # ---- batched ------------------------------------------------------------------------
-
-
-def _batch_into_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> Value:
-    """The leading axis of x as part of N."""
-    shape = Tensor.of(x).shape
-    flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
-    y = op.rebuild(flat, kernel)
-    return b.reshape(y, shape=(*shape[:2], *Tensor.of(y).shape[1:]))
 
 
 def _batch_into_groups(
