@@ -94,6 +94,17 @@ class Builder:
         ones = (1,) * len(shape)
         return self.slice(x, start=(*before, start, *after), sizes=sizes, strides=ones)
 
+    def pad_to(self, x: Value, shape: Shape) -> Value:
+        """`x` with zeros after its elements, up to a shape."""
+        none, own = (0,) * len(shape), Tensor.of(x).shape
+        high = tuple(n - m for n, m in zip(shape, own, strict=True))
+        return self.pad(x, low=none, high=high, interior=none, value=0.0)
+
+    def cut_to(self, x: Value, shape: Shape) -> Value:
+        """The first elements of `x` along each axis, as many as a shape has."""
+        none, ones = (0,) * len(shape), (1,) * len(shape)
+        return self.slice(x, start=none, sizes=shape, strides=ones)
+
     def scale(self, x: Value, factor: float) -> Value:
         """`x * factor`."""
         return self.multiply(x, self.full_like(x, factor))

@@ -57,10 +57,8 @@ class Rearrangement:
         """Return the chain that then adds zeros after the elements, up to a shape."""
         if shape == self.shape:
             return self
-        none, ones = (0,) * len(shape), (1,) * len(shape)
-        high = tuple(m - n for n, m in zip(self.shape, shape, strict=True))
         return self._then(
             shape,
-            lambda b, x: b.pad(x, low=none, high=high, interior=none, value=0.0),
-            lambda b, x: b.slice(x, start=none, sizes=self.shape, strides=ones),
+            lambda b, x: b.pad_to(x, shape),
+            lambda b, x: b.cut_to(x, self.shape),
         )

@@ -271,11 +271,6 @@ class Lowering:
         """The nearest of 0 … last on index values; 0 if there is none."""
         return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
 
-    def to_index(self, element: Value, dtype: str) -> Value:
-        """An integer element as an index value, by its sign."""
-        cast = arith.index_castui if dtype in dtypes.UNSIGNED else arith.index_cast
-        return cast(ir.IndexType.get(), element)
-
     def slice(
         self, source: Value, result: Tensor, start: Shape, strides: Sequence[int]
     ) -> Value:

@@ -250,5 +250,4 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 def _resize(b: Builder, x: Value, size: int) -> Value:
     """Rows cut or filled with zeros at the end."""
-    more = size - _sizes([x])[1]
-    return b.pad(x, low=(0, 0), high=(0, more), interior=(0, 0), value=0.0)
+    return b.pad_to(x, (_sizes([x])[0], size))

@@ -411,7 +411,6 @@ def _read_in_order(b: Builder, op: Gather) -> Value | None:
         goes_to[axis] = at.along[counter.axis]
     if len({*goes_to.values()}) < source.rank:  # a diagonal
         return None
-    none = (0,) * source.rank
-    part = b.slice(op.x, start=none, sizes=tuple(sizes), strides=(1,) * source.rank)
+    part = b.cut_to(op.x, tuple(sizes))
     axes = [goes_to[axis] for axis in range(source.rank)]
     return b.spread(part, Tensor.of(op.y).shape, axes)

@@ -202,9 +202,7 @@ def _fold_tiles(
     mixed = b.transpose(dy, permutation=(*order, 2 * spatial + 1))
     covered = [n * w for n, w in zip(counts, window, strict=True)]
     image = b.reshape(mixed, shape=(x.shape[0], *covered, x.shape[-1]))
-    rest = [n - c for n, c in zip(x.shape[1:-1], covered, strict=True)]
-    none = (0,) * x.rank
-    return b.pad(image, low=none, high=(0, *rest, 0), interior=none, value=0.0)
+    return b.pad_to(image, x.shape)
 
 
 def _fold_offsets(

@@ -13,8 +13,9 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, in_order
+from aotc.dialects.walking import in_order
 from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Operation, Value, func
@@ -72,14 +73,14 @@ def _can_be_cut(product: Product) -> bool:
     return all(_column_axes(each) is not None for each in others)
 
 
-def _column_axes(argument: Value) -> set[int] | None:
+def _column_axes(argument: Value) -> list[int] | None:
     """The axes of what a region reads that are columns; None if rows differ in it."""
     for use in argument.uses:
         op = use.owner.opview
         read = operand_of(op.y) if isinstance(op, Broadcast) else None
         if not isinstance(read, (Number, PerColumn)) or not read.fits(op.shape[-1:]):
             return None
-    return {n for n, size in enumerate(Tensor.of(argument).shape) if size != 1}
+    return long_axes(Tensor.of(argument).shape)
 
 
 def _column_axis(anchor: GraphOp) -> int | None:
@@ -150,8 +151,6 @@ def _narrow(
     columns: SomeColumns, op: Operation, operands: Sequence[Value]
 ) -> list[Value]:
     """Write an op of a region for some columns of its operands."""
-    if isinstance(op, Constant):
-        return clone(op, operands)
     assert isinstance(op, GraphOp)
     if isinstance(op, Broadcast):
         return [op.rebuild(*operands, shape=(*op.shape[:-1], columns.width))]
