@@ -1,14 +1,14 @@
 """`linear`: the `jvp` rule of ops that are linear in each of their operands."""
 
+from collections.abc import Callable
 from functools import reduce
+from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Tangent
-from aotc.mlir import Value
 
 
-@staticmethod
-def linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Value:
+def _linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Any:
     """The same op on the tangent of each operand, added up."""
     operands = list(op.operands)
     terms = [
@@ -17,3 +17,6 @@ def linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Value:
         if tangent is not None
     ]
     return reduce(b.add, terms)
+
+
+linear: Callable[..., Any] = staticmethod(_linear)

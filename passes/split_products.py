@@ -139,7 +139,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     repeated = made_by(value, Broadcast)
     if repeated is None:
         return b.part(value, axis, first, count)
-    source, shape = repeated.x, repeated.shape
+    source: Value = repeated.x
+    shape = repeated.shape
     if axis in varying_axes(repeated):
         source = _cut(b, source, repeated.axes.index(axis), columns)
     sizes = (*shape[:axis], count, *shape[axis + 1 :])

@@ -191,7 +191,8 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
             turn = (op.transpose, False)
             terms.append(b.negate(product(b, _read(b, op, da), op.y, turn=turn)))
         total = terms[0] if len(terms) == 1 else b.add(*terms)
-        return op.rebuild(op.a, total)
+        dy: Value = op.rebuild(op.a, total)
+        return dy
 
     @staticmethod
     def vjp(b: Builder, op: "TriangularSolve", dy: Value) -> list[Value]:

@@ -73,7 +73,10 @@ class Product:
         return column * padded - wanted <= most
 
     def write(
-        self, given: Sequence[Value], right: Callable[[], Value], write: Visit = clone
+        self,
+        given: Sequence[Value],
+        right: Callable[[], Value],
+        write: Visit[Value] = clone,
     ) -> list[Value]:
         """Write the ops of the region at the insertion point; return what they give.
 

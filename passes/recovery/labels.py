@@ -71,7 +71,7 @@ class LabelledValue:
 
     def without_repeats(self) -> LabelledValue | None:
         """Return what is broadcast, or given axes of size 1, here; else None."""
-        op = made_by(self.value, Broadcast) or made_by(self.value, Reshape)
+        op: Any = made_by(self.value, Broadcast) or made_by(self.value, Reshape)
         if op is None or not type(op).is_merged(op):
             return None
         kept = type(op).kept_axes(op, 0)
