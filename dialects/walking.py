@@ -87,3 +87,17 @@ def backward_slice(
         yield value
         if not isinstance(value.owner, ir.Block) and is_followed(value):
             rest += value.owner.operands
+
+
+def copy_value(value: Value, values: dict[Value, Value]) -> Value:
+    """Copy what computes a value to the insertion point, unless it is there.
+
+    Args:
+        value: of another function, or of another place.
+        values: what stands for such values so far; gets what is copied.
+    """
+    behind = backward_slice([value], lambda each: each not in values)
+    for op in in_order([each.owner.opview for each in behind if each not in values]):
+        made = clone(op, [values[each] for each in op.operands])
+        values.update(zip(op.results, made, strict=True))
+    return values[value]

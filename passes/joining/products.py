@@ -9,7 +9,14 @@ from aotc.dialects.functions import callee_of
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import Visit, backward_slice, clone, in_order, walk
+from aotc.dialects.walking import (
+    Visit,
+    backward_slice,
+    clone,
+    copy_value,
+    in_order,
+    walk,
+)
 from aotc.kernels.families import FAMILIES, packing_of
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.tile import Tile
@@ -102,11 +109,8 @@ class Product:
         It is written at the insertion point, in the function that calls.
         """
         right = self.anchor.operands[1]
-        values = {self.function.entry_block.arguments[1]: self.call.operands[1]}
-        for op in ops_behind(right):
-            taken = [values[value] for value in op.operands]
-            values.update(zip(op.results, clone(op, taken), strict=True))
-        return values[right]
+        packed = self.function.entry_block.arguments[1]
+        return copy_value(right, {packed: self.call.operands[1]})
 
 
 def products_in(
