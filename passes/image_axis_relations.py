@@ -77,9 +77,8 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
         return
     rank = Tensor.of(op.lhs).rank
     mapped = (op.lhs, op.lhs_contract[0]), (op.y, rank - 1)
-    free = [axis for axis in range(rank) if axis != op.lhs_contract[0]]
-    for number, axis in enumerate(free):
-        yield Relation((op.y, number), ((op.lhs, axis),), through=mapped)
+    for source, axis in DotGeneral.kept_axes(op, 0).items():
+        yield Relation((op.y, axis), ((op.lhs, source),), through=mapped)
     yield Relation(mapped[1], (mapped[0],), through=mapped)
 
 
