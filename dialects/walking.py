@@ -4,7 +4,7 @@ What that is, the walk does not ask: values of another function where ops are co
 transformed or lowered, names where an analysis follows them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cmp_to_key
 from itertools import groupby
 from typing import TypeVar
@@ -101,3 +101,14 @@ def copy_value(value: Value, values: dict[Value, Value]) -> Value:
         made = clone(op, [values[each] for each in op.operands])
         values.update(zip(op.results, made, strict=True))
     return values[value]
+
+
+def users_of(values: Iterable[Value], own: Container[Value] = ()) -> list[Operation]:
+    """The ops that read some values, one for each use.
+
+    Args:
+        values: of a block.
+        own: the ops that compute these are left out.
+    """
+    users = [use.owner.opview for value in values for use in value.uses]
+    return [op for op in users if not op.results or op.results[0] not in own]

@@ -37,7 +37,7 @@ from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor, bounds, element_count
-from aotc.dialects.walking import in_order
+from aotc.dialects.walking import in_order, users_of
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
@@ -350,6 +350,4 @@ class _Reader:
         Takes the result from what lies inside.
         """
         self.inside.pop(root, None)
-        readers = [use.owner for value in self.inside for use in value.uses]
-        inside = {*self.inside, root}
-        return all(op.results and op.results[0] in inside for op in readers)
+        return not users_of(self.inside, {*self.inside, root})

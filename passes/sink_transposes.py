@@ -30,6 +30,7 @@ from aotc.dialects.ops.shape import Broadcast, Transpose, moves_nothing
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.permutations import Order, inverse, permute
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import users_of
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass
@@ -213,13 +214,10 @@ class _Group:
     # ---- readers
 
     def _outer_readers(self, value: Value) -> list[Operation]:
-        return [use.owner for use in value.uses if not self._has(use.owner)]
-
-    def _has(self, op: Operation) -> bool:
-        return bool(op.results) and op.results[0] in self.made
+        return users_of([value], self.made)
 
     def _transposes_of(self, value: Value) -> list[Transpose]:
-        readers = [reader.opview for reader in self._outer_readers(value)]
+        readers = self._outer_readers(value)
         return [each for each in readers if isinstance(each, Transpose)]
 
     def _wanted_after(self, value: Value) -> set[Order]:
@@ -229,7 +227,7 @@ class _Group:
 
     def _is_read_as_it_is(self, value: Value) -> bool:
         readers = self._outer_readers(value)
-        return any(not isinstance(each.opview, Transpose) for each in readers)
+        return any(not isinstance(each, Transpose) for each in readers)
 
     def _is_read_elsewhere(self, value: Value) -> bool:
         return bool(self._outer_readers(value))

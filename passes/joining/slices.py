@@ -15,7 +15,7 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
+from aotc.dialects.walking import in_order, users_of
 from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Operation, Value, func
@@ -30,7 +30,7 @@ def column_slices(product: Product) -> list[Slice]:
     if len(product.call.results) > 1 or not _can_be_cut(product):
         return []
     result = product.call.results[0]
-    readers = in_order([use.owner.opview for use in result.uses])
+    readers = in_order(users_of([result]))
     found = [each for each in readers if isinstance(each, Slice)]
     if not 1 < len(found) == len(readers) <= product.most_joined:
         return []

@@ -27,6 +27,7 @@ from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
 from aotc.dialects.views import Stride, Strides, View, size_of, split
+from aotc.dialects.walking import users_of
 from aotc.mlir import Value
 from aotc.passes.recovery.heads import last_repeats, shared_views
 from aotc.passes.recovery.known import Known
@@ -50,7 +51,7 @@ class Recovered:
 def recover_attention(b: Builder, root: DotGeneral, known: Known) -> Recovered | None:
     """The attention that a product ends, if nothing else reads its parts."""
     found = _find(root, known)
-    if found is None or not _is_closed(found.inside):
+    if found is None or len(users_of(found.inside, found.inside)) != 1:
         return None
     value = found.build(b)
     return None if value is None else Recovered(value, found.inside)
@@ -126,17 +127,6 @@ def _has_one_dtype(*products: DotGeneral) -> bool:
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
-
-
-def _is_closed(inside: frozenset[Value]) -> bool:
-    """Whether values are read by one another and by one op alone."""
-    readers = [
-        use.owner
-        for value in inside
-        for use in value.uses
-        if not (use.owner.results and use.owner.results[0] in inside)
-    ]
-    return len(readers) == 1
 
 
 @dataclass(frozen=True)
