@@ -109,16 +109,11 @@ class _WeightOfEach(NamedTuple):
         axes = range(1, 1 + len(shape))
         every = (Tensor.of(self.x).shape[0], *shape)
         weights = build.broadcast(matrix, shape=every, axes=tuple(axes))
+        right = tuple(axes[axis] for axis in self.product.right)
         return build.dot_general(
             self.x,
             _scale(weights, self.scale, self.axes),
-            **dot_axes(
-                contract=(
-                    self.product.left,
-                    tuple(axes[axis] for axis in self.product.right),
-                ),
-                batch=((0,), (0,)),
-            ),
+            **dot_axes((self.product.left, right), batch=((0,), (0,))),
             dtype=Tensor.of(op.results[0]).dtype,
         )
 
