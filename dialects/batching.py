@@ -54,11 +54,8 @@ def leading(**changes: Change) -> BatchRule:
         size: Size,
     ) -> Any:
         """The same op, along one more axis."""
-        cls = type(op)
-        attributes = cls.attributes_of(op)
-        for name, change in changes.items():
-            attributes[name] = change(attributes[name], size)
-        return cls.build(*add_leading_axes(b, operands, batched, size), **attributes)
+        changed = {n: change(getattr(op, n), size) for n, change in changes.items()}
+        return op.rebuild(*add_leading_axes(b, operands, batched, size), **changed)
 
     return staticmethod(batch)
 
@@ -90,10 +87,10 @@ def fold_leading_axis(
     batched: Sequence[bool],
     size: Size,
 ) -> Value:
-    """The rule of an op that treats its first axis as a batch already."""
-    (x,) = operands
+    """The rule of an op that treats the first axis of x as a batch already."""
+    x, *others = operands
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
-    y = type(op).build(flat, **type(op).attributes_of(op))
+    y = op.rebuild(flat, *others)
     rest = Tensor.of(y).shape[1:]
     return b.reshape(y, shape=(*shape[:2], *rest))

@@ -12,6 +12,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.graph import Graph, GraphOp
+from aotc.dialects.permutations import inverse, moving
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.mlir import Value
 
@@ -73,6 +74,36 @@ class Builder:
         """`x` with its axes in another order: itself, if it is the same."""
         is_same = permutation == tuple(range(len(permutation)))
         return x if is_same else self.transpose(x, permutation=permutation)
+
+    def move_axis(self, x: Value, source: int, to: int) -> Value:
+        """`x` with one axis at another place, and the others in their order."""
+        return self.transpose(x, permutation=moving(Tensor.of(x).rank, source, to))
+
+    def spread(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
+        """`x` repeated: axis i becomes axis `axes[i]` of a shape, in any order."""
+        turned = self.transpose(x, permutation=inverse(axes))
+        return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
+
+    def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
+        """So many elements of `x` along an axis: itself, if these are all."""
+        shape = Tensor.of(x).shape
+        if shape[axis] == size:
+            return x
+        before, after = (0,) * axis, (0,) * (len(shape) - axis - 1)
+        sizes = (*shape[:axis], size, *shape[axis + 1 :])
+        ones = (1,) * len(shape)
+        return self.slice(x, start=(*before, start, *after), sizes=sizes, strides=ones)
+
+    def pad_to(self, x: Value, shape: Shape) -> Value:
+        """`x` with zeros after its elements, up to a shape."""
+        none, own = (0,) * len(shape), Tensor.of(x).shape
+        high = tuple(n - m for n, m in zip(shape, own, strict=True))
+        return self.pad(x, low=none, high=high, interior=none, value=0.0)
+
+    def cut_to(self, x: Value, shape: Shape) -> Value:
+        """The first elements of `x` along each axis, as many as a shape has."""
+        none, ones = (0,) * len(shape), (1,) * len(shape)
+        return self.slice(x, start=none, sizes=shape, strides=ones)
 
     def scale(self, x: Value, factor: float) -> Value:
         """`x * factor`."""

@@ -220,6 +220,10 @@ class GraphOp(_Declared):
         )
         return list(op.results) if isinstance(inferred, tuple) else op.results[0]
 
+    def rebuild(self, *operands: Value, **changes: Any) -> Any:
+        """Insert the same op on other operands, but for some attributes."""
+        return self.build(*operands, **(self.attributes_of(self) | changes))
+
     @classmethod
     def verify_invariants(cls, op: Operation) -> bool:
         """An op is valid when it infers the result type that it has."""

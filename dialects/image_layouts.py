@@ -4,10 +4,6 @@
 images is `nwc` for sequences and `ndhwc` for volumes.
 """
 
-from collections.abc import Sequence
-
-from aotc.dialects.types import Shape
-
 IMAGE_LAYOUTS = ("nhwc", "nchw")
 IMAGE_RANKS = (3, 4, 5)
 
@@ -28,8 +24,3 @@ def layout_of_rank(layout: str, rank: int) -> str:
 def layout_permutation(source: str, layout: str) -> tuple[int, ...]:
     """What transposes an array of one layout, given by its letters, to another."""
     return tuple(source.index(axis) for axis in layout)
-
-
-def permute_shape(shape: Shape, permutation: Sequence[int]) -> Shape:
-    """The shape of a transposed array."""
-    return tuple(shape[axis] for axis in permutation)

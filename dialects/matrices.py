@@ -131,10 +131,8 @@ def block(
 
 def pad_matrices(b: Builder, x: Value, rows: int, columns: int) -> Value:
     """Zeros below and to the right of matrices."""
-    lead = [0] * (Tensor.of(x).rank - 2)
-    zeros = (0,) * Tensor.of(x).rank
-    high = (*lead, rows, columns)
-    return b.pad(x, low=zeros, high=high, interior=zeros, value=0.0)
+    *lead, height, width = Tensor.of(x).shape
+    return b.pad_to(x, (*lead, height + rows, width + columns))
 
 
 def signs(b: Builder, x: Value) -> Value:
@@ -148,8 +146,7 @@ def signs(b: Builder, x: Value) -> Value:
 
 def matrix_transpose(b: Builder, x: Value) -> Value:
     """The transposed matrices."""
-    rank = Tensor.of(x).rank
-    return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
+    return b.move_axis(x, -1, -2)
 
 
 def product(

@@ -92,16 +92,11 @@ class Padding:
 
     def pad(self, x: Value) -> Value:
         """A tensor of a call in the sizes of the bucket, zeros after it."""
-        exact = Tensor.of(x)
-        padded = self.shape(exact.shape)
-        none = (0,) * exact.rank
-        high = tuple(n - m for n, m in zip(padded, exact.shape, strict=True))
-        return self.b.pad(x, low=none, high=high, interior=none, value=0.0)
+        return self.b.pad_to(x, self.shape(Tensor.of(x).shape))
 
     def cut(self, x: Value, exact: Tensor) -> Value:
         """The part of a padded tensor that is the call's."""
-        start, strides = (0,) * exact.rank, (1,) * exact.rank
-        return self.b.slice(x, start=start, sizes=exact.shape, strides=strides)
+        return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
         """A padded tensor with `value` in the place of what comes after the call's.
@@ -140,12 +135,9 @@ class Padding:
             operands: for it.
             changed: attributes that are others.
         """
-        cls = type(op)
-        attributes = {
-            name: self.shape(value) if cls.codecs[name] is Sizes else value
-            for name, value in cls.attributes_of(op).items()
-        }
-        return cls.build(*operands, **(attributes | changed))
+        sizes = (name for name, codec in op.codecs.items() if codec is Sizes)
+        padded = {name: self.shape(getattr(op, name)) for name in sizes}
+        return op.rebuild(*operands, **(padded | changed))
 
 
 def _build_padded(p: Padding, op: GraphOp, operands: Sequence[Value]) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.dialects.permutations import Order, inverse, permute
 from aotc.mlir import Value
 
-Order = tuple[int, ...]
 Change = Callable[[Any, Order], Any]  # of an attribute, for axes in this order
 ReorderRule = Callable[..., tuple[Value, ...]]
 
@@ -34,11 +34,8 @@ def in_any_order(**changes: Change) -> ReorderRule:
         b: Builder, op: GraphOp, operands: Sequence[Value], order: Order
     ) -> tuple[Value, ...]:
         """The same op, its axes under other numbers."""
-        cls = type(op)
-        attributes = cls.attributes_of(op)
-        for name, change in changes.items():
-            attributes[name] = change(attributes[name], order)
-        return as_tuple(cls.build(*operands, **attributes))
+        changed = {n: change(getattr(op, n), order) for n, change in changes.items()}
+        return as_tuple(op.rebuild(*operands, **changed))
 
     return staticmethod(reorder)
 
@@ -52,12 +49,7 @@ def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
 
 def reorder_sizes(sizes: Sequence[Any], order: Order) -> tuple[Any, ...]:
     """One entry for each axis, each at the place where its axis is."""
-    return tuple(sizes[axis] for axis in inverse(order))
-
-
-def inverse(order: Sequence[int]) -> Order:
-    """The order that undoes `order`."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
+    return permute(sizes, inverse(order))
 
 
 def order_without(axes: Sequence[int], order: Order) -> Order:

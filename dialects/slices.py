@@ -3,7 +3,7 @@
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
 
@@ -18,16 +18,12 @@ def slice_of_slice(b: Builder, op: Any, inner: Any) -> Value:
 
 def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
     """A part of what a broadcast repeats, repeated as often as the slice has it."""
-    shape = Tensor.of(inner.x).shape
-    start, sizes, strides = list[Size](), list[Size](), list[int]()
-    for size, axis in zip(shape, inner.axes, strict=True):
-        is_whole = size == 1  # it is read again and again
-        start.append(0 if is_whole else op.start[axis])
-        sizes.append(1 if is_whole else op.sizes[axis])
-        strides.append(1 if is_whole else op.strides[axis])
-    part = b.slice(
-        inner.x, start=tuple(start), sizes=tuple(sizes), strides=tuple(strides)
+    pairs = [*zip(Tensor.of(inner.x).shape, inner.axes, strict=True)]
+    start, sizes, strides = (  # one element is read again and again
+        tuple(one if size == 1 else cut[axis] for size, axis in pairs)
+        for one, cut in ((0, op.start), (1, op.sizes), (1, op.strides))
     )
+    part = b.slice(inner.x, start=start, sizes=sizes, strides=strides)
     return b.broadcast(part, shape=op.sizes, axes=inner.axes)
 
 

@@ -4,7 +4,7 @@ What that is, the walk does not ask: values of another function where ops are co
 transformed or lowered, names where an analysis follows them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cmp_to_key
 from itertools import groupby
 from typing import TypeVar
@@ -87,3 +87,28 @@ def backward_slice(
         yield value
         if not isinstance(value.owner, ir.Block) and is_followed(value):
             rest += value.owner.operands
+
+
+def copy_value(value: Value, values: dict[Value, Value]) -> Value:
+    """Copy what computes a value to the insertion point, unless it is there.
+
+    Args:
+        value: of another function, or of another place.
+        values: what stands for such values so far; gets what is copied.
+    """
+    behind = backward_slice([value], lambda each: each not in values)
+    for op in in_order([each.owner.opview for each in behind if each not in values]):
+        made = clone(op, [values[each] for each in op.operands])
+        values.update(zip(op.results, made, strict=True))
+    return values[value]
+
+
+def users_of(values: Iterable[Value], own: Container[Value] = ()) -> list[Operation]:
+    """The ops that read some values, one for each use.
+
+    Args:
+        values: of a block.
+        own: the ops that compute these are left out.
+    """
+    users = [use.owner.opview for value in values for use in value.uses]
+    return [op for op in users if not op.results or op.results[0] not in own]

@@ -14,13 +14,13 @@ product on the stack, and refuses to compile. Behind a barrier there are two dis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
 from heapq import nlargest
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.shape import long_axes
+from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Value
 
@@ -44,15 +44,15 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
     for op in block.operations:
         if not isinstance(op, GraphOp):
             continue
-        read = list(_reads(op, ways))
+        read = _reads(op, ways)
         if read and type(op).is_merged(op):
-            merged = _merge(read)
-            found |= {root for root, axes in merged.items() if len(axes) > 1}
-            latest = nlargest(_LATEST, merged, key=order.__getitem__)
-            kept = {root: merged[root] for root in latest}
+            found |= {root for root, axes in read.items() if len(axes) > 1}
+            latest = nlargest(_LATEST, read, key=order.__getitem__)
+            kept = {root: read[root] for root in latest}
             ways |= dict.fromkeys(op.results, kept)
         else:
-            ways |= {value: {value: {_long_axes(value)}} for value in op.results}
+            for value in op.results:
+                ways[value] = {value: {tuple(long_axes(Tensor.of(value).shape))}}
             order |= dict.fromkeys(op.results, len(order))
     return found
 
@@ -82,21 +82,11 @@ def _reduces_symbols(op: Reduction) -> bool:
     return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
 
 
-def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> Iterator[_Ways]:
-    """Yield how an op reads what its operands are made of, by axes of its result."""
+def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
+    """Return how an op reads what its operands are made of, by axes of its result."""
+    found: _Ways = defaultdict(set)
     for number, value in enumerate(op.operands):
         moved = type(op).kept_axes(op, number)
         for root, axes in ways.get(value, {}).items():
-            yield {root: {tuple(moved.get(a, -1) for a in each) for each in axes}}
-
-
-def _merge(read: list[_Ways]) -> _Ways:
-    merged: _Ways = {}
-    for each in read:
-        for root, axes in each.items():
-            merged[root] = merged.get(root, set()) | axes
-    return merged
-
-
-def _long_axes(value: Value) -> _Axes:
-    return tuple(long_axes(Tensor.of(value).shape))
+            found[root] |= {tuple(moved.get(a, -1) for a in each) for each in axes}
+    return found

@@ -27,8 +27,10 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
+from aotc.dialects.permutations import permute
+from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
@@ -48,19 +50,15 @@ class FoldScales(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _fold_in(function)
+        weights = weight_values(function)
+        found = (_product(op, weights) for op in function.entry_block.operations)
+        # a list: those that are folded go
+        return any([_fold(each, weights) for each in [*found] if each is not None])
 
 
 def is_wide_float(dtype: str) -> bool:
     """Whether weights of a dtype are scaled: not what is rounded too much by it."""
     return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
-
-
-def _fold_in(function: Function) -> bool:
-    weights = weight_values(function)
-    found = (_product(op, weights) for op in function.entry_block.operations)
-    # a list: those that are folded go
-    return any([_fold(each, weights) for each in [*found] if each is not None])
 
 
 @dataclass(frozen=True)
@@ -192,12 +190,7 @@ def _step(
     step = steps[side]
     if step is None or other is None or other.x not in weights:
         return None
-    varying = {
-        axis
-        for size, axis in zip(Tensor.of(other.x).shape, other.axes, strict=True)
-        if size != 1
-    }
-    return (step, other) if varying <= set(product.axes) else None
+    return (step, other) if product.axes.keys() >= {*varying_axes(other)} else None
 
 
 def _is_worth_it(ops: Sequence[Operation]) -> bool:
@@ -209,35 +202,21 @@ def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
     """What a broadcast repeats, for each index of the product's own axes."""
     axes = sorted(product.axes)
     shape = Tensor.of(product.op.results[0]).shape
-    x = Tensor.of(factor.x)
-    kept = [
-        (size, axes.index(axis))
-        for size, axis in zip(x.shape, factor.axes, strict=True)
-        if size != 1
-    ]
-    narrow = b.reshape(factor.x, shape=tuple(size for size, _ in kept))
-    return b.broadcast(
-        narrow,
-        shape=tuple(shape[axis] for axis in axes),
-        axes=tuple(axis for _, axis in kept),
-    )
+    narrow = b.reshape(factor.x, shape=squeezed(Tensor.of(factor.x).shape))
+    kept = map(axes.index, varying_axes(factor))
+    return b.broadcast(narrow, shape=permute(shape, axes), axes=tuple(kept))
 
 
 def _rebuild(b: Builder, product: _Product, y: _Affine) -> Value:
     """Build the product anew, with its weight scaled, and shift the result."""
     axes = sorted(product.axes)
-    cls, operands = type(product.op), list(product.op.operands)
+    operands = list(product.op.operands)
     if y.scale is not None:
         weight = operands[product.weight]
         places = [product.axes[axis] for axis in axes]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        scale = b.broadcast(
-            b.transpose(y.scale, permutation=tuple(order)),
-            shape=Tensor.of(weight).shape,
-            axes=tuple(sorted(places)),
-        )
+        scale = b.spread(y.scale, Tensor.of(weight).shape, places)
         operands[product.weight] = b.multiply(weight, scale)
-    found: Value = cls.build(*operands, **cls.attributes_of(product.op))
+    found: Value = product.op.rebuild(*operands)
     if y.shift is None:
         return found
     shape = Tensor.of(found).shape

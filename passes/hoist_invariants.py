@@ -32,7 +32,7 @@ from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.types import Tensor, element_count, same_count
-from aotc.dialects.walking import backward_slice, clone, in_order, walk
+from aotc.dialects.walking import backward_slice, clone, copy_value, walk
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 
@@ -88,7 +88,7 @@ def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool
             arguments = body.entry_block.arguments
             captured = range(control.first_capture, len(arguments))
             values |= {arguments[n]: op.operands[n] for n in captured}
-        given = [_copy_value(value, values) for value in moving]
+        given = [copy_value(value, values) for value in moving]
         names = tuple(_define_given(name, moving) for name in control.functions)
         loop = replace(control, functions=names)
         results = invoke(loop, [*op.operands, *given])
@@ -145,20 +145,6 @@ def _grows(value: Value, sources: set[Value]) -> bool:
     made, *read = (element_count(each.shape) for each in (kind, *kinds))
     known = [count for count in read if isinstance(count, int)]
     return not isinstance(made, int) or made > _GROWTH * sum(known)
-
-
-def _copy_value(value: Value, values: dict[Value, Value]) -> Value:
-    """Copy what computes a value of a body to the insertion point, unless it is there.
-
-    Args:
-        value: of the body.
-        values: what stands for values of the body so far; gets what is copied.
-    """
-    behind = backward_slice([value], lambda each: each not in values)
-    for op in in_order([each.owner.opview for each in behind if each not in values]):
-        made = clone(op, [values[each] for each in op.operands])
-        values.update(zip(op.results, made, strict=True))
-    return values[value]
 
 
 def _define_given(name: str, moving: Sequence[Value]) -> str:

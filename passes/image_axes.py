@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.image_layouts import IMAGE_LAYOUTS, IMAGE_RANKS, layout_of_rank
-from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Value
 from aotc.passes.disjoint_sets import DisjointSets
@@ -156,41 +155,20 @@ def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
     if has_effect(op):
         return
     for result in op.results:
-        rank = Tensor.of(result).rank
-        for operand in op.operands:
-            for axis, source in enumerate(_source_axes(op, operand, rank)):
-                if source is not None:
-                    yield (result, axis), (operand, source)
+        for number, operand in enumerate(op.operands):
+            kept = _kept_axes(op, number, Tensor.of(result).rank)
+            for source, axis in kept.items():
+                yield (result, axis), (operand, source)
 
 
-def _source_axes(op: GraphOp, operand: Value, rank: int) -> Sequence[int | None]:
-    """For each axis of a result of some rank, the axis of an operand that it is."""
-    if isinstance(op, Transpose):
-        return op.permutation
-    if isinstance(op, Broadcast):
-        return [
-            op.axes.index(axis) if axis in op.axes else None for axis in range(rank)
-        ]
-    if isinstance(op, Reshape):
-        return _unit_axes_aside(Tensor.of(op.x).shape, Tensor.of(op.y).shape)
-    if not hasattr(op, "reorder"):
-        return ()
-    every = range(Tensor.of(operand).rank)
-    if len(every) == rank:
-        return every
-    attributes = type(op).attributes_of(op)
+def _kept_axes(op: GraphOp, number: int, rank: int) -> dict[int, int]:
+    """Which axes of an operand are axes of a result of some rank."""
+    cls = type(op)
+    if not hasattr(cls, "reorder"):
+        is_view = cls.rearranges and cls.is_merged(op)
+        return cls.kept_axes(op, number) if is_view else {}
+    every = range(Tensor.of(op.operands[number]).rank)
+    attributes = cls.attributes_of(op)
     reduced = attributes.get("axes", (attributes.get("axis"),))
-    kept = [axis for axis in every if axis not in reduced]
-    return kept if len(kept) == rank else ()
-
-
-def _unit_axes_aside(source: Shape, result: Shape) -> Sequence[int | None]:
-    """The axes of a reshape that only adds or drops axes of size 1."""
-    taken = [axis for axis, size in enumerate(source) if size != 1]
-    given = [axis for axis, size in enumerate(result) if size != 1]
-    if [source[axis] for axis in taken] != [result[axis] for axis in given]:
-        return ()
-    found: list[int | None] = [None] * len(result)
-    for axis, origin in zip(given, taken, strict=True):
-        found[axis] = origin
-    return found
+    kept = [axis for axis in every if len(every) == rank or axis not in reduced]
+    return {a: at for at, a in enumerate(kept)} if len(kept) == rank else {}

@@ -15,7 +15,8 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.shape import Reshape
-from aotc.dialects.types import Shape, Tensor, same_count
+from aotc.dialects.reshaping import long_axes, reshape_groups
+from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
 Axis = tuple[Value, int]
@@ -58,33 +59,16 @@ def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
 
 
 def _of_reshape(op: Reshape) -> Iterator[Relation]:
-    """By groups of neighbouring axes that hold as many elements."""
-    for source, result in _groups(Tensor.of(op.x).shape, Tensor.of(op.y).shape):
-        parts = tuple((op.x, axis) for axis in source)
-        if len(result) == 1:
-            yield Relation((op.y, result[0]), parts)
-        elif len(source) == 1:
-            for axis in result:
-                yield Relation((op.y, axis), parts, is_part=True)
-
-
-def _groups(source: Shape, result: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """The axes of both sides that belong together, those of size 1 aside."""
-    before = [axis for axis, size in enumerate(source) if size != 1]
-    after = [axis for axis, size in enumerate(result) if size != 1]
-    while before and after:
-        counts = [(i, j) for i in range(len(before)) for j in range(len(after))]
-        for i, j in sorted(counts, key=sum):
-            group = before[: i + 1], after[: j + 1]
-            if same_count(
-                tuple(source[axis] for axis in group[0]),
-                tuple(result[axis] for axis in group[1]),
-            ):
-                yield group
-                break
-        else:
-            return
-        before, after = before[i + 1 :], after[j + 1 :]
+    """By groups of neighbouring axes that hold as many elements, but for sizes 1."""
+    sides = [(value, long_axes(Tensor.of(value).shape)) for value in (op.x, op.y)]
+    for group in reshape_groups(Tensor.of(op.x).shape, op.shape):
+        parts, made = (
+            tuple((value, axis) for axis in axes if axis in long)
+            for (value, long), axes in zip(sides, group, strict=True)
+        )
+        if len(made) == 1 or len(parts) == 1:
+            for axis in made:
+                yield Relation(axis, parts, is_part=len(made) > 1)
 
 
 def _of_product(op: DotGeneral) -> Iterator[Relation]:
@@ -93,9 +77,8 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
         return
     rank = Tensor.of(op.lhs).rank
     mapped = (op.lhs, op.lhs_contract[0]), (op.y, rank - 1)
-    free = [axis for axis in range(rank) if axis != op.lhs_contract[0]]
-    for number, axis in enumerate(free):
-        yield Relation((op.y, number), ((op.lhs, axis),), through=mapped)
+    for source, axis in DotGeneral.kept_axes(op, 0).items():
+        yield Relation((op.y, axis), ((op.lhs, source),), through=mapped)
     yield Relation(mapped[1], (mapped[0],), through=mapped)
 
 

@@ -31,6 +31,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.walking import users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of
@@ -178,7 +179,7 @@ def _weight_of(product: Product) -> ir.BlockArgument | None:
 
 def _is_stored_once(value: Value) -> bool:
     """Whether what readers make of a value, and store, takes no more room than it."""
-    readers = [use.owner.opview for use in value.uses]
+    readers = users_of([value])
     if len(readers) == 1:
         return True
     slices = [each for each in readers if isinstance(each, Slice)]

@@ -10,7 +10,7 @@ from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, in_order
+from aotc.dialects.walking import clone, copy_value, in_order
 from aotc.mlir import Operation, Value, ir
 from aotc.passes.regions import Region
 
@@ -132,7 +132,7 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
         if unpacked and second and anchor.operands[1] in region.values:
             values[second] = unpacked
         for op in region.ops:
-            taken = [_copied(value, values) for value in op.operands]
+            taken = [copy_value(value, values) for value in op.operands]
             if unpacked is not None and op is anchor and op.operands[1] == second:
                 taken = [taken[0], unpacked]
             copied = clone(op, taken)
@@ -158,11 +158,3 @@ def share_function(name: str, known: dict[str, str]) -> str:
     if text in known:
         erase(function)
     return known.setdefault(text, name)
-
-
-def _copied(value: Value, values: dict[Value, Value]) -> Value:
-    """A value in the function of a region; what it repeats is written there again."""
-    if value not in values:
-        op = value.owner.opview
-        (values[value],) = clone(op, [_copied(each, values) for each in op.operands])
-    return values[value]

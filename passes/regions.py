@@ -10,7 +10,7 @@ from typing import Any
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, defining_op, in_order
+from aotc.dialects.walking import backward_slice, defining_op, in_order, users_of
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import Elementwise
@@ -158,7 +158,7 @@ def region_at(
     """Return the anchor with the elementwise ops around it that its kernel computes."""
     region = Region.of(anchor, fused, states, capabilities)
     _add_before(region)
-    rest = _users(anchor) if region.family.epilogue else []
+    rest = in_order(users_of(anchor.results)) if region.family.epilogue else []
     while rest:
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
@@ -169,7 +169,7 @@ def region_at(
         region.members.append(op)
         region.values[op.results[0]] = None
         region.reads.update(dict.fromkeys(reads))
-        rest = in_order([*rest, *_users(op)])
+        rest = in_order([*rest, *users_of(op.results)])
     if region.family.is_part is not None:
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
@@ -278,11 +278,6 @@ def _add_second(region: Region) -> None:
     region.values.update(dict.fromkeys(made))
     region.reads.update(dict.fromkeys(reads))
     region.second = whole[0]
-
-
-def _users(op: Operation) -> list[Operation]:
-    """The ops that read the results of one, in order."""
-    return in_order([use.owner.opview for value in op.results for use in value.uses])
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:

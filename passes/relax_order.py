@@ -26,23 +26,19 @@ class RelaxOrder(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _relax(function)
-
-
-def _relax(function: Function) -> bool:
-    late: set[Value] = set()  # what waits, but for arguments
-    arguments = []
-    for op in function.entry_block.operations:
-        is_after = isinstance(op, After)
-        if is_after and isinstance(op.operands[0].owner, ir.Block):
-            arguments.append(op)
-        elif is_after or any(value in late for value in op.operands):
-            late.update(op.results)
-    needless = [op for op in arguments if _is_needless(op, late)]
-    for op in needless:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.operation.erase()
-    return bool(needless)
+        late: set[Value] = set()  # what waits, but for arguments
+        arguments = []
+        for op in function.entry_block.operations:
+            is_after = isinstance(op, After)
+            if is_after and isinstance(op.operands[0].owner, ir.Block):
+                arguments.append(op)
+            elif is_after or any(value in late for value in op.operands):
+                late.update(op.results)
+        needless = [op for op in arguments if _is_needless(op, late)]
+        for op in needless:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.operation.erase()
+        return bool(needless)
 
 
 def _is_needless(op: Operation, late: set[Value]) -> bool:

@@ -30,6 +30,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
+from aotc.dialects.walking import users_of
 from aotc.errors import InputError
 from aotc.kernels.lowered import called_kernel, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir
@@ -204,7 +205,7 @@ def is_virtual(op: Operation) -> bool:
         return True
     if is_loop(op) and (_is_spread(op) or _is_broadcast(op)):
         return True
-    readers = [use.owner for value in op.results for use in value.uses]
+    readers = users_of(op.results)
     if len(readers) != 1 or readers[0].operation.block != op.operation.block:
         return False
     if op.operation.name == "linalg.transpose":

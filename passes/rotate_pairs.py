@@ -31,15 +31,15 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Shape, Size, Tensor, bounds, element_count
-from aotc.dialects.walking import in_order
+from aotc.dialects.types import Size, Tensor, bounds, element_count
+from aotc.dialects.walking import defining_op, in_order, users_of
 from aotc.dialects.weight_values import weight_values
-from aotc.mlir import Function, Operation, Value, ir
+from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 
@@ -101,12 +101,12 @@ class _Factor:
 
     Args:
         table: of the size of a half along the axis, or of both, or of size 1.
-        half: which half of a table of both.
+        start: of the half of a table of both.
         sign: 1 or -1, to be multiplied by as well.
     """
 
     table: Value
-    half: int
+    start: Size
     sign: int
 
 
@@ -144,12 +144,12 @@ class _Rotation:
         """The result, at the insertion point."""
         axis, shape = self.axis, self.kind.shape
         wide = (*shape[:axis], 2, _half(self.kind, axis), *shape[axis + 1 :])
-        whole = _take(b, self.whole.source, axis, self.whole.start, shape[axis])
+        whole = b.part(self.whole.source, axis, self.whole.start, shape[axis])
         pairs = b.reshape(whole, shape=wide)
         products = []
         for number in (0, 1):
             table = self._table(b, [row[number] for row in self.factors])
-            given = _take(b, pairs, axis, number, 1), table
+            given = b.part(pairs, axis, number, 1), table
             axes = tuple(range(len(wide)))
             products.append(
                 b.multiply(*[b.broadcast(x, shape=wide, axes=axes) for x in given])
@@ -176,9 +176,11 @@ class _Rotation:
         table, half = factor.table, _half(self.kind, self.axis)
         op = made_by(table, Broadcast)
         if op is not None:
-            table = b.reshape(op.x, shape=_shape_without_repeats(op))
+            varying = varying_axes(op)
+            sizes = (n if a in varying else 1 for a, n in enumerate(op.shape))
+            table = b.reshape(op.x, shape=tuple(sizes))
         if Tensor.of(table).shape[self.axis] == 2 * half:
-            table = _take(b, table, self.axis, factor.half * half, half)
+            table = b.part(table, self.axis, factor.start, half)
         return table if factor.sign == 1 else b.negate(table)
 
 
@@ -189,26 +191,10 @@ def _half(kind: Tensor, axis: int) -> int:
     return size // 2
 
 
-def _take(b: Builder, x: Value, axis: int, start: Size, size: Size) -> Value:
-    """A part of a value along an axis: itself, if it is all of it."""
-    shape: Shape = Tensor.of(x).shape
-    if shape[axis] == size:
-        return x
-    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
-    sizes = tuple(size if i == axis else n for i, n in enumerate(shape))
-    return b.slice(x, start=starts, sizes=sizes, strides=(1,) * len(shape))
-
-
-def _shape_without_repeats(op: Broadcast) -> Shape:
-    """The shape of what a broadcast repeats, with the axes of the result."""
-    sizes: dict[int, Size] = dict(zip(op.axes, Tensor.of(op.x).shape, strict=True))
-    return tuple(sizes.get(axis, 1) for axis in range(Tensor.of(op.y).rank))
-
-
 def _is_repeated(table: Value, axis: int) -> bool:
     """Whether a table is the same all along an axis."""
     op = made_by(table, Broadcast)
-    return op is not None and _shape_without_repeats(op)[axis] == 1
+    return op is not None and axis not in varying_axes(op)
 
 
 _Term = tuple[_Part, _Factor]
@@ -230,7 +216,7 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
     if bounds(beside)[0] < _FEWEST:
         return None
     reader = _Reader(axis, size // 2, weights)
-    rows = [reader.terms(root, half) for half in (0, 1)]
+    rows = [reader.terms(_Part(root, start)) for start in (0, size // 2)]
     whole = _whole(rows[0], size // 2)
     if whole is None or not reader.is_closed(root):
         return None
@@ -263,19 +249,6 @@ def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Which half of a result is asked for.
-
-    Args:
-        half: its number.
-        is_value: whether a value has no more than that half.
-    """
-
-    half: int
-    is_value: bool = False
-
-
 class _Reader:
     """Reads halves of a result as sums of parts of values times tables.
 
@@ -292,71 +265,63 @@ class _Reader:
         self._axis, self._half, self._weights = axis, half, weights
         self.inside: dict[Value, None] = {}
 
-    def terms(self, root: Value, half: int) -> list[_Term]:
+    def terms(self, half: _Part) -> list[_Term]:
         """The terms of a half; none where it is no sum of so few."""
-        rest, found = [(root, _Place(half), 1)], list[_Term]()
+        rest, found = [(half, 1)], list[_Term]()
         while rest:
-            value, place, sign = rest.pop()
-            op = None if isinstance(value.owner, ir.Block) else value.owner.opview
-            self.inside[value] = None
+            part, sign = rest.pop()
+            op = defining_op(part.source)
+            self.inside[part.source] = None
             if isinstance(op, Negate):
-                rest.append((op.x, place, -sign))
+                rest.append((replace(part, source=op.x), -sign))
             elif isinstance(op, Add | Subtract):
                 other = sign if isinstance(op, Add) else -sign
-                rest += [(op.rhs, place, other), (op.lhs, place, sign)]
-            elif (inner := self._in_half(value, place)) is not None:
-                rest.append((*inner, sign))
-            elif (term := self._product(op, place, sign)) is not None:
+                rest.append((replace(part, source=op.rhs), other))
+                rest.append((replace(part, source=op.lhs), sign))
+            elif (inner := self._joined(part)) is not None:
+                rest.append((inner, sign))
+            elif (term := self._product(op, part, sign)) is not None:
                 found.append(term)
             else:
                 return []
-            if (
-                len(rest) + len(found) > _TERMS
-            ):  # nor is the end of a long one looked for
+            # nor is the end of a long one looked for
+            if len(rest) + len(found) > _TERMS:
                 return []
         return found
 
-    def _product(self, op: Any, place: _Place, sign: int) -> _Term | None:
+    def _product(self, op: Any, part: _Part, sign: int) -> _Term | None:
         if not isinstance(op, Multiply):
             return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             if table in self._weights or made_by(table, Broadcast) is not None:
-                part, sign_of_part = self._part(x, place)
-                return part, _Factor(table, place.half, sign * sign_of_part)
+                found, own = self._origin(replace(part, source=x))
+                return found, _Factor(table, part.start, sign * own)
         return None
 
-    def _part(self, x: Value, place: _Place) -> tuple[_Part, int]:
-        """A part of a value, and the sign that it has."""
-        negated = made_by(x, Negate)
-        inner = (negated.x, place) if negated else self._in_half(x, place)
+    def _origin(self, part: _Part) -> tuple[_Part, int]:
+        """Where a part comes from, and the sign that it has."""
+        negated = made_by(part.source, Negate)
+        inner = replace(part, source=negated.x) if negated else self._joined(part)
         if inner is not None:
-            self.inside[x] = None
-            part, sign = self._part(*inner)
-            return part, -sign if negated else sign
-        found = self._slice(x)
-        if place.is_value:
-            return found, 1
-        return replace(found, start=found.start + place.half * self._half), 1
-
-    def _in_half(self, value: Value, place: _Place) -> tuple[Value, _Place] | None:
-        """What was concatenated for a half."""
-        op = made_by(value, Concatenate)
-        if op is None or place.is_value or op.axis != self._axis:
-            return None
-        sizes = [Tensor.of(each).shape[self._axis] for each in op.operands]
-        if sizes != [self._half] * 2:
-            return None
-        return op.operands[place.half], replace(place, is_value=True)
-
-    def _slice(self, x: Value) -> _Part:
-        """A value as a part of another along the axis, of itself where it is none."""
-        op = made_by(x, Slice)
+            self.inside[part.source] = None
+            found, sign = self._origin(inner)
+            return found, -sign if negated else sign
+        op = made_by(part.source, Slice)
         if op is None or set(op.strides) != {1}:
-            return _Part(x, 0)
-        shape = Tensor.of(op.x).shape
-        others = [i for i in range(len(shape)) if i != self._axis]
-        is_part = all(op.sizes[i] == shape[i] for i in others)
-        return _Part(op.x, op.start[self._axis]) if is_part else _Part(x, 0)
+            return part, 1
+        pairs = enumerate(zip(op.sizes, Tensor.of(op.x).shape, strict=True))
+        if any(size != n for axis, (size, n) in pairs if axis != self._axis):
+            return part, 1
+        return _Part(op.x, op.start[self._axis] + part.start), 1
+
+    def _joined(self, part: _Part) -> _Part | None:
+        """The one of two halves that were joined which a part is."""
+        op = made_by(part.source, Concatenate)
+        if op is None or op.axis != self._axis:
+            return None
+        if any(Tensor.of(x).shape[op.axis] != self._half for x in op.operands):
+            return None
+        return _Part(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
         """Whether what was looked through is read for the result alone.
@@ -364,6 +329,4 @@ class _Reader:
         Takes the result from what lies inside.
         """
         self.inside.pop(root, None)
-        readers = [use.owner for value in self.inside for use in value.uses]
-        inside = {*self.inside, root}
-        return all(op.results and op.results[0] in inside for op in readers)
+        return not users_of(self.inside, {*self.inside, root})

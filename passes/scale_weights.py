@@ -25,10 +25,11 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Multiply
-from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.contraction import DotGeneral, dot_axes
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
+from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
@@ -52,20 +53,16 @@ class ScaleWeights(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _scale_in(function)
-
-
-def _scale_in(function: Function) -> bool:
-    weights = weight_values(function)
-    changed = False
-    for op in [*function.entry_block.operations]:
-        if not isinstance(op, GraphOp) or has_effect(op):
-            continue
-        found = _scaling_of(op, weights)
-        if found is not None:
-            _replace(op, found)
-            changed = True
-    return changed
+        weights = weight_values(function)
+        changed = False
+        for op in [*function.entry_block.operations]:
+            if not isinstance(op, GraphOp) or has_effect(op):
+                continue
+            found = _scaling_of(op, weights)
+            if found is not None:
+                _replace(op, found)
+                changed = True
+        return changed
 
 
 class _WeightScaled(NamedTuple):
@@ -84,9 +81,8 @@ class _WeightScaled(NamedTuple):
     def build(self, op: GraphOp) -> Value:
         """The result of a product in this form."""
         weight, *others = list(op.operands)[1:]
-        cls = type(op)
         scaled = _scale(weight, self.scale, self.axes)
-        made: Value = cls.build(self.x, scaled, *others, **cls.attributes_of(op))
+        made: Value = op.rebuild(self.x, scaled, *others)
         return made
 
 
@@ -113,13 +109,11 @@ class _WeightOfEach(NamedTuple):
         axes = range(1, 1 + len(shape))
         every = (Tensor.of(self.x).shape[0], *shape)
         weights = build.broadcast(matrix, shape=every, axes=tuple(axes))
+        right = tuple(axes[axis] for axis in self.product.right)
         return build.dot_general(
             self.x,
             _scale(weights, self.scale, self.axes),
-            lhs_batch=(0,),
-            rhs_batch=(0,),
-            lhs_contract=self.product.left,
-            rhs_contract=tuple(axes[axis] for axis in self.product.right),
+            **dot_axes((self.product.left, right), batch=((0,), (0,))),
             dtype=Tensor.of(op.results[0]).dtype,
         )
 
@@ -156,7 +150,7 @@ def _scaling_of(
         scale = made_by(factor, Broadcast)
         if scale is None or scale.x in weights:
             continue
-        axes = _varying_axes(scale)
+        axes = {*varying_axes(scale)}
         if axes <= summed.keys() and _is_smaller(right, left):
             return _WeightScaled(x, scale, {axis: summed[axis] for axis in axes})
         product = _product_of_each(op) if 0 in axes and len(axes) > 1 else None
@@ -200,12 +194,6 @@ def _is_worth(product: _Product, image: Shape) -> bool:
     return is_narrow and weight <= _MOST_OF_IMAGE * elements
 
 
-def _varying_axes(scale: Broadcast) -> set[int]:
-    """The axes along which the elements of a broadcast differ."""
-    sizes = Tensor.of(scale.x).shape
-    return {axis for size, axis in zip(sizes, scale.axes, strict=True) if size != 1}
-
-
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
     """Write a product in another form."""
     multiply: Operation = op.operands[0].owner
@@ -219,11 +207,6 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
     """A weight times a scale, given the axis of the weight for each of the scale's."""
     build = Builder()
-    sizes = [n for n in Tensor.of(scale.x).shape if n != 1]
-    narrow = build.reshape(scale.x, shape=tuple(sizes))
-    kept = [axes[axis] for axis in scale.axes if axis in axes]
-    order = sorted(range(len(kept)), key=kept.__getitem__)
-    turned = build.transpose(narrow, permutation=tuple(order))
-    shape = Tensor.of(weight).shape
-    repeated = build.broadcast(turned, shape=shape, axes=tuple(sorted(kept)))
-    return build.multiply(weight, repeated)
+    narrow = build.reshape(scale.x, shape=squeezed(Tensor.of(scale.x).shape))
+    kept = [axes[axis] for axis in varying_axes(scale)]
+    return build.multiply(weight, build.spread(narrow, Tensor.of(weight).shape, kept))

@@ -25,8 +25,8 @@ from aotc.dialects.image_layouts import (
     IMAGE_LAYOUTS,
     layout_of_rank,
     layout_permutation,
-    permute_shape,
 )
+from aotc.dialects.permutations import permute
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Value, ir
@@ -107,7 +107,7 @@ class SetIoLayout(Pass):
     def _port(self, port: Port, known: str) -> Port:
         layout = self._letters(known)
         permutation = layout_permutation(known, layout)
-        kind = port.type.with_shape(permute_shape(port.type.shape, permutation))
+        kind = port.type.with_shape(permute(port.type.shape, permutation))
         source = port.source_layout or known
         return replace(port, type=kind, layout=layout, source_layout=source)
 

@@ -38,27 +38,22 @@ class SinkReshapes(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _sink(function)
-
-
-def _sink(function: Function) -> bool:
-    """Go through the ops once, in order: what is moved meets those that follow."""
-    weights = weight_values(function)
-    changed = False
-    for op in [*function.entry_block.operations]:
-        shape = _source_shape(op, weights)
-        if shape is None:
-            continue
-        build = Builder()
-        with before(op):
-            given = [_reshaped(build, value, shape) for value in op.operands]
-            found = type(op.opview).build(*given, **op.opview.attributes_of(op.opview))
-            result = op.results[0]
-            moved = build.reshape(found, shape=Tensor.of(result).shape)
-        result.replace_all_uses_with(moved)
-        op.operation.erase()
-        changed = True
-    return changed
+        weights = weight_values(function)
+        changed = False
+        for op in [*function.entry_block.operations]:
+            shape = _source_shape(op, weights)
+            if shape is None:
+                continue
+            build = Builder()
+            with before(op):
+                given = [_reshaped(build, value, shape) for value in op.operands]
+                found = op.opview.rebuild(*given)
+                result = op.results[0]
+                moved = build.reshape(found, shape=Tensor.of(result).shape)
+            result.replace_all_uses_with(moved)
+            op.operation.erase()
+            changed = True
+        return changed
 
 
 def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
@@ -67,31 +62,18 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
         return None
     if len(op.results) != 1 or op.results[0] in weights:
         return None
-    found: Shape | None = None
-    for value in op.operands:
-        source = _source(value)
-        if source is None:
-            if _number(value) is None:
-                return None
-            continue
-        shape = Tensor.of(source).shape
-        if source in weights or found not in (None, shape):
-            return None
-        found = shape
-    return found
+    if any(_source(x) is None and _number(x) is None for x in op.operands):
+        return None
+    sources = [x for x in map(_source, op.operands) if x is not None]
+    shapes = {Tensor.of(x).shape for x in sources}
+    is_one = len(shapes) == 1 and weights.isdisjoint(sources)
+    return shapes.pop() if is_one else None
 
 
 def _source(value: Value) -> Value | None:
     """What a value is, but for axes of size 1; None if it is no such reshape."""
     op = made_by(value, Reshape)
-    if op is None:
-        return None
-    source: Value = op.x
-    sizes = [
-        [size for size in Tensor.of(each).shape if size != 1]
-        for each in (source, value)
-    ]
-    return source if sizes[0] == sizes[1] else None
+    return op.x if op is not None and Reshape.is_merged(op) else None
 
 
 def _number(value: Value) -> Value | None:
@@ -102,9 +84,5 @@ def _number(value: Value) -> Value | None:
 
 def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
     """An operand of an op that is computed in another shape."""
-    number = _number(value)
-    if number is not None:
-        return build.broadcast(number, shape=shape, axes=())
     source = _source(value)
-    assert source is not None
-    return source
+    return source or build.broadcast(_number(value), shape=shape, axes=())

@@ -20,20 +20,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.ops.shape import (
-    Broadcast,
-    Transpose,
-    broadcast_permutation,
-    moves_nothing,
-)
+from aotc.dialects.ops.shape import Broadcast, Transpose, moves_nothing
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.reordering import Order, inverse
+from aotc.dialects.permutations import Order, inverse, permute
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import users_of
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass
@@ -54,20 +51,10 @@ class SinkTransposes(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        return _transposes(function.entry_block) and _sink(function)
-
-
-def _transposes(block: Block) -> bool:
-    return any(isinstance(op, Transpose) for op in block.operations)
-
-
-def _sink(function: Function) -> bool:
-    changed = False
-    for _ in range(SWEEPS):
-        if not _sweep(function):
-            break
-        changed = True
-    return changed
+        if not any(isinstance(op, Transpose) for op in function.entry_block.operations):
+            return False
+        sweeps = takewhile(bool, (_sweep(function) for _ in range(SWEEPS)))
+        return any([*sweeps])
 
 
 def _sweep(function: Function) -> bool:
@@ -202,15 +189,14 @@ class _Group:
         permutations = self._wanted_after(value)
         if order is None:
             return sum(self._count(value, each) for each in permutations)
-        wanted = {_compose(order, each) for each in permutations}
+        wanted = {permute(order, each) for each in permutations}
         if self._is_read_as_it_is(value):
             wanted.add(order)
         return sum(self._count_of(value, order, each) for each in wanted)
 
     def _count_of(self, value: Value, order: Order, permutation: Order) -> int:
         """As `_count`, for the value that will be there in the place of `value`."""
-        shape = Tensor.of(value).shape
-        given = tuple(shape[axis] for axis in inverse(order))
+        given = permute(Tensor.of(value).shape, inverse(order))
         return 0 if moves_nothing(given, permutation) else 1
 
     def _count(self, source: Value, permutation: Order) -> int:
@@ -222,18 +208,16 @@ class _Group:
         inner = made_by(source, Broadcast)
         if inner is None:
             return 1
-        return self._count(inner.x, broadcast_permutation(inner.axes, permutation))
+        axes = permute(inverse(permutation), inner.axes)
+        return self._count(inner.x, inverse(axes))
 
     # ---- readers
 
     def _outer_readers(self, value: Value) -> list[Operation]:
-        return [use.owner for use in value.uses if not self._has(use.owner)]
-
-    def _has(self, op: Operation) -> bool:
-        return bool(op.results) and op.results[0] in self.made
+        return users_of([value], self.made)
 
     def _transposes_of(self, value: Value) -> list[Transpose]:
-        readers = [reader.opview for reader in self._outer_readers(value)]
+        readers = self._outer_readers(value)
         return [each for each in readers if isinstance(each, Transpose)]
 
     def _wanted_after(self, value: Value) -> set[Order]:
@@ -243,7 +227,7 @@ class _Group:
 
     def _is_read_as_it_is(self, value: Value) -> bool:
         readers = self._outer_readers(value)
-        return any(not isinstance(each.opview, Transpose) for each in readers)
+        return any(not isinstance(each, Transpose) for each in readers)
 
     def _is_read_elsewhere(self, value: Value) -> bool:
         return bool(self._outer_readers(value))
@@ -258,7 +242,7 @@ class _Group:
             with before(op):
                 for value in op.operands:
                     if value not in moved:
-                        moved[value] = _permute(build, *_source_in_order(value, order))
+                        moved[value] = build.to_order(*_source_in_order(value, order))
                 operands = [moved[value] for value in op.operands]
                 moved.update(
                     zip(
@@ -277,16 +261,16 @@ class _Group:
     ) -> None:
         """Let the readers outside the group read `moved` in the place of `value`."""
         for reader in self._transposes_of(value):
-            permutation = _compose(order, reader.permutation)
+            permutation = permute(order, reader.permutation)
             with before(reader):
-                found = _permute(build, moved, permutation)
+                found = build.to_order(moved, permutation)
             reader.y.replace_all_uses_with(found)
             self.read.pop(reader.y, None)
             self.read[found] = None  # perhaps for the ops that go, which read it
             reader.operation.erase()
         if self._is_read_elsewhere(value):
             with before(value.owner):
-                found = _permute(build, moved, order)
+                found = build.to_order(moved, order)
             value.replace_all_uses_with(found)
 
     def _erase(self) -> None:
@@ -305,15 +289,4 @@ def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
     given = made_by(value, Transpose)
     if given is None:
         return value, inverse(order)
-    return given.x, _compose(given.permutation, inverse(order))
-
-
-def _compose(first: Order, second: Order) -> Order:
-    """The permutation of one transpose that does what two do, one after the other."""
-    return tuple(first[axis] for axis in second)
-
-
-def _permute(build: Builder, value: Value, permutation: Order) -> Value:
-    if permutation == tuple(range(len(permutation))):
-        return value
-    return build.transpose(value, permutation=permutation)
+    return given.x, permute(given.permutation, inverse(order))

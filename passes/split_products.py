@@ -25,15 +25,15 @@ from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, in_order
+from aotc.dialects.walking import backward_slice, in_order, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
-from aotc.mlir import Function, Operation, Value
+from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 
@@ -115,8 +115,7 @@ class _Columns:
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
         right = _cut(b, self.product.rhs, self.axis, columns)
-        attributes = DotGeneral.attributes_of(self.product)
-        value = DotGeneral.build(self.product.lhs, right, **attributes)
+        value = self.product.rebuild(self.product.lhs, right)
         product: DotGeneral = value.owner.opview
         return product
 
@@ -129,7 +128,7 @@ class _Columns:
                 value if x == whole else _cut(b, x, len(columns.sizes) - 1, columns)
                 for x in op.operands
             ]
-            value = type(op).build(*taken, **type(op).attributes_of(op))
+            value = op.rebuild(*taken)
             whole = op.results[0]
         return value
 
@@ -137,21 +136,15 @@ class _Columns:
 def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     """The columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
-    shape = Tensor.of(value).shape
     repeated = made_by(value, Broadcast)
-    if repeated is not None:
-        source: Value = repeated.x
-        axes = [*repeated.axes]
-        if axis in axes and Tensor.of(source).shape[axes.index(axis)] != 1:
-            source = _cut(b, source, axes.index(axis), columns)
-        sizes = tuple(count if n == axis else size for n, size in enumerate(shape))
-        return b.broadcast(source, shape=sizes, axes=repeated.axes)
-    return b.slice(
-        value,
-        start=tuple(first if n == axis else 0 for n in range(len(shape))),
-        sizes=tuple(count if n == axis else size for n, size in enumerate(shape)),
-        strides=(1,) * len(shape),
-    )
+    if repeated is None:
+        return b.part(value, axis, first, count)
+    source: Value = repeated.x
+    shape = repeated.shape
+    if axis in varying_axes(repeated):
+        source = _cut(b, source, repeated.axes.index(axis), columns)
+    sizes = (*shape[:axis], count, *shape[axis + 1 :])
+    return b.broadcast(source, shape=sizes, axes=repeated.axes)
 
 
 def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
@@ -162,7 +155,7 @@ def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
     if op.rhs not in weights or len(list(op.rhs.uses)) > 1 or len(axes) != 1:
         return None
     after = [*_ops_after(op)]
-    readers = _readers(after[-1] if after else op)
+    readers = in_order(users_of((after[-1] if after else op).results))
     slices = [each for each in readers if isinstance(each, Slice)]
     if not 1 < len(slices) == len(readers):
         return None
@@ -177,7 +170,7 @@ def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
     """The elementwise ops after one, as long as one reads the other alone."""
     kind = Tensor.of(op.results[0])
     while True:
-        readers = _readers(op)
+        readers = in_order(users_of(op.results))
         if len(readers) != 1 or not isinstance(readers[0], GraphOp):
             return
         reader = readers[0]
@@ -188,11 +181,6 @@ def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
             return
         yield reader
         op = reader
-
-
-def _readers(op: Operation) -> list[Operation]:
-    """The ops that read the results of one, in order."""
-    return in_order([use.owner.opview for value in op.results for use in value.uses])
 
 
 def _are_apart(slices: Sequence[Slice]) -> bool:
@@ -223,7 +211,8 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
         is_elementwise = isinstance(op, GraphOp) and bool(op.on_vectors)
         return is_elementwise and not isinstance(op, Broadcast)
 
-    others = [x for op in _readers(columns) for x in op.operands if x != columns.y]
+    readers = users_of([columns.y])
+    others = [x for op in readers for x in op.operands if x != columns.y]
     behind = backward_slice(others, is_computed_with)
     return any(made_by(value, DotGeneral) is not None for value in behind)
 
@@ -234,7 +223,7 @@ def _meet(slices: Sequence[Slice]) -> bool:
     sources: dict[Value, frozenset[int]] = {
         each.y: frozenset([number]) for number, each in enumerate(slices)
     }
-    rest = in_order([reader for each in slices for reader in _readers(each)])
+    rest = in_order(users_of(each.y for each in slices))
     while rest:
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or not type(op).on_vectors:
@@ -246,5 +235,5 @@ def _meet(slices: Sequence[Slice]) -> bool:
         if len(found) == len(slices):
             return True
         sources[op.results[0]] = found
-        rest = in_order([*rest, *_readers(op)])
+        rest = in_order([*rest, *users_of(op.results)])
     return False

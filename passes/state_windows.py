@@ -23,6 +23,7 @@ from aotc.dialects.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from aotc.dialects.ops.effects import Assert
 from aotc.dialects.ops.selection import Select
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import users_of
 from aotc.mlir import Function, Operation, Value
 
 
@@ -89,7 +90,7 @@ def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
     again wherever they are read, and slices not at all.
     """
     while reader.operation != update.operation:
-        users = [use.owner.opview for value in reader.results for use in value.uses]
+        users = users_of(reader.results)
         if not isinstance(reader, (DynamicSlice, Select)) or len(users) != 1:
             return False
         (reader,) = users

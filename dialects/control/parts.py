@@ -128,12 +128,6 @@ def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values
     return chosen
 
 
-def swap_axes(b: Builder, x: Value) -> Value:
-    """The first two axes in the other order."""
-    rank = Tensor.of(x).rank
-    return b.transpose(x, permutation=(1, 0, *range(2, rank)))
-
-
 def shape_of(shape: Shape, symbols: Sequence[int]) -> tuple[int, ...]:
     """The shape, with numbers for its symbols."""
     return tuple(evaluate_size(size, symbols) for size in shape)

@@ -32,7 +32,6 @@ from aotc.dialects.control.parts import (
     require_same,
     shape_of,
     split,
-    swap_axes,
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
@@ -236,11 +235,11 @@ class Scan(ControlFlow):
         loop = Scan((each,), self.carries, self.scanned, self.length, self.reverse)
         first = add_leading_axes(b, carried, batched[: self.carries], size)
         swapped = [
-            swap_axes(b, x) if has else x
+            b.move_axis(x, 1, 0) if has else x
             for x, has in zip(whole, kept[self.carries :], strict=False)
         ]
         last, stacks = split(invoke(loop, [*first, *swapped, *captures]), self.carries)
-        return [*last, *(swap_axes(b, stack) for stack in stacks)]
+        return [*last, *(b.move_axis(stack, 1, 0) for stack in stacks)]
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
         """The operands and results that stay, if only `wanted` results are used."""

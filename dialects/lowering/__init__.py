@@ -22,6 +22,8 @@ from aotc.dialects.lowering.scalars import Body, constant_of
 from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import filled_with, needs_memory
 from aotc.dialects.lowering.variation import Variation
+from aotc.dialects.permutations import permute
+from aotc.dialects.reshaping import reshape_groups
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -29,7 +31,6 @@ from aotc.dialects.types import (
     Tensor,
     lowered_element,
     lowered_type,
-    same_count,
 )
 from aotc.mlir import AffineExpr, AffineMap, Type, Value, arith, ir, linalg, tensor
 
@@ -269,11 +270,6 @@ class Lowering:
         """The nearest of 0 … last on index values; 0 if there is none."""
         return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
 
-    def to_index(self, element: Value, dtype: str) -> Value:
-        """An integer element as an index value, by its sign."""
-        cast = arith.index_castui if dtype in dtypes.UNSIGNED else arith.index_cast
-        return cast(ir.IndexType.get(), element)
-
     def slice(
         self, source: Value, result: Tensor, start: Shape, strides: Sequence[int]
     ) -> Value:
@@ -356,17 +352,18 @@ class Lowering:
         if old.rank < new.rank and element_slice(source) is not None:
             return self.element_copy(source, new)
         groups = reshape_groups(old.shape, new.shape)
-        middle = old.with_shape([pymath.prod(old.shape[a:b]) for (a, b), _ in groups])
+        merged = (permute(old.shape, axes) for axes, _ in groups)
+        middle = old.with_shape([pymath.prod(sizes) for sizes in merged])
         value = source
         if middle.rank != old.rank:
             value = tensor.collapse_shape(
-                lowered_type(middle), value, [list(range(a, b)) for (a, b), _ in groups]
+                lowered_type(middle), value, [list(axes) for axes, _ in groups]
             )
         if middle.rank != new.rank:
             value = tensor.expand_shape(
                 lowered_type(new),
                 value,
-                [list(range(a, b)) for _, (a, b) in groups],
+                [list(axes) for _, axes in groups],
                 self.dynamic_sizes(new.shape),
                 lowered_type(new).shape,
             )
@@ -407,39 +404,6 @@ def _as_signed(dtype: str, value: int) -> int:
     if dtype in dtypes.UNSIGNED and value >= 1 << (dtypes.bits(dtype) - 1):
         return value - (1 << dtypes.bits(dtype))
     return value
-
-
-Span = tuple[int, int]
-
-
-@lru_cache(maxsize=2**14)
-def reshape_groups(old: Shape, new: Shape) -> list[tuple[Span, Span]]:
-    """The finest split of two shapes into runs of axes with equal products.
-
-    `[batch, 8, 8, 4] → [batch, 256]` gives `[((0, 1), (0, 1)), ((1, 4), (1, 2))]`.
-    Trailing axes of size one join the last run.
-    """
-    groups: list[tuple[Span, Span]] = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        end_i, end_j = _matching_run(old, new, i, j)
-        groups.append(((i, end_i), (j, end_j)))
-        i, j = end_i, end_j
-    if groups and (i < len(old) or j < len(new)):
-        (a, _), (b, _) = groups[-1]
-        groups[-1] = ((a, len(old)), (b, len(new)))
-    return groups
-
-
-def _matching_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
-    """The shortest runs from `i` and `j` whose products are equal."""
-    ends = [
-        (a, b)
-        for a in range(i + 1, len(old) + 1)
-        for b in range(j + 1, len(new) + 1)
-        if same_count(old[i:a], new[j:b])
-    ]
-    return min(ends, key=sum, default=(len(old), len(new)))
 
 
 def by_kind(**ops: Body) -> LowerRule:

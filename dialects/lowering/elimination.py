@@ -215,8 +215,12 @@ def _rows_of_blocks(b: Builder, x: Value) -> Value:
 def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     """Substitution, a block of rows at a time."""
     lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
-    blocks = _first(b, _diagonal_blocks(b, a), lead)
-    scanned = [_first(b, a, lead), _inverse(b, blocks, lower), _first(b, y, lead)]
+    blocks = b.move_axis(_diagonal_blocks(b, a), lead, 0)
+    scanned = [
+        b.move_axis(a, lead, 0),
+        _inverse(b, blocks, lower),
+        b.move_axis(y, lead, 0),
+    ]
     (x,) = control.scan(
         _block_step,
         [b.full_like(y, 0.0)],
@@ -226,12 +230,6 @@ def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
         reverse=not lower,
     )
     return x
-
-
-def _first(b: Builder, x: Value, axis: int) -> Value:
-    """`axis` in front of all others."""
-    rest = (n for n in range(Tensor.of(x).rank) if n != axis)
-    return b.transpose(x, permutation=(axis, *rest))
 
 
 def _diagonal_blocks(b: Builder, a: Value) -> Value:

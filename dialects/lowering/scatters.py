@@ -26,6 +26,7 @@ from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.ops.indexing import IndexMap, positions
+from aotc.dialects.permutations import inverse
 from aotc.dialects.types import (
     Tensor,
     bounds,
@@ -187,7 +188,7 @@ def _counting(
     indices: Sequence[Value],
 ) -> Value:
     """The updates in the order of the table, and those to drop replaced."""
-    loops = [ir.AffineDimExpr.get(order.index(axis)) for axis in range(len(order))]
+    loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
     inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
 

@@ -17,7 +17,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.ops.contraction import cast
+from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.padding import Padding
 from aotc.dialects.products import sum_of_products
 from aotc.dialects.samples import Sample, f32
@@ -179,8 +179,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             for x, has in zip(operands[:3], batched[:3], strict=True)
         ]
         bias = _merged_bias(b, op, operands[3], batched[3], size)
-        attributes = Attention.attributes_of(op)
-        results = b.attention(*parts, bias, **attributes)
+        results = op.rebuild(*parts, bias)
         return [
             b.reshape(y, shape=(size, *Tensor.of(old).shape))
             for y, old in zip(results, op.results, strict=True)
@@ -323,10 +322,7 @@ def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     flat = b.dot_general(
         _group_heads(b, op, x),
         y,
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 2),
-        lhs_contract=(3,),
-        rhs_contract=(3,),
+        **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
         dtype=Tensor.of(op.logsum).dtype,
     )
     return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
@@ -342,10 +338,7 @@ def _weighted_sum(
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
         y,
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 2),
-        lhs_contract=(3,),
-        rhs_contract=(1,),
+        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
         dtype=dtype,
     )
     split = b.reshape(flat, shape=(batch, heads, length, depth))
@@ -360,10 +353,7 @@ def _sum_over_rows(b: Builder, op: Attention, p: Value, x: Value) -> Value:
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
         _group_heads(b, op, x),
-        lhs_batch=(0, 1),
-        rhs_batch=(0, 1),
-        lhs_contract=(2,),
-        rhs_contract=(2,),
+        **dot_axes(contract=((2,), (2,)), batch=((0, 1), (0, 1))),
     )
     return b.transpose(flat, permutation=(0, 2, 1, 3))
 

@@ -31,6 +31,7 @@ from aotc.dialects.graph import (
     Result,
     where_of,
 )
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
@@ -71,6 +72,8 @@ class Collective(OverDevices):
     def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
         """A part of `across`: alone, or with the devices evaluated beside this one."""
         return devices.rendezvous(cls, x, attributes)
+
+    jvp = linear
 
     batch = leading()
 
@@ -194,11 +197,6 @@ class AllGather(Collective, name="all_gather"):
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
-    def jvp(b: Builder, op: "AllGather", dx: Value) -> Value:
-        """Linear."""
-        return b.all_gather(dx, **type(op).attributes_of(op))
-
-    @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
         """Each device gets the sum of the cotangents of its block."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
@@ -238,11 +236,6 @@ class ReduceScatter(Collective, name="reduce_scatter"):
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
         """np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
-
-    @staticmethod
-    def jvp(b: Builder, op: "ReduceScatter", dx: Value) -> Value:
-        """Linear."""
-        return b.reduce_scatter(dx, **type(op).attributes_of(op))
 
     @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
@@ -290,15 +283,10 @@ class AllToAll(Collective, name="all_to_all"):
         return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
 
     @staticmethod
-    def jvp(b: Builder, op: "AllToAll", dx: Value) -> Value:
-        """Linear."""
-        return b.all_to_all(dx, **type(op).attributes_of(op))
-
-    @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
         """Its inverse: the axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
-        return [b.all_to_all(dy, **{**type(op).attributes_of(op), **axes})]
+        return [op.rebuild(dy, **axes)]
 
     batch = leading(split_axis=shift_axes, concat_axis=shift_axes)
 
@@ -354,15 +342,9 @@ class Permute(Collective, name="permute"):
         return y
 
     @staticmethod
-    def jvp(b: Builder, op: "Permute", dx: Value) -> Value:
-        """Linear."""
-        return b.permute(dx, **type(op).attributes_of(op))
-
-    @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
         """Cotangents go back to where the values came from."""
-        back = {"sources": op.targets, "targets": op.sources}
-        return [b.permute(dy, **{**type(op).attributes_of(op), **back})]
+        return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:
@@ -446,21 +428,13 @@ def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
     shape = Tensor.of(x).shape
     parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
     blocks = b.reshape(x, shape=parts)
-    return b.transpose(blocks, permutation=_axis_move(len(parts), axis, to))
+    return b.move_axis(blocks, axis, to)
 
 
 def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
     """Axis `source` of blocks goes before `axis` of each of them, and into it."""
-    rank = Tensor.of(x).rank
-    blocks = b.transpose(x, permutation=_axis_move(rank, source, axis + source))
+    blocks = b.move_axis(x, source, axis + source)
     shape = Tensor.of(blocks).shape
     at = axis + source
     whole = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
     return b.reshape(blocks, shape=whole)
-
-
-def _axis_move(rank: int, source: int, to: int) -> tuple[int, ...]:
-    """The permutation that moves one axis."""
-    order = [axis for axis in range(rank) if axis != source]
-    order.insert(to, source)
-    return tuple(order)

@@ -13,7 +13,8 @@ from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_distinct, require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
@@ -29,6 +30,7 @@ from aotc.dialects.nests import Access, Nest
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, this
+from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.products import sum_of_products
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
@@ -53,18 +55,6 @@ def dot_axes(
         "lhs_contract": contract[0],
         "rhs_contract": contract[1],
     }
-
-
-def bilinear_jvp(b: Builder, op: GraphOp, dl: Tangent, dr: Tangent) -> Value:
-    """The tangent of an op that is linear in each of its two operands."""
-    cls, (lhs, rhs) = type(op), op.operands
-    attributes = cls.attributes_of(op)
-    terms = []
-    if dl is not None:
-        terms.append(cls.build(dl, rhs, **attributes))
-    if dr is not None:
-        terms.append(cls.build(lhs, dr, **attributes))
-    return b.add(*terms) if len(terms) == 2 else terms[0]
 
 
 class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
@@ -152,10 +142,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         )
         return Nest(tuple(sizes), len(contract[0]), reads)
 
-    @staticmethod
-    def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:
-        """Linear in each operand."""
-        return bilinear_jvp(b, op, dl, dr)
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "DotGeneral", dy: Value) -> list[Value]:
@@ -185,12 +172,10 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             axes["rhs_batch"] = (0, *axes["rhs_batch"])
             return b.dot_general(*operands, **axes)
         y = b.dot_general(*operands, **axes)
-        rank = Tensor.of(y).rank
         first = len(op.lhs_batch)
         if batched[1]:
             first = Tensor.of(op.lhs).rank - len(op.lhs_contract)
-        order = (first, *(axis for axis in range(rank) if axis != first))
-        return b.transpose(y, permutation=order)
+        return b.move_axis(y, first, 0)
 
     @staticmethod
     def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
@@ -292,8 +277,7 @@ def _product_of_lines(
     b: Builder, x: Value, y: Value, contract: tuple[int, ...]
 ) -> Value:
     """A product of two lines, for examples."""
-    axes = {"lhs_contract": contract, "rhs_contract": contract}
-    return b.dot_general(x, y, lhs_batch=(), rhs_batch=(), dtype="f32", **axes)
+    return b.dot_general(x, y, **dot_axes((contract, contract)), dtype="f32")
 
 
 def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
@@ -303,7 +287,7 @@ def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
         Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
     )
     factors = [
-        _broadcast_along(b, cast(b, x, result.dtype), loops, result)
+        b.spread(cast(b, x, result.dtype), result.shape, loops)
         for x, loops in zip(op.operands, sides, strict=True)
     ]
     return b.multiply(*factors)
@@ -382,15 +366,14 @@ def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Va
     rest: Side = (factor, other_batch, tuple(other_free))
     # contracted axes of mine are free ones of the other, in the order that they have
     # there; the product whose result has the axes in my order is taken, if one has
-    by_other = sorted(range(len(contract)), key=lambda i: other_contract[i])
-    contracted = [contract[i] for i in by_other]
+    contracted = permute(contract, inverse(other_contract))
     order = [*batch, *contracted, *mine_free]
     if order == [*range(mine_rank)]:
         raw = _product_of(b, rest, given)
     else:
         order = [*batch, *mine_free, *contracted]
         raw = _product_of(b, given, rest)
-    ordered = b.transpose(raw, permutation=tuple(map(order.index, range(mine_rank))))
+    ordered = b.transpose(raw, permutation=inverse(order))
     return cast(b, ordered, Tensor.of(mine).dtype)
 
 
@@ -398,29 +381,14 @@ def _product_of(b: Builder, left: Side, right: Side) -> Value:
     """The sums of products of two operands, over the contracted axes of both."""
     lhs, lhs_batch, lhs_contract = left
     rhs, rhs_batch, rhs_contract = right
-    made: Value = b.dot_general(
-        lhs,
-        rhs,
-        lhs_batch=lhs_batch,
-        rhs_batch=rhs_batch,
-        lhs_contract=lhs_contract,
-        rhs_contract=rhs_contract,
-    )
+    axes = dot_axes((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
+    made: Value = b.dot_general(lhs, rhs, **axes)
     return made
 
 
 def cast(b: Builder, x: Value, dtype: str) -> Value:
     """`x` in `dtype`; nothing when it has that dtype."""
     return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
-
-
-def _broadcast_along(
-    b: Builder, x: Value, loops: Sequence[int], result: Tensor
-) -> Value:
-    """`x`, whose axes are these ones of the result, with the shape of the result."""
-    order = sorted(range(len(loops)), key=lambda axis: loops[axis])
-    moved = b.transpose(x, permutation=tuple(order))
-    return b.broadcast(moved, axes=tuple(sorted(loops)), shape=result.shape)
 
 
 def _is_matmul(op: DotGeneral) -> bool:

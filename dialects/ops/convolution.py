@@ -18,15 +18,16 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import add_leading_axes
+from aotc.dialects.batching import add_leading_axes, fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.nests import Nest
-from aotc.dialects.ops.contraction import bilinear_jvp
+from aotc.dialects.ops.contraction import dot_axes
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import (
@@ -173,10 +174,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
         return Nest(sizes, spatial + 1, (read_image, read_kernel))
 
-    @staticmethod
-    def jvp(b: Builder, op: "ConvGeneral", dx: Tangent, dk: Tangent) -> Value:
-        """Linear in each operand."""
-        return bilinear_jvp(b, op, dx, dk)
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "ConvGeneral", dy: Value) -> list[Value]:
@@ -193,7 +191,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
     ) -> Value:
         """More images; with a kernel for each, groups of channels beside each other."""
         if not batched[1]:
-            return _batch_into_images(b, op, *operands)
+            return fold_leading_axis(b, op, operands, batched, size)
         x, kernel = add_leading_axes(b, operands, batched, size)
         return _batch_into_groups(b, op, x, kernel, size)
 
@@ -341,23 +339,18 @@ def _kernel_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
         return b.dot_general(
             patches,
             dy,
-            lhs_batch=(),
-            rhs_batch=(),
-            lhs_contract=shared,
-            rhs_contract=shared,
+            **dot_axes(contract=(shared, shared)),
         )
     groups = op.groups
     split = _split_last(b, patches, groups)
     grouped = b.dot_general(
         split,
         _split_last(b, dy, groups),
-        lhs_batch=(2 * spatial + 1,),
-        rhs_batch=(spatial + 1,),
-        lhs_contract=shared,
-        rhs_contract=shared,
+        **dot_axes(
+            contract=(shared, shared), batch=((2 * spatial + 1,), (spatial + 1,))
+        ),
     )  # groups, window…, C / groups, F / groups
-    order = (*range(1, spatial + 2), 0, spatial + 2)
-    return b.reshape(b.transpose(grouped, permutation=order), shape=kernel.shape)
+    return b.reshape(b.move_axis(grouped, 0, -2), shape=kernel.shape)
 
 
 def _split_last(b: Builder, x: Value, groups: int) -> Value:
@@ -420,15 +413,12 @@ def _mirrored_kernel(
     window: Shape = kernel.shape[:spatial]
     per_group, features = kernel.shape[-2], kernel.shape[-1]
     flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))
-    front = tuple(range(spatial))
     if op.groups == 1:
-        return b.transpose(flipped, permutation=(*front, spatial + 1, spatial))
-    split = _split_last(
-        b, flipped, op.groups
-    )  # window…, C / groups, groups, F / groups
-    swapped = b.transpose(
-        split, permutation=(*front, spatial + 2, spatial + 1, spatial)
-    )
+        return b.move_axis(flipped, -1, -2)
+    # window…, C / groups, groups, F / groups
+    split = _split_last(b, flipped, op.groups)
+    order = (*range(spatial), spatial + 2, spatial + 1, spatial)
+    swapped = b.transpose(split, permutation=order)
     return b.reshape(
         swapped, shape=(*window, features // op.groups, per_group * op.groups)
     )
@@ -575,14 +565,6 @@ def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
 # ---- batched ------------------------------------------------------------------------
 
 
-def _batch_into_images(b: Builder, op: ConvGeneral, x: Value, kernel: Value) -> Value:
-    """The leading axis of x as part of N."""
-    shape = Tensor.of(x).shape
-    flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))
-    y = b.conv_general(flat, kernel, **ConvGeneral.attributes_of(op))
-    return b.reshape(y, shape=(*shape[:2], *Tensor.of(y).shape[1:]))
-
-
 def _batch_into_groups(
     b: Builder, op: ConvGeneral, x: Value, kernel: Value, size: Size
 ) -> Value:
@@ -592,21 +574,15 @@ def _batch_into_groups(
             "symbolic-size",
             f"a kernel for each of '{size}' convolutions needs a fixed number of them",
         )
-    attributes = ConvGeneral.attributes_of(op)
-    attributes["groups"] *= size
-    channels = _merge_before_last(b, x)
-    y = b.conv_general(channels, _merge_before_last(b, kernel), **attributes)
+    merged = [_merge_before_last(b, value) for value in (x, kernel)]
+    y = op.rebuild(*merged, groups=op.groups * size)
     shape = Tensor.of(y).shape
     split = b.reshape(y, shape=(*shape[:-1], size, shape[-1] // size))
-    rank = len(shape) + 1
-    order = (rank - 2, *range(rank - 2), rank - 1)
-    return b.transpose(split, permutation=order)
+    return b.move_axis(split, -2, 0)
 
 
 def _merge_before_last(b: Builder, x: Value) -> Value:
     """The leading axis moved before the last one, and merged with it."""
     shape = Tensor.of(x).shape
-    rank = len(shape)
-    order = (*range(1, rank - 1), 0, rank - 1)
-    moved = b.transpose(x, permutation=order)
-    return b.reshape(moved, shape=(*shape[1:-1], shape[0] * shape[-1]))
+    merged = (*shape[1:-1], shape[0] * shape[-1])
+    return b.reshape(b.move_axis(x, 0, -2), shape=merged)

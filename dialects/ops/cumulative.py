@@ -11,6 +11,7 @@ from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body, constant, float_compare
@@ -210,10 +211,7 @@ class Cumsum(Cumulative, name="cumsum"):
     accumulate = staticmethod(np.add.accumulate)
     start, combine = staticmethod(ReduceSum.start), ReduceSum.combine
 
-    @staticmethod
-    def jvp(b: Builder, op: "Cumsum", dx: Value) -> Value:
-        """Linear."""
-        return b.cumsum(dx, axis=op.axis, reverse=op.reverse)
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "Cumsum", dy: Value) -> list[Value]:

@@ -191,14 +191,13 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
             turn = (op.transpose, False)
             terms.append(b.negate(product(b, _read(b, op, da), op.y, turn=turn)))
         total = terms[0] if len(terms) == 1 else b.add(*terms)
-        return b.triangular_solve(op.a, total, **op.attributes_of(op))
+        dy: Value = op.rebuild(op.a, total)
+        return dy
 
     @staticmethod
     def vjp(b: Builder, op: "TriangularSolve", dy: Value) -> list[Value]:
         """dx = a⁻ᵀ dy, and the triangle of -dx yᵀ."""
-        attributes = op.attributes_of(op)
-        attributes["transpose"] = not op.transpose
-        dx = b.triangular_solve(op.a, dy, **attributes)
+        dx = op.rebuild(op.a, dy, transpose=not op.transpose)
         left, right = (op.y, dx) if op.transpose else (dx, op.y)
         outer = product(b, left, right, turn=RIGHT)
         return [_read(b, op, b.negate(outer)), dx]

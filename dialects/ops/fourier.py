@@ -21,6 +21,7 @@ from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.ops.contraction import dot_axes
 from aotc.dialects.padding import along_axis, harmless_but_along
+from aotc.dialects.permutations import moving, permute
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -100,17 +101,12 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def decompose(b: Builder, op: "Fft") -> list[Value]:
         """Of rows: the axis goes to the end, all others become one."""
         kind, axis = Tensor.of(op.re), op.axis
-        order = (*(a for a in range(kind.rank) if a != axis), axis)
-        back = tuple(order.index(a) for a in range(kind.rank))
-        sizes = tuple(kind.shape[a] for a in order)
-        count = element_count(sizes[:-1])
-        rows = [
-            b.reshape(b.transpose(x, permutation=order), shape=(count, sizes[-1]))
-            for x in (op.re, op.im)
-        ]
+        sizes = permute(kind.shape, moving(kind.rank, axis, -1))
+        rows = (element_count(sizes[:-1]), sizes[-1])
+        z = [b.reshape(b.move_axis(x, axis, -1), shape=rows) for x in op.operands]
         return [
-            b.transpose(b.reshape(y, shape=sizes), permutation=back)
-            for y in _transform(b, rows, 1 if op.inverse else -1)
+            b.move_axis(b.reshape(y, shape=sizes), -1, axis)
+            for y in _transform(b, z, 1 if op.inverse else -1)
         ]
 
     samples = [
@@ -254,5 +250,4 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 def _resize(b: Builder, x: Value, size: int) -> Value:
     """Rows cut or filled with zeros at the end."""
-    more = size - _sizes([x])[1]
-    return b.pad(x, low=(0, 0), high=(0, more), interior=(0, 0), value=0.0)
+    return b.pad_to(x, (_sizes([x])[0], size))

@@ -403,7 +403,7 @@ def _read_in_order(b: Builder, op: Gather) -> Value | None:
     """What is read at positions that count from 0, each along an axis of its own."""
     at, source = IndexMap.of(op), Tensor.of(op.x)
     sizes = list(source.shape)
-    goes_to = {axis: r for axis, r in zip(at.others, at.kept, strict=True)}
+    goes_to = dict(zip(at.others, at.kept, strict=True))
     for axis, index in zip(at.axes, op.indices, strict=True):
         counter = counter_of(index)
         if counter is None or bounds(source.shape[axis] - counter.limit)[0] < 0:
@@ -412,9 +412,6 @@ def _read_in_order(b: Builder, op: Gather) -> Value | None:
         goes_to[axis] = at.along[counter.axis]
     if len({*goes_to.values()}) < source.rank:  # a diagonal
         return None
-    none = (0,) * source.rank
-    part = b.slice(op.x, start=none, sizes=tuple(sizes), strides=(1,) * source.rank)
-    order = tuple(sorted(goes_to, key=goes_to.__getitem__))
-    moved = b.transpose(part, permutation=order)
-    axes = tuple(goes_to[axis] for axis in order)
-    return b.broadcast(moved, shape=Tensor.of(op.y).shape, axes=axes)
+    part = b.cut_to(op.x, tuple(sizes))
+    axes = [goes_to[axis] for axis in range(source.rank)]
+    return b.spread(part, Tensor.of(op.y).shape, axes)

@@ -17,7 +17,8 @@ from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.padding import along_axes, along_axis, harmless_but_along, hiding
-from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
+from aotc.dialects.permutations import Order
+from aotc.dialects.reordering import in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.wide_sums import wide_sum

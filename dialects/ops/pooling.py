@@ -12,6 +12,7 @@ from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.nests import Nest
@@ -199,10 +200,7 @@ class SumPool(Pool, name="sum_pool"):
         3: "pooling_ndhwc_sum",
     }
 
-    @classmethod
-    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """Linear."""
-        return b.sum_pool(dx, **cls.attributes_of(op))
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "SumPool", dy: Value) -> list[Value]:

@@ -29,7 +29,8 @@ from aotc.dialects.padding import Padding, along_axis, hiding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.reordering import Order, in_any_order, order_without, rename_axes
+from aotc.dialects.permutations import Order
+from aotc.dialects.reordering import in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.dialects.wide_sums import wide_sum

@@ -1,23 +1,24 @@
 """Ops that move elements without computing on them."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from aotc import dtypes as dt
 from aotc.dialects.attributes import Ints, Sizes
 from aotc.dialects.batching import after_leading, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.movement import Movement
 from aotc.dialects.nests import Nest
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import made_by
+from aotc.dialects.permutations import inverse, permute
 from aotc.dialects.reordering import in_any_order, rename_axes
+from aotc.dialects.reshaping import long_axes, reshape_groups, squeezed
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
@@ -37,29 +38,15 @@ def _repeated(b: Builder, x: Value, *shape: int) -> Value:
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
 
 
-def long_axes(shape: Shape) -> list[int]:
-    """Return the axes of more than one element."""
-    return [axis for axis, size in enumerate(shape) if size != 1]
-
-
-def squeezed(shape: Shape) -> list[Size]:
-    """Return the sizes of these axes."""
-    return [size for size in shape if size != 1]
-
-
-class Reshape(GraphOp, name="reshape", traits=[Pure]):
+class Reshape(Movement, name="reshape"):
     """y = the same elements, in row-major order, in another shape."""
 
     selects = True
     why = "a view; it moves nothing"
 
-    x: Operand[Any]
     shape: Sizes
-    y: Result[Any]
     on_scalars = True
-    rearranges = True
     keeps_order = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape) -> Tensor:
@@ -79,11 +66,6 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         return np.reshape(x, shape)
 
     @staticmethod
-    def jvp(b: Builder, op: "Reshape", dx: Value) -> Value:
-        """Linear."""
-        return b.reshape(dx, shape=op.shape)
-
-    @staticmethod
     def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
         """Back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
@@ -95,8 +77,10 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
         """The same, if what is padded comes first among axes that become others."""
         (x,) = operands
         source = Tensor.of(op.x).shape
-        groups = reshaped_axes(source, op.shape)
-        whole = all(_is_padded_in_front(p, *each) for each in groups)
+        whole = all(
+            _is_padded_in_front(p, permute(source, own), permute(op.shape, made))
+            for own, made in reshape_groups(source, op.shape)
+        )
         return p.b.reshape(x, shape=p.shape(op.shape)) if whole else None
 
     @staticmethod
@@ -168,20 +152,6 @@ class Reshape(GraphOp, name="reshape", traits=[Pure]):
     ]
 
 
-def reshaped_axes(source: Shape, result: Shape) -> list[tuple[Shape, Shape]]:
-    """The sizes of axes of one shape, and of those that they become in another.
-
-    Each part holds as many elements on either side, and is as small as can be proven.
-    """
-    parts, start, end = [], 0, 0
-    ways = [(i, j) for i in range(len(source) + 1) for j in range(len(result) + 1)]
-    for i, j in sorted(ways, key=sum):
-        if i > start and j > end and same_count(source[start:i], result[end:j]):
-            parts.append((source[start:i], result[end:j]))
-            start, end = i, j
-    return [*parts, (source[start:], result[end:])]
-
-
 def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
     """Whether no axis of more than one element comes before one that is padded."""
     for shape in (source, result):
@@ -191,18 +161,14 @@ def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
     return True
 
 
-class Transpose(GraphOp, name="transpose", traits=[Pure]):
+class Transpose(Movement, name="transpose"):
     """y = x with its axes in the order of `permutation`."""
 
     selects = True
     why = "a view that consumers absorb"
 
-    x: Operand[Any]
     permutation: Ints
-    y: Result[Any]
     on_scalars = True
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
@@ -212,7 +178,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
                 "bad-axis",
                 f"expected an order of the {x.rank} axes; got {tuple(permutation)}",
             )
-        return x.with_shape([x.shape[axis] for axis in permutation])
+        return x.with_shape(permute(x.shape, permutation))
 
     @staticmethod
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
@@ -220,15 +186,9 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
         return np.transpose(x, permutation)
 
     @staticmethod
-    def jvp(b: Builder, op: "Transpose", dx: Value) -> Value:
-        """Linear."""
-        return b.transpose(dx, permutation=op.permutation)
-
-    @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
         """The inverse permutation."""
-        inverse = tuple(int(axis) for axis in np.argsort(op.permutation))
-        return [b.transpose(dy, permutation=inverse)]
+        return [b.transpose(dy, permutation=inverse(op.permutation))]
 
     batch = leading(permutation=after_leading)
 
@@ -266,7 +226,7 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
             "of two, one",
             this(call("transpose", X, permutation="order")),
             lambda b, m: b.transpose(
-                m.x, permutation=tuple(m.order[axis] for axis in m.op.permutation)
+                m.x, permutation=permute(m.order, m.op.permutation)
             ),
             given=(f32(2, 3, 4),),
             example=lambda b, x: b.transpose(
@@ -327,34 +287,20 @@ def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
 
 def _reordered_broadcast(b: Builder, op: Transpose, inner: "Broadcast") -> Value:
     """The transpose of a broadcast, as a broadcast of a transpose."""
-    permutation = broadcast_permutation(inner.axes, op.permutation)
-    x = b.transpose(inner.x, permutation=permutation)
-    axes = sorted(op.permutation.index(axis) for axis in inner.axes)
-    return b.broadcast(x, shape=Tensor.of(op.y).shape, axes=tuple(axes))
+    axes = permute(inverse(op.permutation), inner.axes)
+    return b.spread(inner.x, Tensor.of(op.y).shape, axes)
 
 
-def broadcast_permutation(
-    axes: Sequence[int], permutation: Sequence[int]
-) -> tuple[int, ...]:
-    """What transposes x so that its broadcast to `axes` comes out transposed."""
-    order = sorted(range(len(axes)), key=lambda i: permutation.index(axes[i]))
-    return tuple(order)
-
-
-class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
+class Broadcast(Movement, name="broadcast"):
     """y = x repeated: axis i becomes axis `axes[i]` of `shape`; size 1 stretches."""
 
     selects = True
     why = "the adjoint of reduce_sum; makes broadcasting explicit"
 
-    x: Operand[Any]
     shape: Sizes
     axes: Ints
-    y: Result[Any]
     is_free = True
     on_scalars = True
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape, axes: tuple[int, ...]) -> Tensor:
@@ -387,11 +333,6 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
         for size, axis in zip(np.shape(x), axes, strict=True):
             aligned[axis] = size
         return np.broadcast_to(np.reshape(x, aligned), shape)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Broadcast", dx: Value) -> Value:
-        """Linear."""
-        return b.broadcast(dx, shape=op.shape, axes=op.axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Broadcast", dy: Value) -> list[Value]:
@@ -481,6 +422,11 @@ class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     ]
 
 
+def varying_axes(op: Broadcast) -> tuple[int, ...]:
+    """Return the axes along which the elements of a broadcast may differ."""
+    return permute(op.axes, long_axes(Tensor.of(op.x).shape))
+
+
 def _scalar_constant(value: Value) -> float | int | bool | None:
     """The Python number of a scalar constant, or None."""
     constant = made_by(value, Constant)
@@ -490,17 +436,13 @@ def _scalar_constant(value: Value) -> float | int | bool | None:
     return scalar
 
 
-class Reverse(GraphOp, name="reverse", traits=[Pure]):
+class Reverse(Movement, name="reverse"):
     """y = x backwards along `axes`."""
 
     selects = True
     why = "its own adjoint"
 
-    x: Operand[Any]
     axes: Ints
-    y: Result[Any]
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
@@ -513,11 +455,6 @@ class Reverse(GraphOp, name="reverse", traits=[Pure]):
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
         """np.flip."""
         return np.flip(x, axes)
-
-    @staticmethod
-    def jvp(b: Builder, op: "Reverse", dx: Value) -> Value:
-        """Linear."""
-        return b.reverse(dx, axes=op.axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:

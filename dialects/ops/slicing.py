@@ -13,6 +13,7 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
+from aotc.dialects.movement import Movement
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, call, this
@@ -40,19 +41,15 @@ def _first_two(b: Builder, x: Value) -> Value:
     return b.slice(x, start=(0,), sizes=(2,), strides=(1,))
 
 
-class Slice(GraphOp, name="slice", traits=[Pure]):
+class Slice(Movement, name="slice"):
     """y[i] = x[start + i * stride], `sizes` elements along each axis."""
 
     selects = True
     why = "a view; its adjoint is pad"
 
-    x: Operand[Any]
     start: Sizes
     sizes: Sizes
     strides: Ints
-    y: Result[Any]
-    rearranges = True
-    dtypes = dt.NAMES
 
     @staticmethod
     def infer(
@@ -90,11 +87,6 @@ class Slice(GraphOp, name="slice", traits=[Pure]):
                 for first, size, stride in zip(start, sizes, strides, strict=True)
             )
         ]
-
-    @staticmethod
-    def jvp(b: Builder, op: "Slice", dx: Value) -> Value:
-        """Linear."""
-        return b.slice(dx, start=op.start, sizes=op.sizes, strides=op.strides)
 
     @staticmethod
     def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:

@@ -117,10 +117,7 @@ def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value
     wholes = [n * s for n, s in zip(counts, phases, strict=True)]
     y = b.reshape(b.transpose(y, permutation=order), shape=(images, *wholes, features))
     wanted = (images, *(axis.size for axis in axes), features)
-    if Tensor.of(y).shape == wanted:
-        return y
-    none, ones = (0,) * (spatial + 2), (1,) * (spatial + 2)
-    return b.slice(y, start=none, sizes=wanted, strides=ones)
+    return y if Tensor.of(y).shape == wanted else b.cut_to(y, wanted)
 
 
 def _kernel_of_phases(b: Builder, kernel: Value, axes: list[Axis]) -> Value:

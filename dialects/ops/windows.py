@@ -1,7 +1,7 @@
 """Windows that slide over an image (N, spatial…, C), and the adjoint: folding."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from aotc.dialects.attributes import Ints
 from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
 from aotc.dialects.ops.slicing import dilated_size
@@ -124,10 +125,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         view = view[(slice(None), *steps, slice(None), *inner)]
         return np.moveaxis(view, len(spatial) + 1, -1)
 
-    @classmethod
-    def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """Linear."""
-        return b.windows(dx, **cls.attributes_of(op))
+    jvp = linear
 
     @staticmethod
     def vjp(b: Builder, op: "Windows", dy: Value) -> list[Value]:
@@ -205,9 +203,7 @@ def _fold_tiles(
     mixed = b.transpose(dy, permutation=(*order, 2 * spatial + 1))
     covered = [n * w for n, w in zip(counts, window, strict=True)]
     image = b.reshape(mixed, shape=(x.shape[0], *covered, x.shape[-1]))
-    rest = [n - c for n, c in zip(x.shape[1:-1], covered, strict=True)]
-    none = (0,) * x.rank
-    return b.pad(image, low=none, high=(0, *rest, 0), interior=none, value=0.0)
+    return b.pad_to(image, x.shape)
 
 
 def _fold_offsets(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.functions import callee_of
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import backward_slice, clone, in_order
+from aotc.dialects.walking import (
+    Visit,
+    backward_slice,
+    clone,
+    copy_value,
+    in_order,
+    walk,
+)
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.planning.tile import Tile
@@ -74,17 +81,38 @@ class Product:
         most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * wanted)
         return column * padded - wanted <= most
 
+    def write(
+        self,
+        given: Sequence[Value],
+        right: Callable[[], Value],
+        write: Visit[Value] = clone,
+    ) -> list[Value]:
+        """Write the ops of the region at the insertion point; return what they give.
+
+        Args:
+            given: what the region takes.
+            right: writes the right operand of the product.
+            write: writes any other op.
+        """
+        packing = ops_behind(self.anchor.operands[1])
+
+        def visit(op: Operation, operands: list[Value]) -> Sequence[Value]:
+            if op in packing:
+                return list(op.results)  # which only the product reads
+            if op == self.anchor:
+                operands = [operands[0], right()]
+            return write(op, operands)
+
+        return walk(self.function.entry_block, given, visit)
+
     def unpacked(self) -> Value:
         """The right operand of a call as it was before it was packed.
 
         It is written at the insertion point, in the function that calls.
         """
         right = self.anchor.operands[1]
-        values = {self.function.entry_block.arguments[1]: self.call.operands[1]}
-        for op in ops_behind(right):
-            taken = [values[value] for value in op.operands]
-            values.update(zip(op.results, clone(op, taken), strict=True))
-        return values[right]
+        packed = self.function.entry_block.arguments[1]
+        return copy_value(right, {packed: self.call.operands[1]})
 
 
 def products_in(

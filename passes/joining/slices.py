@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, call, define, find
@@ -13,36 +13,13 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.types import Shape, Tensor
-from aotc.dialects.walking import clone, in_order
+from aotc.dialects.reshaping import long_axes
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import in_order, users_of
 from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
-from aotc.mlir import Function, Value, func
+from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.joining.products import Product, ops_behind, product_of
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Some columns of a product, side by side.
-
-    Args:
-        first: of them.
-        count: of them.
-    """
-
-    first: int
-    count: int
-
-    def cut(self, b: Builder, value: Value, axis: int) -> Value:
-        """The same columns of another value, along an axis of it."""
-        shape = Tensor.of(value).shape
-        start = tuple(self.first if n == axis else 0 for n in range(len(shape)))
-        ones = (1,) * len(shape)
-        return b.slice(value, start=start, sizes=self.resize(shape, axis), strides=ones)
-
-    def resize(self, shape: Shape, axis: int) -> Shape:
-        """A shape with as many elements along an axis."""
-        return tuple(self.count if n == axis else size for n, size in enumerate(shape))
 
 
 def column_slices(product: Product) -> list[Slice]:
@@ -53,7 +30,7 @@ def column_slices(product: Product) -> list[Slice]:
     if len(product.call.results) > 1 or not _can_be_cut(product):
         return []
     result = product.call.results[0]
-    readers = in_order([use.owner.opview for use in result.uses])
+    readers = in_order(users_of([result]))
     found = [each for each in readers if isinstance(each, Slice)]
     if not 1 < len(found) == len(readers) <= product.most_joined:
         return []
@@ -61,19 +38,17 @@ def column_slices(product: Product) -> list[Slice]:
     columns = [each for each in map(_columns_of, found) if each is not None]
     end = 0
     for each in columns:
-        if each.first < end or 2 * each.count < product.tile.lanes:
+        if each.first < end or 2 * each.width < product.tile.lanes:
             return []
-        end = each.first + each.count
-    is_stored = product.is_stored_by(product.tile, (each.count for each in columns))
+        end = each.first + each.width
+    is_stored = product.is_stored_by(product.tile, (each.width for each in columns))
     return found if len(columns) == len(found) and is_stored else []
 
 
-def _columns_of(op: Slice) -> _Columns | None:
+def _columns_of(op: Slice) -> SomeColumns | None:
     """What a slice reads, if that is all of some columns."""
     read = operand_of(op.y)
-    if not isinstance(read, SomeColumns) or not read.width:
-        return None
-    return _Columns(read.first, read.width)
+    return read if isinstance(read, SomeColumns) and read.width else None
 
 
 def _can_be_cut(product: Product) -> bool:
@@ -98,14 +73,14 @@ def _can_be_cut(product: Product) -> bool:
     return all(_column_axes(each) is not None for each in others)
 
 
-def _column_axes(argument: Value) -> set[int] | None:
+def _column_axes(argument: Value) -> list[int] | None:
     """The axes of what a region reads that are columns; None if rows differ in it."""
     for use in argument.uses:
         op = use.owner.opview
         read = operand_of(op.y) if isinstance(op, Broadcast) else None
         if not isinstance(read, (Number, PerColumn)) or not read.fits(op.shape[-1:]):
             return None
-    return {n for n, size in enumerate(Tensor.of(argument).shape) if size != 1}
+    return long_axes(Tensor.of(argument).shape)
 
 
 def _column_axis(anchor: GraphOp) -> int | None:
@@ -143,7 +118,7 @@ def split_columns(
     return [each for each in parts if each is not None]
 
 
-def _call_part(product: Product, right: Value, columns: _Columns) -> list[Value]:
+def _call_part(product: Product, right: Value, columns: SomeColumns) -> list[Value]:
     """The call of a region of some columns of a product, at the insertion point.
 
     Args:
@@ -154,52 +129,29 @@ def _call_part(product: Product, right: Value, columns: _Columns) -> list[Value]
     b, anchor = Builder(), product.anchor
     axis = _column_axis(anchor)
     assert axis is not None
-    part = columns.cut(b, right, axis)
+    part = b.part(right, axis, columns.first, columns.width)
     given = [product.call.operands[0], pack(b, anchor, product.tile, part)]
     arguments = [*product.function.entry_block.arguments][2:]
     for argument, value in zip(arguments, [*product.call.operands][2:], strict=True):
         for each in _column_axes(argument) or ():
-            value = columns.cut(b, value, each)
+            value = b.part(value, each, columns.first, columns.width)
         given.append(value)
 
     def body(arguments: list[Value]) -> list[Value]:
-        kind = Tensor.of(part)
-        right = unpack(Builder(), anchor, arguments[1], product.tile, kind)
-        return _write_part(product, columns, [arguments[0], right, *arguments[2:]])
+        packed, kind = arguments[1], Tensor.of(part)
+        right = partial(unpack, Builder(), anchor, packed, product.tile, kind)
+        return product.write(arguments, right, partial(_narrow, columns))
 
     name = define(product.fused.kernel, [Tensor.of(value) for value in given], body)
     mark_fused(find(name), product.fused)
     return call(name, given)
 
 
-def _write_part(
-    product: Product, columns: _Columns, given: Sequence[Value]
+def _narrow(
+    columns: SomeColumns, op: Operation, operands: Sequence[Value]
 ) -> list[Value]:
-    """The ops of a region at the insertion point, for some columns.
-
-    Args:
-        product: of the region.
-        columns: those wanted.
-        given: the operands of the region, the right one not packed.
-    """
-    block, anchor = product.function.entry_block, product.anchor
-    values = dict(zip(block.arguments, given, strict=True))
-    values[anchor.operands[1]] = given[1]
-    packing = ops_behind(anchor.operands[1])
-    for op in block.operations:
-        if isinstance(op, func.ReturnOp):
-            return [values[value] for value in op.operands]
-        if op in packing:
-            continue
-        taken = [values[value] for value in op.operands]
-        with op.location:
-            if isinstance(op, Constant):
-                (made,) = clone(op, taken)
-            elif isinstance(op, Broadcast):
-                shape = columns.resize(op.shape, len(op.shape) - 1)
-                made = Builder().broadcast(*taken, shape=shape, axes=op.axes)
-            else:
-                assert isinstance(op, GraphOp)
-                made = type(op).build(*taken, **type(op).attributes_of(op))
-        values[op.results[0]] = made
-    raise AssertionError("a function ends in a return")
+    """Write an op of a region for some columns of its operands."""
+    assert isinstance(op, GraphOp)
+    if isinstance(op, Broadcast):
+        return [op.rebuild(*operands, shape=(*op.shape[:-1], columns.width))]
+    return [op.rebuild(*operands)]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, in_order
+from aotc.dialects.walking import in_order
 from aotc.kernels.packing import join, pack, split, unpack
 from aotc.kernels.planning.tile import Tile
-from aotc.mlir import Value, func, ir
+from aotc.mlir import Value, ir
 from aotc.passes.joining.groups import Group
-from aotc.passes.joining.products import Product, is_computed_from, ops_behind
+from aotc.passes.joining.products import Product, is_computed_from
 from aotc.passes.outlining import readers_between, replace_by_call, share_function
 
 
@@ -84,30 +85,9 @@ def _define(
             products, split(Builder(), joined, counts, tile), strict=True
         ):
             given = [left, part, *(known[x] for x in [*product.call.operands][2:])]
-            made = _write_product(product, tile.own, given)
+            right = partial(unpack, Builder(), product.anchor, part, tile.own)
+            made = product.write(given, right)
             known.update(zip(product.call.results, made, strict=True))
         return [known[value] for value in results]
 
     return define("joined", [Tensor.of(value) for value in operands], body)
-
-
-def _write_product(
-    product: Product, tile: Tile, given: Sequence[Value]
-) -> Sequence[Value]:
-    """The ops of a region at the insertion point, for a weight packed for a tile."""
-    block, anchor = product.function.entry_block, product.anchor
-    values = dict(zip(block.arguments, given, strict=True))
-    packing = {x for op in ops_behind(anchor.operands[1]) for x in op.results}
-    for op in block.operations:
-        if isinstance(op, func.ReturnOp):
-            return [values[value] for value in op.operands]
-        if any(value in packing for value in op.results):
-            continue
-        if op.results[0] == anchor.results[0]:
-            right = unpack(Builder(), anchor, given[1], tile)
-            taken = [given[0], right]
-        else:
-            taken = [values[value] for value in op.operands]
-        with op.location:
-            values.update(zip(op.results, clone(op, taken), strict=True))
-    raise AssertionError("a function ends in a return")

@@ -22,14 +22,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.ops.attention import may_share
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
 from aotc.dialects.views import Stride, Strides, View, size_of, split
+from aotc.dialects.walking import users_of
 from aotc.mlir import Value
-from aotc.passes.recovery.heads import head_repeats, last_repeats, with_shared_heads
+from aotc.passes.recovery.heads import last_repeats, shared_views
 from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.movement import Movement, movement_of
 from aotc.passes.recovery.scores import HIDDEN, Addend, Scores, scores_of
@@ -51,7 +51,7 @@ class Recovered:
 def recover_attention(b: Builder, root: DotGeneral, known: Known) -> Recovered | None:
     """The attention that a product ends, if nothing else reads its parts."""
     found = _find(root, known)
-    if found is None or not _is_closed(found.inside):
+    if found is None or len(users_of(found.inside, found.inside)) != 1:
         return None
     value = found.build(b)
     return None if value is None else Recovered(value, found.inside)
@@ -127,17 +127,6 @@ def _has_one_dtype(*products: DotGeneral) -> bool:
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
-
-
-def _is_closed(inside: frozenset[Value]) -> bool:
-    """Whether values are read by one another and by one op alone."""
-    readers = [
-        use.owner
-        for value in inside
-        for use in value.uses
-        if not (use.owner.results and use.owner.results[0] in inside)
-    ]
-    return len(readers) == 1
 
 
 @dataclass(frozen=True)
@@ -220,15 +209,12 @@ class _Attention:
             batch, heads = parts
             rows, depth = view.group(side.rows), view.group(side.depth)
             views.append(view.with_axes([batch, rows, heads, depth]))
-        query, key, value = views
-        if head_repeats(key) != head_repeats(value) or head_repeats(query) != 1:
+        query, *others = views
+        shared = shared_views(size_of(query.axes[2]), others)
+        if shared is None or query.has_repeats:
             return None
-        shared = [query, with_shared_heads(key), with_shared_heads(value)]
-        if any(view.has_repeats for view in shared):
-            return None
-        if not may_share(size_of(query.axes[2]), size_of(shared[1].axes[2])):
-            return None
-        return [replace(m, view=v) for m, v in zip(moves, shared, strict=True)]
+        found = zip(moves, [query, *shared], strict=True)
+        return [replace(movement, view=view) for movement, view in found]
 
     # ---- what is added --------------------------------------------------------------
 

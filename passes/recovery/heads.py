@@ -31,34 +31,35 @@ def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
         heads, or each another number of them.
     """
     found = [movement_of(value) for value in (op.key, op.value)]
-    key, value = (head_repeats(each.view) for each in found)
-    if key == 1 or key != value:
-        return None
-    shared = [with_shared_heads(each.view) for each in found]
-    if any(view.has_repeats for view in shared):
-        return None
-    heads = Tensor.of(op.query).shape[2]
-    if not all(may_share(heads, size_of(view.axes[2])) for view in shared):
+    views = [each.view for each in found]
+    shared = shared_views(Tensor.of(op.query).shape[2], views)
+    if shared is None or shared == views:
         return None
     given = [v.write(b, each.source) for v, each in zip(shared, found, strict=True)]
-    attributes = Attention.attributes_of(op)
-    return list(b.attention(op.query, *given, op.bias, **attributes))
+    return list(op.rebuild(op.query, *given, op.bias))
 
 
-def head_repeats(view: View) -> Size:
-    """Return how many heads in a row are the same.
+def shared_views(heads: Size, views: Sequence[View]) -> list[View] | None:
+    """Return views of keys and values with each head once.
 
     Args:
-        view: with axes of batch, rows, heads and depth.
+        heads: of queries.
+        views: with axes of batch, rows, heads and depth.
+
+    Returns:
+        None if each repeats another number of heads in a row, or other things, too.
     """
-    return size_of(last_repeats(view.axes[2]))
-
-
-def with_shared_heads(view: View) -> View:
-    """Return a view with axes of batch, rows, heads and depth with each head once."""
-    batch, rows, heads, depth = view.axes
-    own = heads[: len(heads) - len(last_repeats(heads))]
-    return view.with_axes([batch, rows, own, depth])
+    repeats = [last_repeats(view.axes[2]) for view in views]
+    if len({*map(size_of, repeats)}) > 1:
+        return None
+    found = []
+    for view, last in zip(views, repeats, strict=True):
+        batch, rows, own, depth = view.axes
+        own = own[: len(own) - len(last)]
+        found.append(view.with_axes([batch, rows, own, depth]))
+        if found[-1].has_repeats or not may_share(heads, size_of(own)):
+            return None
+    return found
 
 
 def last_repeats(strides: Strides) -> Strides:

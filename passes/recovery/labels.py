@@ -14,7 +14,7 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.unary import Negate, Unary
 from aotc.dialects.patterns.values import made_by, splat_of
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Tensor
 from aotc.mlir import Value, ir
 
 Labels = tuple[int | None, ...]
@@ -71,15 +71,13 @@ class LabelledValue:
 
     def without_repeats(self) -> LabelledValue | None:
         """Return what is broadcast, or given axes of size 1, here; else None."""
-        if (op := made_by(self.value, Broadcast)) is not None:
-            sizes = Tensor.of(op.x).shape
-            labels = [self.labels[axis] for axis in op.axes]
-            found = zip(sizes, labels, strict=True)
-            return self.below(op.x, tuple(None if n == 1 else x for n, x in found))
-        if (other := made_by(self.value, Reshape)) is not None:
-            labels_below = _labels_below(Tensor.of(other.x).shape, self)
-            return None if labels_below is None else self.below(other.x, labels_below)
-        return None
+        op: Any = made_by(self.value, Broadcast) or made_by(self.value, Reshape)
+        if op is None or not type(op).is_merged(op):
+            return None
+        kept = type(op).kept_axes(op, 0)
+        sizes = enumerate(Tensor.of(op.x).shape)
+        labels = (None if n == 1 else self.labels[kept[axis]] for axis, n in sizes)
+        return self.below(op.x, tuple(labels))
 
     def operands(self) -> list[LabelledValue]:
         """Return the operands of an elementwise op or a reduction; [] of another op."""
@@ -92,16 +90,6 @@ class LabelledValue:
             labels = [~i if i in op.axes else next(kept) for i in range(rank)]
             return [self.below(op.x, tuple(labels))]
         return []
-
-
-def _labels_below(shape: tuple[Size, ...], read: LabelledValue) -> Labels | None:
-    """Return the labels of what is reshaped; None if sizes other than 1 change."""
-    own = zip(Tensor.of(read.value).shape, read.labels, strict=True)
-    rest = [(size, label) for size, label in own if size != 1]
-    if [size for size in shape if size != 1] != [size for size, _ in rest]:
-        return None
-    labels = iter(label for _, label in rest)
-    return tuple(None if size == 1 else next(labels) for size in shape)
 
 
 @dataclass(frozen=True)

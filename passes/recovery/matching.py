@@ -27,6 +27,7 @@ from aotc.dialects.patterns.terms import (
 )
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.walking import users_of
 from aotc.mlir import Value
 from aotc.passes.recovery.labels import LabelledValue, Numbers
 
@@ -57,19 +58,9 @@ def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
     for match in _Matcher(root, numbers).match(
         term, LabelledValue.of_root(root), 1, Match()
     ):
-        if _is_closed(match.inside, root):
+        if not users_of(match.inside - {root}, match.inside):
             return match
     return None
-
-
-def _is_closed(inside: frozenset[Value], root: Value) -> bool:
-    """Whether the values that a match covers are read by one another alone."""
-    return all(
-        use.owner.results and use.owner.results[0] in inside
-        for value in inside
-        if value != root
-        for use in value.uses
-    )
 
 
 class _Matcher:

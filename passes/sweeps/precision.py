@@ -84,8 +84,7 @@ def _write_op(
     kind = kind_of(op, operands, compute)
     taken = LOW if kind == LOW else WIDE
     given = [each.read(taken) for each in operands]
-    cls = type(op)
-    return as_tuple(cls.build(*given, **cls.attributes_of(op))), kind
+    return as_tuple(op.rebuild(*given)), kind
 
 
 def _write_call(

@@ -40,16 +40,16 @@ def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
 
 
 def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
-    cls, build = type(op), Builder()
-    attributes = cls.attributes_of(op)
+    build = Builder()
     if not op.reads_bits:
-        attributes = {name: _widen(value) for name, value in attributes.items()}
-        return as_tuple(cls.build(*operands, **attributes))
+        attributes = type(op).attributes_of(op)
+        wide = {name: _widen(value) for name, value in attributes.items()}
+        return as_tuple(op.rebuild(*operands, **wide))
     given = [
         build.cast(new, dtype=Tensor.of(old).dtype)
         for old, new in zip(op.operands, operands, strict=True)
     ]
-    found = as_tuple(cls.build(*given, **attributes))
+    found = as_tuple(op.rebuild(*given))
     return [build.cast(y, dtype=_widen(Tensor.of(y).dtype)) for y in found]
 
 

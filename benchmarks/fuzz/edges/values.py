@@ -268,15 +268,6 @@ def dtype_names(x: Any) -> Edges:
     yield from ((name, name) for name in NUMPY_DTYPES)
 
 
-def array_or_none(x: Any) -> Edges:
-    """An argument that is an array, or missing."""
-    yield "None", None
-    if isinstance(x, np.ndarray):
-        yield from arrays(x)
-    else:
-        yield from numbers(x)
-
-
 KINDS: dict[str, Callable[[Any], Edges]] = {
     "axis": axes, "count": counts, "counts": many_counts, "number": numbers,
     "shape": shapes, "bool": booleans, "dtype": dtype_names,

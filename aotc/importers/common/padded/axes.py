@@ -7,7 +7,9 @@ from functools import wraps
 from typing import Any
 
 from aotc import numpy as np
-from aotc.dialects.types import Shape, Size, element_count, quotient
+from aotc.dialects.permutations import permute
+from aotc.dialects.reshaping import reshape_groups, squeezed
+from aotc.dialects.types import Shape, Size, quotient, same_count
 from aotc.importers.common.padded.sizes import (
     bound_of,
     bounds_of,
@@ -79,8 +81,16 @@ def reshape(x: Value, sizes: Sequence[Size]) -> Value:
     shape = _resolved_shape(x.shape, sizes)
     if not has_data_dependent((*x.shape, *shape)):
         return np.reshape(data_of(x), shape)
-    for before, after in _groups(x.shape, shape):
-        if not (_is_padded_first(before) and _is_padded_first(after)):
+    sides = squeezed(x.shape), squeezed(shape)
+    known = [tuple(map(canonical, sizes)) for sizes in sides]
+    if not same_count(*known):
+        refuse(
+            f"{shown_shape(x.shape)} and {shown_shape(shape)} do not have equally many "
+            "elements",
+            "give sizes that multiply to the same",
+        )
+    for group in reshape_groups(*known):
+        if not all(map(_is_padded_first, map(permute, sides, group))):
             refuse(
                 f"{shown_shape(x.shape)} cannot become {shown_shape(shape)}: where "
                 "sizes depend on values, axes join with those after them only",
@@ -102,37 +112,6 @@ def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
             "give the size",
         )
     return tuple(rest if size == -1 else size for size in sizes)
-
-
-def _groups(before: Shape, after: Shape) -> list[tuple[list[Size], list[Size]]]:
-    """The axes of two shapes, without those of size 1, that have equal products."""
-    one, other = ([s for s in shape if s != 1] for shape in (before, after))
-    groups: list[tuple[list[Size], list[Size]]] = []
-    while one or other:
-        left, right = one[:1], other[:1]
-        one, other = one[1:], other[1:]
-        while not is_equal(_product(left), _product(right)):
-            if not (one or other):
-                refuse(
-                    f"{shown_shape(before)} and {shown_shape(after)} do not have "
-                    "equally many elements",
-                    "give sizes that multiply to the same",
-                )
-            # the side with fewer elements takes another axis, where that is known
-            if one and (not other or _is_factor(_product(left), _product(right))):
-                left, one = [*left, one[0]], one[1:]
-            else:
-                right, other = [*right, other[0]], other[1:]
-        groups.append((left, right))
-    return groups
-
-
-def _product(sizes: Sequence[Size]) -> Size:
-    return canonical(element_count(tuple(sizes)))
-
-
-def _is_factor(part: Size, whole: Size) -> bool:
-    return quotient((whole,), (part,)) is not None
 
 
 def _is_padded_first(sizes: Sequence[Size]) -> bool:

@@ -1,0 +1,22 @@
+"""`linear`: the `jvp` rule of ops that are linear in each of their operands."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, Tangent
+
+
+def _linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Any:
+    """The same op on the tangent of each operand, added up."""
+    operands = list(op.operands)
+    terms = [
+        op.rebuild(*operands[:n], tangent, *operands[n + 1 :])
+        for n, tangent in enumerate(tangents)
+        if tangent is not None
+    ]
+    return reduce(b.add, terms)
+
+
+linear: Callable[..., Any] = staticmethod(_linear)

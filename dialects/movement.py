@@ -1,0 +1,18 @@
+"""The base of ops that only move elements."""
+
+from typing import Any
+
+from aotc import dtypes as dt
+from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.linearity import linear
+
+
+class Movement(GraphOp, traits=[Pure]):
+    """One operand, whose elements the result has at other places, or several times."""
+
+    x: Operand[Any]
+    y: Result[Any]
+    rearranges = True
+    dtypes = dt.NAMES
+
+    jvp = linear
