@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import Tensor
+from aotc.dialects.views import View
 from aotc.kernels import vectors
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.terms import Factor, Read, Term
+from aotc.kernels.terms import Expression, Read, expression_of
 from aotc.mlir import Value
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """Makes vectors of the second operand of a term, at the insertion point.
+    """Makes vectors of the second operand of a product, at the insertion point.
 
     Args:
         value: of the region, that is the operand.
@@ -42,21 +45,21 @@ class Prologue:
 
     @classmethod
     def of(
-        cls, term: Term, packed: Value, memories: Mapping[Value, Value], lanes: int
+        cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
         """Return the prologue of a region; None where memory holds the operand.
 
         Args:
-            term: of the region.
+            op: the product.
             packed: the argument of the region that holds the operand.
             memories: of the others.
             lanes: of a vector.
         """
-        factor = term.factors[1]
-        if factor.behind_views().op is None:
+        factor = expression_of(op, 1)
+        if factor is None or _is_argument(factor):
             return None
-        reads = [read for read in factor.reads() if read.source.op is None]
-        (loaded,) = {read.value for read in reads if read.source.value == packed}
+        reads = [read for read in factor.reads() if _is_argument(read)]
+        (loaded,) = {read.value for read in reads if read.source == packed}
         others = [read for read in reads if read.value != loaded]
         epilogue = Epilogue(loaded, {}, (), lanes, None)
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
@@ -72,8 +75,8 @@ class Prologue:
         """
         known = {self.loaded: [loaded]}
         for read in self.others:
-            memory = self.memories[read.source.value]
-            if read.source.is_number:
+            memory = self.memories[read.source]
+            if read.is_number:
                 element = vectors.load_element(memory, vectors.index(0))
                 known[read.value] = [vectors.repeat(element, self.lanes)]
             else:
@@ -82,58 +85,72 @@ class Prologue:
         return self.epilogue.compute(self.value, place, known)
 
 
-def why_no_prologue(term: Term, packed: Value, *, is_packed: bool) -> str:
+def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
     """Return why a kernel cannot compute the second operand; "" if it can.
 
     Args:
-        term: of the region.
+        op: the product.
         packed: the argument of the region that holds the operand.
         is_packed: whether that is in another order than the operand.
     """
-    factor, columns = term.factors[1], column_loops(term)
-    if factor.behind_views().op is None:
+    factor = expression_of(op, 1)
+    if factor is None:
+        return "its second operand is no view of what it is made of"
+    if _is_argument(factor):
         return ""
     if why := _why_not_elementwise(factor):
         return why
     reads = [*factor.reads()]
-    held = {read.value for read in reads if read.source.value == packed}
+    held = {read.value for read in reads if read.source == packed}
     if len(held) != 1:
         return "its second operand is not computed of its second argument, once"
     if not is_packed and held != {packed}:
         return "its second operand is computed of a view of its second argument"
-    others = [read for read in reads if read.source.value != packed]
+    others = [read for read in reads if read.source != packed]
+    columns = column_loops(op)
     if all(_is_along(read, columns) for read in others):
         return ""
     return "its second operand is computed of what varies by more than columns"
 
 
-def _why_not_elementwise(factor: Factor) -> str:
+def is_computed(op: GraphOp) -> bool:
+    """Whether the second operand of a product is not a view of an argument."""
+    factor = expression_of(op, 1)
+    return factor is None or not _is_argument(factor)
+
+
+def _is_argument(factor: Expression) -> bool:
+    """Whether elements are read of an argument as they are."""
+    return isinstance(factor, Read) and factor.op is None
+
+
+def _why_not_elementwise(factor: Expression) -> str:
     """Why elementwise ops alone do not make an operand; "" if they do."""
-    source = factor.behind_views()
-    if source.op is None or not source.op.operands:
+    if factor.op is None or not factor.op.operands:
         return ""
-    if source.value != factor.value:
+    if isinstance(factor, Read) or factor.op.results[0] != factor.value:
         return "its second operand is a view of what elementwise ops give"
-    if not (type(source.op).on_vectors or isinstance(source.op, Cast)):
-        return f"its second operand is computed by '{source.op.OPERATION_NAME}'"
-    found = map(_why_not_elementwise, source.operands())
+    if not (type(factor.op).on_vectors or isinstance(factor.op, Cast)):
+        return f"its second operand is computed by '{factor.op.OPERATION_NAME}'"
+    found = map(_why_not_elementwise, factor.operands)
     return next((why for why in found if why), "")
 
 
-def column_loops(term: Term) -> list[int]:
+def column_loops(op: GraphOp) -> list[int]:
     """Return the loops over the result along which the first operand is broadcast."""
-    left = term.factors[0].view()
+    (nest,) = type(op).nests(op)
+    left = nest.reads[0](View.identity(Tensor.of(op.operands[0]).shape))
     if left is None:
         return []
     repeats = [all(stride.repeats for stride in axis) for axis in left.axes]
-    return [loop for loop in term.nest.kept if repeats[loop]]
+    return [loop for loop in nest.kept if repeats[loop]]
 
 
 def _is_along(read: Read, columns: Sequence[int]) -> bool:
     """Whether what is read is a number, or a vector along the columns."""
-    if read.source.op is not None:
-        return read.source.is_number
-    view = read.source.view()
+    if read.op is not None:
+        return read.is_number
+    view = read.view
     if view is None or view.fill is not None:
         return False
     flat = view.flat()
@@ -141,4 +158,4 @@ def _is_along(read: Read, columns: Sequence[int]) -> bool:
     own = flat.group(columns)
     is_vector = [(s.axis, s.step) for s in own] == [(0, 1)] and flat.begin == (0,)
     repeats = all(stride.repeats for stride in flat.group(others))
-    return read.source.is_number or (repeats and is_vector)
+    return read.is_number or (repeats and is_vector)

@@ -26,10 +26,9 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.movement import transposing
 from aotc.kernels.movement.schedule import MovementBlocks
 from aotc.kernels.packing import packed_shape
-from aotc.kernels.prologue import why_no_prologue
+from aotc.kernels.prologue import is_computed, why_no_prologue
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.schedules import candidates_of
-from aotc.kernels.terms import term_of
 from aotc.kernels.tile import Tile, terms_at_a_time
 from aotc.mlir import Function, Module, Value
 
@@ -153,10 +152,8 @@ def _why_product_misread(
         lhs, rhs = (views.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
-        term = term_of(function, anchor)
-        assert term is not None
-        if term.factors[1].behind_views().op is not None:
-            if why := why_no_prologue(term, right, is_packed=bool(tile.packed)):
+        if is_computed(anchor):
+            if why := why_no_prologue(anchor, right, is_packed=bool(tile.packed)):
                 return why
         elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"

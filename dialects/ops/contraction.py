@@ -125,7 +125,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
 
     @staticmethod
-    def nest(op: "DotGeneral") -> Nest:
+    def nests(op: "DotGeneral") -> tuple[Nest, ...]:
         """Loops over the batch, rows, columns and what is contracted.
 
         The latter in the order in which it lies in lhs.
@@ -148,7 +148,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             read(left, (*range(kept), *last)),
             read(right, (*range(batch), *range(kept, len(sizes)))),
         )
-        return Nest(tuple(sizes), len(contract[0]), reads)
+        return (Nest(tuple(sizes), len(contract[0]), reads),)
 
     @staticmethod
     def jvp(b: Builder, op: "DotGeneral", dl: Tangent, dr: Tangent) -> Value:

@@ -133,7 +133,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         return np.concatenate(parts, -1)
 
     @staticmethod
-    def nest(op: "ConvGeneral") -> Nest:
+    def nests(op: "ConvGeneral") -> tuple[Nest, ...]:
         """Loops over images, positions, groups, their features, windows, channels."""
         image, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
         kernel: Any = Tensor.of(op.kernel).shape  # of numbers
@@ -162,7 +162,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             order = (spatial + 1, spatial + 2, *range(spatial + 1))
             return split.transpose(order).broadcast(sizes, range(first, len(sizes)))
 
-        return Nest(sizes, spatial + 1, (read_image, read_kernel))
+        return (Nest(sizes, spatial + 1, (read_image, read_kernel)),)
 
     @staticmethod
     def jvp(b: Builder, op: "ConvGeneral", dx: Tangent, dk: Tangent) -> Value:

@@ -31,7 +31,6 @@ from aotc.kernels.geometry import Geometry
 from aotc.kernels.lines import Line, Lines, Rows
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.prologue import Prologue
-from aotc.kernels.terms import term_of
 from aotc.kernels.tile import (
     Tile,
     are_panels_outer,
@@ -60,9 +59,7 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
         if not others:
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
-        term = term_of(function, anchor)
-        assert term is not None
-        prologue = Prologue.of(term, second, epilogue.memories, tile.lanes)
+        prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
         parts = epilogue, others, widening, prologue
         return Contraction(joined, part, given, *parts)
 
