@@ -363,12 +363,14 @@ class View:
         """Return the elements of an array at indices, `fill` for those outside."""
         if self.fill is None:
             return np.broadcast_to(x[tuple(indices)], sizes)
-        pairs = [*zip(indices, x.shape, strict=True)]
-        inside = np.all([(at >= 0) & (at < size) for at, size in pairs], axis=0)
-        inside = np.broadcast_to(inside, sizes)
-        found = np.full(sizes, self.fill, x.dtype)
-        found[inside] = x[tuple(np.broadcast_to(at, sizes)[inside] for at, _ in pairs)]
-        return found
+        if x.size == 0:
+            return np.full(sizes, self.fill, x.dtype)
+        inside, within = np.full([1] * len(sizes), True), []
+        for at, size in zip(indices, x.shape, strict=True):
+            inside = inside & (at >= 0) & (at < size)
+            within.append(np.clip(at, 0, size - 1))
+        found = np.where(inside, x[tuple(within)], np.asarray(self.fill, x.dtype))
+        return np.broadcast_to(found, sizes)
 
     def indices(self, names: Sequence[str]) -> list[str]:
         """Return the index along each axis of the source, as text.
@@ -376,7 +378,7 @@ class View:
         Args:
             names: of the index along each axis of the view.
         """
-        found = [[] if n == 0 else [repr(n)] for n in self.begin]
+        found: list[list[str]] = [[] for _ in self.begin]
         for name, strides in zip(names, self.axes, strict=True):
             inner: Size = 1
             for place, stride in reversed([*enumerate(strides)]):
@@ -384,10 +386,10 @@ class View:
                 index = index if place == 0 else f"{_atom(index)} mod {stride.size!r}"
                 inner = inner * stride.size
                 if stride.axis is not None:
-                    is_one = stride.step == 1
-                    times = "" if is_one else f" * {_atom(repr(stride.step))}"
-                    plain = index if is_one and place == 0 else _atom(index)
-                    found[stride.axis].append(f"{plain}{times}")
+                    times = f"{_atom(index)} * {_atom(repr(stride.step))}"
+                    found[stride.axis].append(index if stride.step == 1 else times)
+        for terms, begin in zip(found, self.begin, strict=True):
+            terms += [] if begin == 0 else [repr(begin)]
         return [" + ".join(terms).replace("+ -", "- ") or "0" for terms in found]
 
     def is_inside(self) -> bool:

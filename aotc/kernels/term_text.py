@@ -65,7 +65,9 @@ class _Printer:
             factors = f"{nest.combine}.{statement.dtype}({factors})"
         kind = Tensor.of(statement.value).dtype
         extents = [
-            f"{loop} < {size!r}" for loop, size in zip(loops, nest.sizes, strict=True)
+            f"{loop} < {size!r}"
+            for loop, size in zip(loops, nest.sizes, strict=True)
+            if size != 1
         ]
         highest = self._term.rescaled_by(statement)
         if highest is not None:
@@ -97,12 +99,7 @@ def _filled(view: View) -> str:
 
 
 def _name_of(op: GraphOp) -> str:
-    """Return the name of an op and its attributes, but for those that are sizes."""
-    attributes = {
-        name: value
-        for name, value in type(op).attributes_of(op).items()
-        if isinstance(value, (str, float, bool)) or name == "axis"
-    }
-    name = op.OPERATION_NAME.removeprefix("graph.")
-    listed = ", ".join(f"{n}={x}" for n, x in attributes.items())
-    return f"{name}{{{listed}}}" if listed else name
+    """Return the name of an op, and what else its attributes say of an element."""
+    attributes = type(op).attributes_of(op).values()
+    told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
+    return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

@@ -11,7 +11,6 @@ from aotc.dialects.batching import after_leading, leading, prepend_size, shift_a
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.nests import COPY, Nest
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns.rows import Row
@@ -303,12 +302,6 @@ class Transpose(GraphOp, name="transpose", traits=[Pure]):
     def view(op: "Transpose", x: View) -> View | None:
         """Axes in another order."""
         return x.transpose(op.permutation)
-
-    @staticmethod
-    def nests(op: "Transpose") -> tuple[Nest, ...]:
-        """Loops over the result."""
-        reads = (lambda x: x.transpose(op.permutation),)
-        return (Nest(Tensor.of(op.y).shape, 0, reads, COPY),)
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),

@@ -73,7 +73,8 @@ def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View
         sizes = tuple(n + min(0, a) + min(0, z) for n, a, z in cuts)
         padded = x.slice(start, sizes, [1] * len(low))
         low, high = (tuple(max(0, n) for n in each) for each in (low, high))
-    padded = padded and padded.pad(low, high, fill)
+    if padded is not None and any((*low, *high)):
+        padded = padded.pad(low, high, fill)
     return padded and padded.windows(counts, window, op.strides, op.dilation)
 
 
