@@ -113,7 +113,7 @@ def _sorted_positions(
 def _sum_of_products(
     factors: Sequence[np.ndarray], sizes: Sequence[int], combined: range
 ) -> np.ndarray:
-    """Return sums over loops, without what each factor has along loops it repeats in."""
+    """Return sums over loops, of factors without the loops along which they repeat."""
     varied = [[n for n, size in enumerate(x.shape) if size != 1] for x in factors]
     loops = {n for each in varied for n in each}
     operands: list[Any] = []

@@ -396,9 +396,7 @@ class View:
         """Whether all elements lie in a source of static sizes, or else are `fill`."""
         if self.fill is not None or 0 in self.shape:
             return True
-        for axis, (size, begin) in enumerate(
-            zip(self.source, self.begin, strict=True)
-        ):
+        for axis, (size, begin) in enumerate(zip(self.source, self.begin, strict=True)):
             spans = [static_size(s.size - 1) * s.step for s in self._along(axis)]
             first = begin + sum(min(0, static_size(n)) for n in spans)
             last = begin + sum(max(0, static_size(n)) for n in spans)

@@ -9,21 +9,26 @@ write each element of a value exactly once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.dialects.function_table import name_of
 from aotc.dialects.graph import evaluate as evaluate_op
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import CompileError
-from aotc.kernels.terms import Expression, Read, Statement, Term
-from aotc.mlir import Value
+from aotc.kernels.terms import Expression, Read, Statement, Term, term_of
+from aotc.mlir import Function, Value
 
 
 def evaluate(
-    term: Term, arguments: Sequence[np.ndarray], symbols: Sequence[int] = ()
+    term: Term,
+    arguments: Sequence[np.ndarray],
+    symbols: Sequence[int] = (),
+    block: int | None = None,
 ) -> list[np.ndarray]:
     """Return the results of a region.
 
@@ -31,20 +36,37 @@ def evaluate(
         term: of the region.
         arguments: of the region.
         symbols: the values of the region's symbols.
+        block: of so many indices at a time the sums are made that are rescaled by a
+            maximum (`Term.rescaled_by`), as a kernel of one pass does; all at once if
+            None.
 
     Raises:
         CompileError: `bad-term`: no code can be made of it.
     """
     contracts = contracts_of(term.function)
     with term.function.context, known_contracts(contracts), np.errstate(all="ignore"):
-        return _Evaluator(term, arguments, symbols).results()
+        return _Evaluator(term, arguments, symbols, block).results()
+
+
+def evaluate_region(
+    function: Function, arguments: Sequence[np.ndarray], symbols: Sequence[int]
+) -> list[np.ndarray]:
+    """Return the results of a region by its term: `with_region` of `aotc.reference`."""
+    term = term_of(function)
+    if term is None:
+        _refuse(f"'{name_of(function)}' has none")
+    return evaluate(term, arguments, symbols)
 
 
 class _Evaluator:
     def __init__(
-        self, term: Term, arguments: Sequence[np.ndarray], symbols: Sequence[int]
+        self,
+        term: Term,
+        arguments: Sequence[np.ndarray],
+        symbols: Sequence[int],
+        block: int | None,
     ) -> None:
-        self._term, self._symbols = term, symbols
+        self._term, self._symbols, self._block = term, symbols, block
         self._written: dict[Value, _Written] = {}
         self._arrays = dict(zip(term.arguments, arguments, strict=True))
 
@@ -58,11 +80,12 @@ class _Evaluator:
         """Write what a statement gives."""
         nest, kind = statement.nest, Tensor.of(statement.value)
         sizes = self._numbers(nest.sizes)
-        wide = dtypes.to_numpy(statement.dtype)
-        factors = [
-            self._elements(x, sizes).astype(wide, copy=False) for x in statement.factors
-        ]
-        found = nest.evaluate(factors, sizes).astype(dtypes.to_numpy(kind.dtype))
+        highest = self._block and self._term.rescaled_by(statement)
+        if highest:
+            found = self._rescaled(statement, highest)
+        else:
+            found = nest.evaluate(self._factors(statement, sizes), sizes)
+        found = found.astype(dtypes.to_numpy(kind.dtype))
         written = self._written.get(statement.value)
         if written is None:
             written = _Written(self._numbers(kind.shape), found.dtype)
@@ -74,6 +97,42 @@ class _Evaluator:
         if place is None:
             _refuse("its place in the result is no view")
         written.write(place.with_sizes(self._number), found)
+
+    def _rescaled(self, statement: Statement, highest: Statement) -> np.ndarray:
+        """Return a sum that is made of some indices of the last loop after the others.
+
+        Args:
+            statement: of the sum.
+            highest: the maximum that it is rescaled by, of the same last loop.
+        """
+        sizes, own = (self._numbers(x.nest.sizes) for x in (statement, highest))
+        maximum, known = highest.value, self._array(highest.value)
+        (factor,) = self._factors(highest, own)
+        shift = next(read for read in statement.reads() if read.source == maximum)
+        most = np.full(known.shape, highest.nest.start, known.dtype)
+        wide = dtypes.to_numpy(statement.dtype)
+        total = np.zeros([1] * len(statement.nest.kept), wide)
+        for first in range(0, sizes[-1], self._block or 1):
+            some = slice(first, first + (self._block or 1))
+            here = len(range(*some.indices(sizes[-1])))
+            seen = [_part(factor, some)]
+            found = highest.nest.evaluate(seen, (*own[:-1], here)).reshape(known.shape)
+            old, new = most, np.maximum(most, found)
+            scale = np.where(old == new, 1, np.exp(old - new))
+            self._arrays[maximum] = scale
+            scale = self._elements(shift, sizes)
+            self._arrays[maximum] = most = new
+            terms = [_part(x, some) for x in self._factors(statement, sizes)]
+            added = statement.nest.evaluate(terms, (*sizes[:-1], here))
+            total = total * scale.reshape(scale.shape[: added.ndim]) + added
+        self._arrays[maximum] = known
+        return np.broadcast_to(total, [sizes[loop] for loop in statement.nest.kept])
+
+    def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
+        """Return what the loops combine, in the dtype of accumulators."""
+        wide = dtypes.to_numpy(statement.dtype)
+        found = (self._elements(x, sizes) for x in statement.factors)
+        return [x.astype(wide, copy=False) for x in found]
 
     def _elements(self, expression: Expression, sizes: Sequence[int]) -> np.ndarray:
         """Return what loops read: of size 1 along those that repeat one element."""
@@ -94,7 +153,7 @@ class _Evaluator:
 
     def _array(self, value: Value) -> np.ndarray:
         """Return what memory holds."""
-        if value in self._written:
+        if value in self._written and value not in self._arrays:
             self._arrays[value] = self._written[value].array()
         if value not in self._arrays:
             op = value.owner.opview
@@ -146,5 +205,10 @@ class _Written:
         return self._elements
 
 
-def _refuse(why: str) -> None:
+def _part(factor: np.ndarray, some: slice) -> np.ndarray:
+    """Return some indices of the last loop of what it reads."""
+    return factor if factor.shape[-1] == 1 else factor[..., some]
+
+
+def _refuse(why: str) -> NoReturn:
     raise CompileError("bad-term", f"no code can be made of a term: {why}")

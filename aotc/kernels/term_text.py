@@ -1,15 +1,18 @@
 """The text of a term: a line for each statement.
 
-    dense(a0: f32[n, 64], a1: f32[64, 32], a2: f32[32])
-      t0[i, j]: f32 = add.f32(a0[i, k] * a1[k, j]), i < n, j < 32, k < 64
-      r0[i, j]: f32 = relu(add(t0[i, j], a2[j])), i < n, j < 32
+    contraction(a0: bf16[n, 64], a1: bf16[64, 32], a2: bf16[32])
+      t0[i, j]: bf16 = add.f32(a0[i, k] * a1[k, j]), i < n, j < 32, k < 64
+      r0[i, j]: bf16 = relu(add(t0[i, j], a2[j])), i < n, j < 32
 
 Arguments of the region are a0, a1, …, what it returns r0, …, and other values t0, ….
 The dtype behind the name of what combines is that of the accumulators, to which factors
-are converted. What is read outside of a source is what stands behind `else`.
+are converted; loops that the left side does not name are combined. Outside of a source
+that is read stands what `else` says.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,8 +26,6 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.kernels.terms import Expression, Read, Statement, Term
 from aotc.mlir import Value
-
-LOOPS = "ijklmnopqrstuvwxyz"
 
 
 def text_of(term: Term) -> str:
@@ -56,8 +57,9 @@ class _Printer:
 
     def _statement(self, statement: Statement) -> str:
         nest, place = statement.nest, statement.place()
-        loops = LOOPS[: len(nest.sizes)]
-        kept = [*loops[: len(nest.kept)]]
+        letters = iter("ijklmnopqrstuvwxyz")
+        loops = ["0" if size == 1 else next(letters) for size in nest.sizes]
+        kept = loops[: len(nest.kept)]
         indices = kept if place is None else place.indices(kept)
         left = f"{self._names[statement.value]}[{', '.join(indices)}]"
         factors = " * ".join(self._expression(x, loops) for x in statement.factors)
@@ -74,7 +76,7 @@ class _Printer:
             extents.append(f"rescaled by {self._names[highest.value]}")
         return ", ".join([f"{left}: {kind} = {factors}", *extents])
 
-    def _expression(self, expression: Expression, loops: str) -> str:
+    def _expression(self, expression: Expression, loops: Sequence[str]) -> str:
         if isinstance(expression, Read):
             return self._read(expression, loops)
         operands = [self._expression(x, loops) for x in expression.operands]
@@ -82,7 +84,7 @@ class _Printer:
             return f"{Tensor.of(expression.value).dtype}({operands[0]})"
         return f"{_name_of(expression.op)}({', '.join(operands)})"
 
-    def _read(self, read: Read, loops: str) -> str:
+    def _read(self, read: Read, loops: Sequence[str]) -> str:
         op = None if read.source in self._names else read.op
         if isinstance(op, Constant) and np.size(op.value) == 1:
             return f"{np.asarray(op.value).reshape(())[()]:g}"

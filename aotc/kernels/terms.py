@@ -10,10 +10,10 @@ has given, through views (`aotc.dialects.views`). What packs an operand is undon
 views, so a packed argument is read through some. Elementwise ops after the anchor are
 the expression of a statement that combines nothing.
 
-    softmax(a0: f32[4, 64])
-      t0[i] = maximum.f32(a0[i, j]), i < 4, j < 64
-      t1[i] = add.f32(exp(subtract(a0[i, j], t0[i]))), i < 4, j < 64, rescaled by t0
-      r0[i, j] = divide(exp(subtract(a0[i, j], t0[i])), t1[i]), i < 4, j < 64
+    rows(a0: f32[n, 8])
+      t0[i]: f32 = maximum.f32(a0[i, j]), i < n, j < 8
+      t1[i]: f32 = add.f32(exp(subtract(a0[i, j], t0[i]))), i < n, j < 8, rescaled by t0
+      r0[i, j]: f32 = divide(exp(subtract(a0[i, j], t0[i])), t1[i]), i < n, j < 8
 
 So a product and what follows it are two statements; a softmax, a norm or an attention
 is what is known as a cascade of reductions (of Einsums: Nayak et al., "FuseMax", MICRO
@@ -39,7 +39,7 @@ from aotc.dialects.ops.binary import Subtract
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.unary import Exp
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
+from aotc.dialects.views import Strides, View
 from aotc.dialects.walking import backward_slice, defining_op, replace_op
 from aotc.mlir import Function, Module, Value, func, ir
 
@@ -189,7 +189,9 @@ class Term:
                 found = {r.source for r in shift.reads() if r.source in maxima}
                 if len(found) == 1 and _is_constant(shift, statement.nest.combined):
                     highest = maxima[found.pop()]
-                    if highest.op.operands[0] == x.value:
+                    (factor,) = highest.factors
+                    is_same = x.value == factor.value
+                    if is_same and _along(x, statement) == _along(factor, highest):
                         return highest
         return None
 
@@ -205,6 +207,14 @@ def _behind_cast(factor: Expression) -> Expression:
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (factor,) = factor.operands
     return factor
+
+
+def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
+    """Return how what makes an expression goes along the combined loops."""
+    return [
+        (read.source, [read.views[0].axes[loop] for loop in statement.nest.combined])
+        for read in x.reads()
+    ]
 
 
 def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
@@ -383,7 +393,8 @@ def _within(outer: Nest, inner: Nest) -> Access:
     """Return where a part of a part lies in the whole."""
 
     def place(whole: View) -> View | None:
-        assert outer.place is not None and inner.place is not None
+        assert outer.place is not None
+        assert inner.place is not None
         part = outer.place(whole)
         return None if part is None else inner.place(part)
 

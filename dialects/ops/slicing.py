@@ -561,7 +561,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Concatenate") -> tuple[Nest, ...]:
-        """Loops over the elements of each operand, and which of the result these are."""
+        """Loops over the elements of each operand, with their place in the result."""
 
         def part(number: int, start: Size) -> Nest:
             sizes = Tensor.of(op.operands[number]).shape
