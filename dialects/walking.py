@@ -7,10 +7,8 @@ transformed or lowered, names where an analysis follows them.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cmp_to_key
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from aotc.dialects.builder import Builder
-from aotc.dialects.graph import as_tuple
 from aotc.mlir import Block, Operation, Value, func, ir
 
 T = TypeVar("T")
@@ -52,20 +50,6 @@ def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
     for number, value in enumerate(operands):
         copy.operands[number] = value
     return list(copy.results)
-
-
-def replace_op(op: Operation, rule: Callable[[Builder, Any], Any]) -> None:
-    """Put what a rule writes of an op in its place.
-
-    Args:
-        op: erased.
-        rule: gets a builder and the op, returns what takes the place of its results.
-    """
-    with ir.InsertionPoint(op), op.location:
-        values = as_tuple(rule(Builder(), op))
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()
 
 
 def defining_op(value: Value) -> Operation | None:

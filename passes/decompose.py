@@ -6,9 +6,9 @@ An op is differentiated whole, so derivatives are written before. The ops of reg
 which have kernels, stay.
 """
 
+from aotc.dialects.builder import replace_op
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.walking import replace_op
 from aotc.mlir import Module, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN, OPS_DECOMPOSED

@@ -19,7 +19,8 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.kernels import vectors
 from aotc.kernels.epilogue import Epilogue, Place
-from aotc.kernels.terms import Expression, Read, expression_of
+from aotc.kernels.term_builder import expression_of
+from aotc.kernels.terms import Expression, Read
 from aotc.mlir import Value
 
 

@@ -20,7 +20,8 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import CompileError
-from aotc.kernels.terms import Expression, Read, Statement, Term, term_of
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Expression, Read, Statement, Term
 from aotc.mlir import Function, Value
 
 

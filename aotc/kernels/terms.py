@@ -29,19 +29,24 @@ are combined. `aotc.kernels.reference` computes it as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from aotc.dialects.graph import GraphOp, has_view, view_of_result
+import numpy as np
+
+from aotc.dialects.function_table import name_of
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.nests import COPY, Access, Nest
+from aotc.dialects.nests import COPY, Nest
 from aotc.dialects.ops.binary import Subtract
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.unary import Exp
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import Strides, View
-from aotc.dialects.walking import backward_slice, defining_op, replace_op
-from aotc.mlir import Function, Module, Value, func, ir
+from aotc.dialects.walking import defining_op
+from aotc.mlir import Function, Module, Value
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Read:
     @property
     def op(self) -> GraphOp | None:
         """The op that gives the source; None for an argument of the region."""
-        return _op_of(self.source)
+        return op_of(self.source)
 
     @property
     def view(self) -> View | None:
@@ -196,10 +201,10 @@ class Term:
         return None
 
     def __str__(self) -> str:
-        """Return its text, a line for each statement."""
-        from aotc.kernels.term_text import text_of
-
-        return text_of(self)
+        """Return its text, a line for each statement (Note [text of terms])."""
+        contracts = contracts_of(self.function)
+        with self.function.context, known_contracts(contracts):
+            return _Printer(self).text()
 
 
 def _behind_cast(factor: Expression) -> Expression:
@@ -227,193 +232,93 @@ def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
     )
 
 
-def term_of(function: Function) -> Term | None:
-    """Return the term of a region.
-
-    None if it has an op that is no nest, no cascade, no view and not elementwise, or a
-    nest that reads no view of its operand, as no region of `FAMILIES` has.
-    """
-    function, module = _with_cascades(function)
-    writer = _Statements()
-    *ops, end = function.entry_block.operations
-    needed = set(backward_slice(end.operands))
-    try:
-        for op in ops:
-            if isinstance(op, GraphOp) and op.results[0] in needed:
-                writer.add_nests(op)
-        for value in end.operands:
-            writer.require(value)
-    except _NoViewError:
-        return None
-    found = Term(function, tuple(writer.found), module)
-    factors = (factor for each in found.statements for factor in each.factors)
-    return None if any(map(_has_other_ops, factors)) else found
-
-
-def expression_of(op: GraphOp, operand: int) -> Expression | None:
-    """Return how an operand of the nest of an op comes out of arguments and constants.
-
-    None where the nest reads no view of it. An op that is not elementwise has no
-    operands there.
-    """
-    (nest,) = type(op).nests(op)
-    try:
-        return _Statements().expression(op.operands[operand], nest.reads[operand])
-    except _NoViewError:
-        return None
-
-
-def _has_other_ops(expression: Expression) -> bool:
-    """Whether an op of an expression is not elementwise."""
-    if isinstance(expression, Read):
-        return False
-    return not expression.operands or any(map(_has_other_ops, expression.operands))
-
-
-def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a region whose ops that have cascades are those: a copy, if there are any.
-
-    With it the module that it is in.
-    """
-
-    def composed(function: Function) -> list[GraphOp]:
-        ops = function.entry_block.operations
-        return [
-            op for op in ops if isinstance(op, GraphOp) and type(op).cascade is not None
-        ]
-
-    if not composed(function):
-        return function, None
-    module = ir.Module.create(function.location)
-    copy = function.operation.clone(ir.InsertionPoint(module.body)).opview
-    assert isinstance(copy, func.FuncOp)
-    for op in composed(copy):
-        replace_op(op, type(op).cascade)
-    return copy, module
-
-
-class _NoViewError(Exception):
-    """That a nest reads no view of its operand."""
-
-
-class _Statements:
-    """Writes the statements of a term."""
-
-    def __init__(self) -> None:
-        self.found: list[Statement] = []
-        self._given: set[Value] = set()
-
-    def add_nests(self, op: GraphOp) -> None:
-        """Add those of an op; none if it is no nest."""
-        for nest in type(op).nests(op):
-            operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
-            factors = tuple(map(self.expression, operands, nest.reads))
-            self._add(Statement(op, nest, factors, op.results[0]))
-
-    def _add(self, statement: Statement) -> None:
-        """Add a statement, or, of what is moved again, those that it is moved by."""
-        inner = self._only_moved(statement)
-        if not inner:
-            self.found.append(statement)
-        for each in inner:
-            self.found.remove(each)
-            place = _within(statement.nest, each.nest)
-            nest = replace(each.nest, place=place)
-            self.found.append(replace(each, nest=nest, value=statement.value))
-        self._given.add(statement.value)
-
-    def _only_moved(self, statement: Statement) -> list[Statement]:
-        """Return the statements of parts of a value that a statement only moves.
-
-        None of them if anything else reads it.
-        """
-        if statement.nest.combine != COPY or statement.nest.place is None:
-            return []
-        (factor,) = statement.factors
-        is_whole = isinstance(factor, Read) and [v.is_identity for v in factor.views]
-        if is_whole != [True] or len([*factor.value.uses]) != 1:
-            return []
-        own = [each for each in self.found if each.value == factor.value]
-        return own if all(each.nest.place is not None for each in own) else []
-
-    def require(self, value: Value) -> None:
-        """Add a statement of a value, if there is none: its elements, by themselves."""
-        if value in self._given:
-            return
-        kind = Tensor.of(value)
-        nest = Nest(kind.shape, 0, (lambda x: x,), COPY, dtype=kind.dtype)
-        factor = self.expression(value, nest.reads[0])
-        op = _op_of(value)
-        assert op is not None
-        self._add(Statement(op, nest, (factor,), value))
-
-    def expression(self, value: Value, access: Access) -> Expression:
-        """Return how elements of a value come out of memory.
-
-        Args:
-            value: of the region.
-            access: from the view that it is to that which has the loops as its axes.
-        """
-        return self._expression(value, value, access, ())
-
-    def _expression(
-        self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
-    ) -> Expression:
-        """The same of what a value is a view of, with the views of it before that."""
-        op = None if source in self._given else _op_of(source)
-        if op is not None and has_view(op):
-            operand, through = op.operands[0], _through(op, access)
-            if _view(operand, through) is None:  # the two make no single view
-                through = _through(op, lambda x: x)
-                outer = (*outer, _require_view(source, access))
-            return self._expression(value, operand, through, outer)
-        if op is None or not op.operands:
-            return Read(value, source, (*outer, _require_view(source, access)))
-        if not type(op).on_scalars:
-            return Apply(value, op, ())
-        views = (*outer, _require_view(source, access))
-        if any(view.fill is not None for view in views):  # which no op is applied to
-            self.require(source)
-            return Read(value, source, views)
-        operands = (self._expression(x, x, access, outer) for x in op.operands)
-        return Apply(value, op, tuple(operands))
-
-
-def _through(op: GraphOp, access: Access) -> Access:
-    """Return an access to the result of an op as one to what that is a view of."""
-
-    def read(x: View) -> View | None:
-        found = view_of_result(op, x)
-        return None if found is None else access(found)
-
-    return read
-
-
-def _within(outer: Nest, inner: Nest) -> Access:
-    """Return where a part of a part lies in the whole."""
-
-    def place(whole: View) -> View | None:
-        assert outer.place is not None
-        assert inner.place is not None
-        part = outer.place(whole)
-        return None if part is None else inner.place(part)
-
-    return place
-
-
-def _view(value: Value, access: Access) -> View | None:
-    return access(View.identity(Tensor.of(value).shape))
-
-
-def _require_view(value: Value, access: Access) -> View:
-    view = _view(value, access)
-    if view is None:
-        raise _NoViewError
-    return view
-
-
-def _op_of(value: Value) -> GraphOp | None:
+def op_of(value: Value) -> GraphOp | None:
     """Return the op that gives a value of a region; None for an argument."""
     op = defining_op(value)
     assert op is None or isinstance(op, GraphOp)
     return op
+
+
+# Note [text of terms]
+#
+#     contraction(a0: bf16[n, 64], a1: bf16[64, 32], a2: bf16[32])
+#       t0[i, j]: bf16 = add.f32(a0[i, k] * a1[k, j]), i < n, j < 32, k < 64
+#       r0[i, j]: bf16 = relu(add(t0[i, j], a2[j])), i < n, j < 32
+#
+# Arguments of the region are a0, a1, …, what it returns r0, …, other values t0, …. The
+# dtype behind the name of what combines is that of the accumulators, to which factors
+# are converted; loops that the left side does not name are combined. Outside of a
+# source that is read stands what `else` says.
+
+
+class _Printer:
+    def __init__(self, term: Term) -> None:
+        self._term, self._names = term, dict[Value, str]()
+        for number, value in enumerate(term.arguments):
+            self._names[value] = f"a{number}"
+        for number, value in enumerate(term.results):
+            self._names.setdefault(value, f"r{number}")
+        given = dict.fromkeys(each.value for each in term.statements)
+        others = [value for value in given if value not in self._names]
+        for number, value in enumerate(others):
+            self._names[value] = f"t{number}"
+
+    def text(self) -> str:
+        """Return all of it."""
+        arguments = (
+            f"{self._names[value]}: {Tensor.of(value)}"
+            for value in self._term.arguments
+        )
+        head = f"{name_of(self._term.function)}({', '.join(arguments)})"
+        return "\n  ".join([head, *map(self._statement, self._term.statements)])
+
+    def _statement(self, statement: Statement) -> str:
+        nest, place = statement.nest, statement.place()
+        letters = iter("ijklmnopqrstuvwxyz")
+        loops = ["0" if size == 1 else next(letters) for size in nest.sizes]
+        kept = loops[: len(nest.kept)]
+        indices = kept if place is None else place.indices(kept)
+        left = f"{self._names[statement.value]}[{', '.join(indices)}]"
+        factors = " * ".join(self._expression(x, loops) for x in statement.factors)
+        if nest.combine != COPY:
+            factors = f"{nest.combine}.{statement.dtype}({factors})"
+        kind = Tensor.of(statement.value).dtype
+        extents = [
+            f"{loop} < {size!r}"
+            for loop, size in zip(loops, nest.sizes, strict=True)
+            if size != 1
+        ]
+        highest = self._term.rescaled_by(statement)
+        if highest is not None:
+            extents.append(f"rescaled by {self._names[highest.value]}")
+        return ", ".join([f"{left}: {kind} = {factors}", *extents])
+
+    def _expression(self, expression: Expression, loops: Sequence[str]) -> str:
+        if isinstance(expression, Read):
+            return self._read(expression, loops)
+        operands = [self._expression(x, loops) for x in expression.operands]
+        if isinstance(expression.op, Cast):
+            return f"{Tensor.of(expression.value).dtype}({operands[0]})"
+        return f"{_name_of(expression.op)}({', '.join(operands)})"
+
+    def _read(self, read: Read, loops: Sequence[str]) -> str:
+        op = None if read.source in self._names else read.op
+        if isinstance(op, Constant) and np.size(op.value) == 1:
+            return f"{np.asarray(op.value).reshape(())[()]:g}"
+        found, indices = "", [*loops]
+        for view in read.views:
+            indices = view.indices(indices)
+            found += _filled(view)
+        name = self._names[read.source] if op is None else _name_of(op)
+        return f"{name}[{', '.join(indices)}]{found}"
+
+
+def _filled(view: View) -> str:
+    return "" if view.fill is None else f" else {view.fill:g}"
+
+
+def _name_of(op: GraphOp) -> str:
+    """Return the name of an op, and what else its attributes say of an element."""
+    attributes = type(op).attributes_of(op).values()
+    told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
+    return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

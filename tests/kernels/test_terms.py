@@ -22,7 +22,8 @@ from aotc.dialects.views import View
 from aotc.errors import CompileError
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.reference import evaluate
-from aotc.kernels.terms import Read, Statement, Term, term_of
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Read, Statement, Term
 from aotc.mlir import Function
 from aotc.pipeline import build
 from aotc.program_files import read_program
