@@ -121,7 +121,7 @@ class _Evaluator:
             old, new = most, np.maximum(most, found)
             scale = np.where(old == new, 1, np.exp(old - new))
             self._arrays[maximum] = scale
-            scale = self._elements(shift, sizes)
+            scale = self._read(shift, sizes)
             self._arrays[maximum] = most = new
             terms = [_part(x, some) for x in self._factors(statement, sizes)]
             added = statement.nest.evaluate(terms, (*sizes[:-1], here))
@@ -132,17 +132,32 @@ class _Evaluator:
     def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return what the loops combine, in the dtype of accumulators."""
         wide = dtypes.to_numpy(statement.dtype)
-        found = (self._elements(x, sizes) for x in statement.factors)
+        known: dict[int, np.ndarray] = {}
+        found = (self._elements(x, sizes, known) for x in statement.factors)
         return [x.astype(wide, copy=False) for x in found]
 
-    def _elements(self, expression: Expression, sizes: Sequence[int]) -> np.ndarray:
-        """Return what loops read: of size 1 along those that repeat one element."""
-        if not isinstance(expression, Read):
-            read = [self._elements(x, sizes) for x in expression.operands]
+    def _elements(
+        self, expression: Expression, sizes: Sequence[int], known: dict[int, np.ndarray]
+    ) -> np.ndarray:
+        """Return what loops read: of size 1 along those that repeat one element.
+
+        Args:
+            expression: of it.
+            sizes: of the loops.
+            known: what others that are made of the same have been, by their ids.
+        """
+        if isinstance(expression, Read):
+            return self._read(expression, sizes)
+        if id(expression) not in known:
+            read = [self._elements(x, sizes, known) for x in expression.operands]
             (found,) = evaluate_op(expression.op, read, self._symbols)
-            return found
-        array = self._array(expression.source)
-        *outer, last = [view.with_sizes(self._number) for view in expression.views]
+            known[id(expression)] = found
+        return known[id(expression)]
+
+    def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
+        """Return what loops read of memory."""
+        array = self._array(read.source)
+        *outer, last = [view.with_sizes(self._number) for view in read.views]
         loops = (outer or [last])[0]
         if loops.shape != tuple(sizes):
             _refuse(f"loops of the sizes {tuple(sizes)} read what has {loops.shape}")

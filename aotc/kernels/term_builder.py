@@ -58,9 +58,7 @@ def expression_of(op: GraphOp, operand: int) -> Expression | None:
 
 def _has_other_ops(expression: Expression) -> bool:
     """Whether an op of an expression is not elementwise."""
-    if isinstance(expression, Read):
-        return False
-    return not expression.operands or any(map(_has_other_ops, expression.operands))
+    return any(isinstance(x, Apply) and not x.operands for x in expression.nodes())
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
@@ -95,6 +93,7 @@ class _Statements:
     def __init__(self) -> None:
         self.found: list[Statement] = []
         self._given: set[Value] = set()
+        self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
         """Add those of an op; none if it is no nest."""
@@ -149,6 +148,15 @@ class _Statements:
         """
         return self._expression(value, value, access, ())
 
+    def _operand(
+        self, value: Value, access: Access, outer: tuple[View, ...]
+    ) -> Expression:
+        """The same of an operand of an elementwise op, the same object if met again."""
+        key = value, access, outer
+        if key not in self._known:
+            self._known[key] = self._expression(value, value, access, outer)
+        return self._known[key]
+
     def _expression(
         self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
@@ -162,14 +170,19 @@ class _Statements:
             return self._expression(value, operand, through, outer)
         if op is None or not op.operands:
             return Read(value, source, (*outer, _require_view(source, access)))
-        if not type(op).on_scalars:
+        if not _is_elementwise(op):
             return Apply(value, op, ())
         views = (*outer, _require_view(source, access))
         if any(view.fill is not None for view in views):  # which no op is applied to
             self.require(source)
             return Read(value, source, views)
-        operands = (self._expression(x, x, access, outer) for x in op.operands)
+        operands = (self._operand(x, access, outer) for x in op.operands)
         return Apply(value, op, tuple(operands))
+
+
+def _is_elementwise(op: GraphOp) -> bool:
+    """Whether elements of its result are made of those of operands in their place."""
+    return type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
 
 
 def _through(op: GraphOp, access: Access) -> Access:

@@ -28,9 +28,10 @@ are combined. `aotc.kernels.reference` computes it as it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -80,14 +81,18 @@ class Read:
         """Whether the source has one element."""
         return all(size == 1 for size in Tensor.of(self.source).shape)
 
+    def nodes(self) -> Iterator[Expression]:
+        """Yield itself."""
+        yield self
+
     def reads(self) -> Iterator[Read]:
         """Yield itself."""
         yield self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Apply:
-    """What an elementwise op makes of elements.
+    """What an elementwise op makes of elements; one object where it is read twice.
 
     Args:
         value: of the region, that an element of is wanted.
@@ -99,16 +104,25 @@ class Apply:
     op: GraphOp
     operands: tuple[Expression, ...]
 
+    def nodes(self) -> Iterator[Expression]:
+        """Yield itself and all that it is made of, each once."""
+        rest, seen = [cast(Expression, self)], set[int]()
+        while rest:
+            node = rest.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                rest += [] if isinstance(node, Read) else node.operands[::-1]
+
     def reads(self) -> Iterator[Read]:
-        """Yield what it is made of."""
-        for operand in self.operands:
-            yield from operand.reads()
+        """Yield what is read to make it."""
+        return (node for node in self.nodes() if isinstance(node, Read))
 
 
 Expression: TypeAlias = Read | Apply
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Statement:
     """What gives the elements of a value, or some of them.
 
@@ -248,7 +262,7 @@ def op_of(value: Value) -> GraphOp | None:
 # Arguments of the region are a0, a1, …, what it returns r0, …, other values t0, …. The
 # dtype behind the name of what combines is that of the accumulators, to which factors
 # are converted; loops that the left side does not name are combined. Outside of a
-# source that is read stands what `else` says.
+# source that is read stands what `else` says. What an expression has twice is u0, ….
 
 
 class _Printer:
@@ -279,7 +293,8 @@ class _Printer:
         kept = loops[: len(nest.kept)]
         indices = kept if place is None else place.indices(kept)
         left = f"{self._names[statement.value]}[{', '.join(indices)}]"
-        factors = " * ".join(self._expression(x, loops) for x in statement.factors)
+        shared = _Shared(self, statement, loops)
+        factors = " * ".join(map(shared.text, statement.factors))
         if nest.combine != COPY:
             factors = f"{nest.combine}.{statement.dtype}({factors})"
         kind = Tensor.of(statement.value).dtype
@@ -291,17 +306,10 @@ class _Printer:
         highest = self._term.rescaled_by(statement)
         if highest is not None:
             extents.append(f"rescaled by {self._names[highest.value]}")
-        return ", ".join([f"{left}: {kind} = {factors}", *extents])
+        return ", ".join([f"{left}: {kind} = {factors}", *shared.lines, *extents])
 
-    def _expression(self, expression: Expression, loops: Sequence[str]) -> str:
-        if isinstance(expression, Read):
-            return self._read(expression, loops)
-        operands = [self._expression(x, loops) for x in expression.operands]
-        if isinstance(expression.op, Cast):
-            return f"{Tensor.of(expression.value).dtype}({operands[0]})"
-        return f"{_name_of(expression.op)}({', '.join(operands)})"
-
-    def _read(self, read: Read, loops: Sequence[str]) -> str:
+    def read(self, read: Read, loops: Sequence[str]) -> str:
+        """Return the text of an element that is read."""
         op = None if read.source in self._names else read.op
         if isinstance(op, Constant) and np.size(op.value) == 1:
             return f"{np.asarray(op.value).reshape(())[()]:g}"
@@ -311,6 +319,42 @@ class _Printer:
             found += _filled(view)
         name = self._names[read.source] if op is None else _name_of(op)
         return f"{name}[{', '.join(indices)}]{found}"
+
+
+class _Shared:
+    """Writes the expressions of a statement: what occurs twice has a name, u0, ….
+
+    Args:
+        printer: of the term.
+        statement: of it.
+        loops: their names.
+    """
+
+    def __init__(
+        self, printer: _Printer, statement: Statement, loops: Sequence[str]
+    ) -> None:
+        self._printer, self._loops = printer, loops
+        nodes = {id(x): x for factor in statement.factors for x in factor.nodes()}
+        operands = (x.operands for x in nodes.values() if isinstance(x, Apply))
+        self._times = Counter(id(x) for each in operands for x in each)
+        self._known: dict[int, str] = {}
+        self.lines: list[str] = []  # what the names stand for
+
+    def text(self, expression: Expression) -> str:
+        """Return the text of an expression."""
+        if isinstance(expression, Read):
+            return self._printer.read(expression, self._loops)
+        known = self._known.get(id(expression))
+        if known is not None:
+            return known
+        operands = ", ".join(map(self.text, expression.operands))
+        op = expression.op
+        kind = Tensor.of(expression.value).dtype
+        found = f"{kind if isinstance(op, Cast) else _name_of(op)}({operands})"
+        if self._times[id(expression)] > 1:
+            self.lines.append(f"u{len(self.lines)} = {found}")
+            found = self._known[id(expression)] = f"u{len(self.lines) - 1}"
+        return found
 
 
 def _filled(view: View) -> str:

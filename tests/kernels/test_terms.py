@@ -20,11 +20,13 @@ from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import CompileError
+from aotc.importers import load
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.reference import evaluate
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Read, Statement, Term
 from aotc.mlir import Function
+from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.program_files import read_program
 from aotc.target import Target
@@ -287,6 +289,27 @@ def test_parts_that_are_misplaced_are_found() -> None:
 def test_what_is_read_before_it_is_written_is_found() -> None:
     term, arguments = static_term("chain")
     assert "no statement" in refusal(term, [*term.statements[::-1]], arguments)
+
+
+MANY = """
+import aotc
+import aotc.numpy as np
+
+@aotc.entry(x=aotc.Spec((64, 64)))
+def many(x):
+    for _ in range(60):
+        x = np.tanh(x) - x
+    return np.sum(x, 1)
+"""
+
+
+def test_what_many_ops_read_twice_is_made_once(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MANY)
+    program = load(tmp_path / "model.py")
+    run_passes(program.module, ("inline",), silently=True)
+    function = functions_of(program.module)["many"]
+    computed(function, [])
+    assert str(required_term(function)).count("tanh") == 60
 
 
 MODEL = """
