@@ -75,6 +75,8 @@ class _Evaluator:
         """Return what the region does."""
         for statement in self._term.statements:
             self._run(statement)
+        for written in self._written.values():  # also what was written once it was read
+            written.array()
         return [self._array(value) for value in self._term.results]
 
     def _run(self, statement: Statement) -> None:

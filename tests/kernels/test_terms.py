@@ -267,6 +267,8 @@ def test_a_hole_and_an_overlap_are_found(family: str) -> None:
     term, arguments = static_term(family)
     *rest, last = term.statements
     assert "several times" in refusal(term, [*rest, last, last], arguments)
+    again = [*term.statements, term.statements[0]]
+    assert "several times" in refusal(term, again, arguments)
     missing = refusal(term, rest, arguments)
     assert "no statement" in missing or " 0 several" in missing
 
