@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dialects.views import View
@@ -35,6 +37,7 @@ from benchmarks.fuzz.weighted import Settings, differences_by_passes, model_sour
 from tests.kernels.evaluation import Regions
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 # a model that has regions of each family; others go beside their compiled kernels
 CASES = {
     "attention": "symbolic.py",
@@ -129,8 +132,16 @@ def test_a_term_of_winograd_reads_the_kernel_that_its_weight_is_made_of(
     assert found
 
 
-def test_every_family_has_a_case() -> None:
+def test_every_family_has_a_case_and_every_anchor_a_term() -> None:
     assert {*CASES, "winograd"} == {*FAMILIES}
+
+    def says(op: type[GraphOp], rule: str) -> bool:
+        return getattr(op, rule).__func__ is not getattr(GraphOp, rule).__func__
+
+    for op in (op for family in FAMILIES.values() for op in family.anchors):
+        has_nests = not inspect.ismethod(op.nests) or says(op, "nests")
+        has_view = not inspect.ismethod(op.view)
+        assert has_nests or op.cascade is not None or has_view, op
 
 
 @pytest.mark.filterwarnings("ignore:.*is not used")
@@ -356,3 +367,5 @@ def test_a_term_has_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "model.py").write_text(MODEL)
     found = Regions.of(tmp_path / "model.py")
     assert [str(required_term(function)) for _, function in found] == TEXTS
+    page = (ROOT / "docs" / "stages.md").read_text(encoding="utf-8")
+    assert "\n".join(["```", *TEXTS, "```"]) in page
