@@ -57,9 +57,9 @@ class Prologue:
             lanes: of a vector.
         """
         factor = expression_of(op, 1)
-        if factor is None or _is_argument(factor):
+        if factor is None or factor.is_argument:
             return None
-        reads = [read for read in factor.reads() if _is_argument(read)]
+        reads = [read for read in factor.reads() if read.is_argument]
         (loaded,) = {read.value for read in reads if read.source == packed}
         others = [read for read in reads if read.value != loaded]
         epilogue = Epilogue(loaded, {}, (), lanes, None)
@@ -97,7 +97,7 @@ def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
     factor = expression_of(op, 1)
     if factor is None:
         return "its second operand is no view of what it is made of"
-    if _is_argument(factor):
+    if factor.is_argument:
         return ""
     if why := _why_not_elementwise(factor):
         return why
@@ -117,12 +117,7 @@ def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
 def is_computed(op: GraphOp) -> bool:
     """Whether the second operand of a product is not a view of an argument."""
     factor = expression_of(op, 1)
-    return factor is None or not _is_argument(factor)
-
-
-def _is_argument(factor: Expression) -> bool:
-    """Whether elements are read of an argument as they are."""
-    return isinstance(factor, Read) and factor.op is None
+    return factor is None or not factor.is_argument
 
 
 def _why_not_elementwise(factor: Expression) -> str:

@@ -72,6 +72,11 @@ class Read:
         return op_of(self.source)
 
     @property
+    def is_argument(self) -> bool:
+        """Whether it is an element of an argument of the region."""
+        return self.op is None
+
+    @property
     def view(self) -> View | None:
         """The view of the source; None if it takes several."""
         return self.views[0] if len(self.views) == 1 else None
@@ -103,6 +108,11 @@ class Apply:
     value: Value
     op: GraphOp
     operands: tuple[Expression, ...]
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is an element of an argument of the region: it is not."""
+        return False
 
     def nodes(self) -> Iterator[Expression]:
         """Yield itself and all that it is made of, each once."""
