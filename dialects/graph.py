@@ -32,9 +32,9 @@ itself on operands whose axes come in another order, which lets transposes move 
 `view`: what its result is of that which its first operand is a view of
 (`aotc.dialects.views`); `nests`: the loops over views of its operands that it is
 (`aotc.dialects.nests`); and `cascade`: itself in nests and elementwise ops, one after
-the other. Of a product, `scaled_axes` says where its operands may be scaled in the place
-of its result, and `summed_axes` where one of them in the place of the other. An op with
-an effect beside its results is not `Pure`.
+the other. Of a product, `scaled_axes` says where its operands may be scaled in the
+place of its result, and `summed_axes` where one of them in the place of the other. An
+op with an effect beside its results is not `Pure`.
 
 What passes and kernels need to know of an op they ask its class: facts that are true of
 all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
