@@ -115,19 +115,24 @@ class _Evaluator:
         most = np.full(known.shape, highest.nest.start, known.dtype)
         wide = dtypes.to_numpy(statement.dtype)
         total = np.zeros([1] * len(statement.nest.kept), wide)
+
+        def at_sums(of_maxima: np.ndarray) -> np.ndarray:
+            self._arrays[maximum] = of_maxima
+            found = self._read(shift, sizes)
+            return found.reshape(found.shape[: statement.nest.combined.start])
+
         for first in range(0, sizes[-1], self._block or 1):
             some = slice(first, first + (self._block or 1))
             here = len(range(*some.indices(sizes[-1])))
             seen = [_part(factor, some)]
             found = highest.nest.evaluate(seen, (*own[:-1], here)).reshape(known.shape)
-            old, new = most, np.maximum(most, found)
-            scale = np.where(old == new, 1, np.exp(old - new))
-            self._arrays[maximum] = scale
-            scale = self._read(shift, sizes)
-            self._arrays[maximum] = most = new
+            old, most = most, np.maximum(most, found)
+            scale = at_sums(np.where(old == most, 1, np.exp(old - most)))
+            is_nothing = at_sums(most == -np.inf)
+            self._arrays[maximum] = most
             terms = [_part(x, some) for x in self._factors(statement, sizes)]
             added = statement.nest.evaluate(terms, (*sizes[:-1], here))
-            total = total * scale.reshape(scale.shape[: added.ndim]) + added
+            total = np.where(is_nothing, 0, total * scale + added)
         self._arrays[maximum] = known
         return np.broadcast_to(total, [sizes[loop] for loop in statement.nest.kept])
 

@@ -100,7 +100,7 @@ class _Statements:
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))
-            self._add(Statement(op, nest, factors, op.results[0]))
+            self._add(Statement(nest, factors, op.results[0]))
 
     def _add(self, statement: Statement) -> None:
         """Add a statement, or, of what is moved again, those that it is moved by."""
@@ -135,9 +135,7 @@ class _Statements:
         kind = Tensor.of(value)
         nest = Nest(kind.shape, 0, (lambda x: x,), COPY, dtype=kind.dtype)
         factor = self.expression(value, nest.reads[0])
-        op = op_of(value)
-        assert op is not None
-        self._add(Statement(op, nest, (factor,), value))
+        self._add(Statement(nest, (factor,), value))
 
     def expression(self, value: Value, access: Access) -> Expression:
         """Return how elements of a value come out of memory.

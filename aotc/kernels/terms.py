@@ -137,13 +137,11 @@ class Statement:
     """What gives the elements of a value, or some of them.
 
     Args:
-        op: of the region, that it is of.
         nest: the loops, and how they are combined.
         factors: the operands of the nest.
         value: of the region.
     """
 
-    op: GraphOp
     nest: Nest
     factors: tuple[Expression, ...]
     value: Value
@@ -198,8 +196,9 @@ class Term:
         """Return the maximum that the exponentials of a sum are shifted by.
 
         Such a sum can be made in the same pass: what there is of it, under a maximum so
-        far, is multiplied by exp(the old - the new one). (Milakov and Gimelshein, 2018,
-        arXiv:1805.02867.) None for another statement.
+        far, is multiplied by exp(the old - the new one), and is 0 as long as that is
+        -infinity. (Milakov and Gimelshein, 2018, arXiv:1805.02867.) None for another
+        statement.
         """
         if statement.nest.combine != "add":
             return None

@@ -83,13 +83,25 @@ def drawn(
     return found
 
 
-def computed(function: Function, symbols: list[int], **options: Any) -> None:
-    """Require of the term of a region what its ops give, for drawn arguments."""
+def computed(
+    function: Function, symbols: list[int], hidden: float = 0, **options: Any
+) -> None:
+    """Require of the term of a region what its ops give, for drawn arguments.
+
+    Args:
+        function: the region.
+        symbols: the values of its symbols.
+        hidden: the share of the last argument that is -infinity.
+        options: of the evaluation.
+    """
     contracts = contracts_of(function)
     with function.context, known_contracts(contracts):
         term = term_of(function)
         assert term is not None, str(function)
         arguments = drawn(function, symbols, np.random.default_rng(0))
+    if hidden:
+        last = arguments[-1]
+        last[np.random.default_rng(1).random(last.shape) < hidden] = -np.inf
     found = evaluate(term, arguments, symbols, **options)
     module = function.operation.parent.opview
     wanted = reference.evaluate(module, str(function.name.value), arguments)
@@ -195,14 +207,19 @@ def softmaxes(is_attention: bool) -> list[Function]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 99), st.integers(1, 9), st.booleans())
+@given(
+    st.integers(0, 99),
+    st.integers(1, 9),
+    st.booleans(),
+    st.sampled_from([0, 0.2, 0.9, 1]),
+)
 def test_a_softmax_is_made_in_one_pass_over_its_row(
-    number: int, block: int, is_attention: bool
+    number: int, block: int, is_attention: bool, hidden: float
 ) -> None:
     functions = softmaxes(is_attention)
     function = functions[number % len(functions)]
     block = block if is_attention else 100 * block
-    computed(function, some_symbols(function), block=block)
+    computed(function, some_symbols(function), hidden, block=block)
 
 
 def required_term(function: Function) -> Term:
