@@ -21,9 +21,10 @@ is what is known as a cascade of reductions (of Einsums: Nayak et al., "FuseMax"
 part, with its place in the result. `rescaled_by` says which sums of a cascade can be
 made in one pass with the maximum that they are shifted by: the online softmax.
 
-Everything that code is made of stands in a term: extents (static or symbolic), the
-dtypes of memory and of accumulators, which elements are read and written, and how they
-are combined. `aotc.kernels.reference` computes it as it is.
+All that code has to do stands in a term: extents (static or symbolic), the dtypes of
+memory and of accumulators, which elements are read and written, and how they are
+combined. `aotc.kernels.reference` computes it as it is; emitters for processors, which
+are written by families, are tested beside it.
 """
 
 from __future__ import annotations
