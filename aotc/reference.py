@@ -16,6 +16,7 @@ from aotc import dtypes
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import Evaluator
 from aotc.dialects.guards import require_guards
 from aotc.dialects.symbol_solver import solve_symbols
@@ -25,6 +26,7 @@ from aotc.mlir import func
 
 Watch = Callable[[Any, list[Any], list[Any]], None]
 EvaluateOp = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
+EvaluateRegion = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
 
 
 def evaluate(
@@ -34,6 +36,7 @@ def evaluate(
     watch: Watch | None = None,
     *,
     with_op: EvaluateOp | None = None,
+    with_region: EvaluateRegion | None = None,
 ) -> list[Any]:
     """The results of function `name` of a graph module.
 
@@ -45,6 +48,8 @@ def evaluate(
             loop or branch runs come before it, once for each time that they are run.
         with_op: computes the results of one op from it, its operands and the symbols;
             by default its `ref` rule does.
+        with_region: computes what a fusion region returns from the function, its
+            arguments and the symbols; by default its ops do.
 
     Raises:
         InputError: an input does not fit its type, or the sizes break a guard.
@@ -56,7 +61,8 @@ def evaluate(
         symbols = bind_symbols(types, arrays)
         require_guards(functions[name], symbols)
         with_op = with_op or Evaluator()
-        return Evaluation(functions, symbols, watch, with_op).call(name, arrays)
+        evaluation = Evaluation(functions, symbols, watch, with_op, with_region)
+        return evaluation.call(name, arrays)
 
 
 def evaluate_part(
@@ -117,18 +123,22 @@ class Evaluation:
         symbols: their values.
         watch: as for `evaluate`.
         with_op: as for `evaluate`.
+        with_region: as for `evaluate`.
     """
 
     functions: dict[str, Any]
     symbols: list[int]
     watch: Watch | None = None
     with_op: EvaluateOp = field(default_factory=Evaluator)
+    with_region: EvaluateRegion | None = None
     _declared: dict[str, Any] = field(default_factory=dict)
     _steps: dict[str, list[_Step]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
         function = self.functions[name]
+        if self.with_region is not None and fused_of(function) is not None:
+            return self.with_region(function, arrays, self.symbols)
         if name not in self._declared:
             declared = declaration_of(function)
             self._declared[name] = declared and (declared, signature(function)[1])

@@ -7,14 +7,15 @@ compositions that many derivatives need.
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.graph import Graph, GraphOp
+from aotc.dialects.graph import Graph, GraphOp, as_tuple
 from aotc.dialects.permutations import inverse, moving
 from aotc.dialects.types import Shape, Size, Tensor, element_count
-from aotc.mlir import Value
+from aotc.mlir import Operation, Value, ir
 
 
 @cache
@@ -153,3 +154,17 @@ class Builder:
         low, high = list(none), list(none)
         low[axis], high[axis] = (-1, 1) if reverse else (1, -1)
         return self.pad(x, low=low, high=high, interior=none, value=first)
+
+
+def replace_op(op: Operation, rule: Callable[[Builder, Any], Any]) -> None:
+    """Put what a rule writes of an op in its place.
+
+    Args:
+        op: erased.
+        rule: gets a builder and the op, returns what takes the place of its results.
+    """
+    with ir.InsertionPoint(op), op.location:
+        values = as_tuple(rule(Builder(), op))
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()

@@ -30,10 +30,11 @@ which the pass of that name puts in its place. It may also have `simplify`: rows
 say where an equal, cheaper value takes its place (`aotc.dialects.patterns`); `reorder`:
 itself on operands whose axes come in another order, which lets transposes move past it;
 `view`: what its result is of that which its first operand is a view of
-(`aotc.dialects.views`); and `nest`: the loops over views of its operands that it is
-(`aotc.dialects.nests`). Of a product, `scaled_axes` says where its operands may be
-scaled in the place of its result, and `summed_axes` where one of them in the place of
-the other. An op with an effect beside its results is not `Pure`.
+(`aotc.dialects.views`); `nests`: the loops over views of its operands that it is
+(`aotc.dialects.nests`); and `cascade`: itself in nests and elementwise ops, one after
+the other. Of a product, `scaled_axes` says where its operands may be scaled in the
+place of its result, and `summed_axes` where one of them in the place of the other. An
+op with an effect beside its results is not `Pure`.
 
 What passes and kernels need to know of an op they ask its class: facts that are true of
 all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
@@ -147,6 +148,7 @@ class GraphOp(_Declared):
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
         # facts of some ops
+        cascade: Any
         counter: Any
         counted_axis: Any
     why = ""
@@ -170,6 +172,7 @@ class GraphOp(_Declared):
     codecs = {}
     pad = CUT
     simplify = ()
+    cascade = None  # of a builder and an op: its results, of nests and elementwise ops
     counter = None  # of an op: how its elements count along an axis, if they do
     counted_axis = None  # of an op and an axis that its operand counts along: its own
 
@@ -265,9 +268,12 @@ class GraphOp(_Declared):
         return None
 
     @classmethod
-    def nest(cls, op: Self) -> Nest | None:
-        """Return the loops that the op is; None where it is more, or something else."""
-        return None
+    def nests(cls, op: Self) -> tuple[Nest, ...]:
+        """Return the loops that the op is, those of each part of its result.
+
+        None of them where it is more, or something else.
+        """
+        return ()
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:

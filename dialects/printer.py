@@ -9,7 +9,7 @@ It cannot be read back. Arguments are called by their attribute `graph.name` whe
 have one, symbolic sizes by the function's `graph.symbols`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -26,11 +26,18 @@ from aotc.mlir import Function, Module, Operation, Value, func, ir, source_of
 _SHOWN = 6
 
 
-def format_module(module: Module) -> str:
-    """All functions of a graph module, in order."""
+def format_module(
+    module: Module, note_of: Callable[[Function], str] = lambda function: ""
+) -> str:
+    """All functions of a graph module, in order.
+
+    Args:
+        module: of the graph dialect.
+        note_of: what is to be told of a function behind it, in lines; "" for nothing.
+    """
     with module.context:
         return "\n".join(
-            format_function(op)
+            format_function(op) + "".join(f"# {x}\n" for x in note_of(op).splitlines())
             for op in module.body.operations
             if isinstance(op, func.FuncOp)
         )

@@ -338,28 +338,71 @@ class View:
         Args:
             x: of the shape of the source.
         """
-        indices = [np.full(self._all_sizes(), static_size(n)) for n in self.begin]
-        strides = (stride for axis in self.axes for stride in axis)
-        for place, stride in enumerate(strides):
+        shape = tuple(map(static_size, self.shape))
+        return np.broadcast_to(self.elements(x), shape)
+
+    def elements(self, x: np.ndarray) -> np.ndarray:
+        """Return the same, but of size 1 along axes that repeat one element."""
+        axes = [
+            () if all(s.repeats for s in strides) else strides for strides in self.axes
+        ]
+        flat = [stride for strides in axes for stride in strides]
+        indices = [np.full([1] * len(flat), static_size(n)) for n in self.begin]
+        for place, stride in enumerate(flat):
             if stride.axis is not None:
                 along = np.arange(static_size(stride.size)) * static_size(stride.step)
-                behind = indices[stride.axis].ndim - place - 1
-                indices[stride.axis] += along.reshape(-1, *[1] * behind)
-        found = self._take(x, indices)
-        return found.reshape(tuple(map(static_size, self.shape)))
+                behind = len(flat) - place - 1
+                added = indices[stride.axis] + along.reshape(-1, *[1] * behind)
+                indices[stride.axis] = added
+        found = self._take(x, indices, tuple(static_size(s.size) for s in flat))
+        return found.reshape(tuple(static_size(size_of(strides)) for strides in axes))
 
-    def _all_sizes(self) -> tuple[int, ...]:
-        return tuple(static_size(s.size) for strides in self.axes for s in strides)
-
-    def _take(self, x: np.ndarray, indices: list[np.ndarray]) -> np.ndarray:
+    def _take(
+        self, x: np.ndarray, indices: list[np.ndarray], sizes: tuple[int, ...]
+    ) -> np.ndarray:
         """Return the elements of an array at indices, `fill` for those outside."""
         if self.fill is None:
-            return np.broadcast_to(x[tuple(indices)], self._all_sizes())
-        pairs = [*zip(indices, x.shape, strict=True)]
-        inside = np.all([(at >= 0) & (at < size) for at, size in pairs], axis=0)
-        found = np.full(self._all_sizes(), self.fill, x.dtype)
-        found[inside] = x[tuple(at[inside] for at in indices)]
-        return found
+            return np.broadcast_to(x[tuple(indices)], sizes)
+        if x.size == 0:
+            return np.full(sizes, self.fill, x.dtype)
+        inside, within = np.full([1] * len(sizes), True), []
+        for at, size in zip(indices, x.shape, strict=True):
+            inside = inside & (at >= 0) & (at < size)
+            within.append(np.clip(at, 0, size - 1))
+        found = np.where(inside, x[tuple(within)], np.asarray(self.fill, x.dtype))
+        return np.broadcast_to(found, sizes)
+
+    def indices(self, names: Sequence[str]) -> list[str]:
+        """Return the index along each axis of the source, as text.
+
+        Args:
+            names: of the index along each axis of the view.
+        """
+        found: list[list[str]] = [[] for _ in self.begin]
+        for name, strides in zip(names, self.axes, strict=True):
+            inner: Size = 1
+            for place, stride in reversed([*enumerate(strides)]):
+                index = name if inner == 1 else f"{_atom(name)} floordiv {inner!r}"
+                index = index if place == 0 else f"{_atom(index)} mod {stride.size!r}"
+                inner = inner * stride.size
+                if stride.axis is not None:
+                    times = f"{_atom(index)} * {_atom(repr(stride.step))}"
+                    found[stride.axis].append(index if stride.step == 1 else times)
+        for terms, begin in zip(found, self.begin, strict=True):
+            terms += [] if begin == 0 else [repr(begin)]
+        return [" + ".join(terms).replace("+ -", "- ") or "0" for terms in found]
+
+    def is_inside(self) -> bool:
+        """Whether all elements lie in a source of static sizes, or else are `fill`."""
+        if self.fill is not None or 0 in self.shape:
+            return True
+        for axis, (size, begin) in enumerate(zip(self.source, self.begin, strict=True)):
+            spans = [static_size(s.size - 1) * s.step for s in self._along(axis)]
+            first = begin + sum(min(0, static_size(n)) for n in spans)
+            last = begin + sum(max(0, static_size(n)) for n in spans)
+            if not 0 <= static_size(first) <= static_size(last) < static_size(size):
+                return False
+        return True
 
     def write(self, b: "Builder", source: Value) -> Value:
         """Write the fewest transposes and reshapes that make it, and return the value.
@@ -385,6 +428,11 @@ class View:
         if len(self.axes) != len(whole) or any(x and x not in whole for x in self.axes):
             return None
         return tuple(whole.index(x) if x else next(ones) for x in self.axes)
+
+
+def _atom(text: str) -> str:
+    """Return text as an operand: in brackets, unless it is one word."""
+    return f"({text})" if " " in text else text
 
 
 def size_of(strides: Sequence[Stride]) -> Size:

@@ -6,10 +6,10 @@ An op is differentiated whole, so derivatives are written before. The ops of reg
 which have kernels, stay.
 """
 
-from aotc.dialects.builder import Builder
+from aotc.dialects.builder import replace_op
 from aotc.dialects.fusion import fused_of
-from aotc.dialects.graph import GraphOp, as_tuple
-from aotc.mlir import Module, func, ir
+from aotc.dialects.graph import GraphOp
+from aotc.mlir import Module, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN, OPS_DECOMPOSED
 
@@ -28,7 +28,7 @@ class Decompose(Pass):
         changed = False
         while composed := _composed_ops(unit.module):
             for op in composed:
-                _replace(op)
+                replace_op(op, type(op).decompose)
             changed = True
         return changed
 
@@ -43,11 +43,3 @@ def _composed_ops(module: Module) -> list[GraphOp]:
         for op in function.entry_block.operations
         if isinstance(op, GraphOp) and hasattr(type(op), "decompose")
     ]
-
-
-def _replace(op: GraphOp) -> None:
-    with ir.InsertionPoint(op), op.location:
-        values = as_tuple(type(op).decompose(Builder(), op))
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()

@@ -82,7 +82,7 @@ ALLOWED = {
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
-    | {"program_files", "tracing", "traffic", "provenance"},
+    | {"program_files", "tracing", "traffic", "provenance", "kernels"},
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
     | {"checks", "counting", "numpy"},  # operators of arrays

@@ -27,7 +27,8 @@ class Family(Generic[A, S]):
     """Kernels for some ops.
 
     Args:
-        anchors: the ops.
+        anchors: the ops, whose rules (`nests`, `cascade`, `view`) say what its terms
+            are (`aotc.kernels.term_builder`).
         schedule: the class of its schedules.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.

@@ -83,7 +83,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
     A left operand that is windows over an image is read from the image.
     """
-    nest = DotGeneral.nest(op)
+    (nest,) = DotGeneral.nests(op)
     found = nest.views([_left_view(op), View.identity(Tensor.of(op.rhs).shape)])
     assert found is not None  # each axis of an operand is one stride
     left, right = both = [view.flat() for view in found]

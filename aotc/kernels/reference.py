@@ -1,75 +1,237 @@
 """Computes terms in NumPy: the oracle of every emitter of code.
 
-Operands are read through their views, and the elementwise ops of the region are applied
-to what the loops read, as code does in registers.
+What is read comes through views, elementwise ops are applied to what the loops read, as
+code does in registers, and nests are combined. It refuses a term that code could not be
+made of: one that reads outside of a source, or before that is written, or that does not
+write each element of a value exactly once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.graph import GraphOp
+from aotc.dialects.function_table import name_of
 from aotc.dialects.graph import evaluate as evaluate_op
-from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.dialects.walking import defining_op
-from aotc.kernels.terms import Factor, Term
-from aotc.mlir import Value
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Shape, Size, Tensor, evaluate_size
+from aotc.dialects.views import View
+from aotc.errors import CompileError
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Expression, Read, Statement, Term
+from aotc.mlir import Function, Value
 
 
 def evaluate(
-    term: Term, arguments: Mapping[Value, np.ndarray], symbols: Sequence[int] = ()
+    term: Term,
+    arguments: Sequence[np.ndarray],
+    symbols: Sequence[int] = (),
+    block: int | None = None,
 ) -> list[np.ndarray]:
     """Return the results of a region.
 
     Args:
         term: of the region.
-        arguments: what the arguments of the region are.
+        arguments: of the region.
         symbols: the values of the region's symbols.
+        block: of so many indices at a time the sums are made that are rescaled by a
+            maximum (`Term.rescaled_by`), as a kernel of one pass does; all at once if
+            None.
+
+    Raises:
+        CompileError: `bad-term`: no code can be made of it.
     """
-    return _Evaluator(arguments, symbols).results(term)
+    contracts = contracts_of(term.function)
+    with term.function.context, known_contracts(contracts), np.errstate(all="ignore"):
+        return _Evaluator(term, arguments, symbols, block).results()
+
+
+def evaluate_region(
+    function: Function, arguments: Sequence[np.ndarray], symbols: Sequence[int]
+) -> list[np.ndarray]:
+    """Return the results of a region by its term: `with_region` of `aotc.reference`."""
+    term = term_of(function)
+    if term is None:
+        _refuse(f"'{name_of(function)}' has none")
+    return evaluate(term, arguments, symbols)
 
 
 class _Evaluator:
     def __init__(
-        self, arguments: Mapping[Value, np.ndarray], symbols: Sequence[int]
+        self,
+        term: Term,
+        arguments: Sequence[np.ndarray],
+        symbols: Sequence[int],
+        block: int | None,
     ) -> None:
-        self._symbols = symbols
-        self._arrays = dict(arguments)
+        self._term, self._symbols, self._block = term, symbols, block
+        self._written: dict[Value, _Written] = {}
+        self._arrays = dict(zip(term.arguments, arguments, strict=True))
 
-    def results(self, term: Term) -> list[np.ndarray]:
-        kind = Tensor.of(term.total)
-        wide = dtypes.to_numpy(accumulator(kind.dtype))
-        factors = [self._read(factor).astype(wide) for factor in term.factors]
-        total = term.nest.evaluate(factors).astype(dtypes.to_numpy(kind.dtype))
-        self._arrays[term.total] = total.reshape(tuple(map(self._number, kind.shape)))
-        return [self._array(value) for value in term.results]
+    def results(self) -> list[np.ndarray]:
+        """Return what the region does."""
+        for statement in self._term.statements:
+            self._run(statement)
+        for written in self._written.values():  # also what was written once it was read
+            written.array()
+        return [self._array(value) for value in self._term.results]
 
-    def _read(self, factor: Factor) -> np.ndarray:
-        """Return what the loops read of an operand, with loops as axes."""
-        source = factor.behind_views()
-        op = source.op
-        if op is not None and op.operands and source.value not in self._arrays:
-            read = [self._read(operand) for operand in source.operands()]
-            (found,) = evaluate_op(op, read, self._symbols)
-            return found
-        view = source.view()
-        if view is None:  # no view leads to the argument: the operand is made whole
-            source, view = factor, factor.view()
-        assert view is not None
-        return view.with_sizes(self._number).read(self._array(source.value))
+    def _run(self, statement: Statement) -> None:
+        """Write what a statement gives."""
+        nest, kind = statement.nest, Tensor.of(statement.value)
+        sizes = self._numbers(nest.sizes)
+        highest = self._block and self._term.rescaled_by(statement)
+        if highest:
+            found = self._rescaled(statement, highest)
+        else:
+            found = nest.evaluate(self._factors(statement, sizes), sizes)
+        found = found.astype(dtypes.to_numpy(kind.dtype))
+        written = self._written.get(statement.value)
+        if written is None:
+            written = _Written(self._numbers(kind.shape), found.dtype)
+            self._written[statement.value] = written
+        if nest.place is None:
+            written.write_all(found)
+            return
+        place = statement.place()
+        if place is None:
+            _refuse("its place in the result is no view")
+        written.write(place.with_sizes(self._number), found)
+
+    def _rescaled(self, statement: Statement, highest: Statement) -> np.ndarray:
+        """Return a sum that is made of some indices of the last loop after the others.
+
+        Args:
+            statement: of the sum.
+            highest: the maximum that it is rescaled by, of the same last loop.
+        """
+        sizes, own = (self._numbers(x.nest.sizes) for x in (statement, highest))
+        maximum, known = highest.value, self._array(highest.value)
+        (factor,) = self._factors(highest, own)
+        shift = next(read for read in statement.reads() if read.source == maximum)
+        most = np.full(known.shape, highest.nest.start, known.dtype)
+        wide = dtypes.to_numpy(statement.dtype)
+        total = np.zeros([1] * len(statement.nest.kept), wide)
+
+        def at_sums(of_maxima: np.ndarray) -> np.ndarray:
+            self._arrays[maximum] = of_maxima
+            found = self._read(shift, sizes)
+            return found.reshape(found.shape[: statement.nest.combined.start])
+
+        for first in range(0, sizes[-1], self._block or 1):
+            some = slice(first, first + (self._block or 1))
+            here = len(range(*some.indices(sizes[-1])))
+            seen = [_part(factor, some)]
+            found = highest.nest.evaluate(seen, (*own[:-1], here)).reshape(known.shape)
+            old, most = most, np.maximum(most, found)
+            scale = at_sums(np.where(old == most, 1, np.exp(old - most)))
+            is_nothing = at_sums(most == -np.inf)
+            self._arrays[maximum] = most
+            terms = [_part(x, some) for x in self._factors(statement, sizes)]
+            added = statement.nest.evaluate(terms, (*sizes[:-1], here))
+            total = np.where(is_nothing, 0, total * scale + added)
+        self._arrays[maximum] = known
+        return np.broadcast_to(total, [sizes[loop] for loop in statement.nest.kept])
+
+    def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
+        """Return what the loops combine, in the dtype of accumulators."""
+        wide = dtypes.to_numpy(statement.dtype)
+        known: dict[int, np.ndarray] = {}
+        found = (self._elements(x, sizes, known) for x in statement.factors)
+        return [x.astype(wide, copy=False) for x in found]
+
+    def _elements(
+        self, expression: Expression, sizes: Sequence[int], known: dict[int, np.ndarray]
+    ) -> np.ndarray:
+        """Return what loops read: of size 1 along those that repeat one element.
+
+        Args:
+            expression: of it.
+            sizes: of the loops.
+            known: what others that are made of the same have been, by their ids.
+        """
+        if isinstance(expression, Read):
+            return self._read(expression, sizes)
+        if id(expression) not in known:
+            read = [self._elements(x, sizes, known) for x in expression.operands]
+            (found,) = evaluate_op(expression.op, read, self._symbols)
+            known[id(expression)] = found
+        return known[id(expression)]
+
+    def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
+        """Return what loops read of memory."""
+        array = self._array(read.source)
+        *outer, last = [view.with_sizes(self._number) for view in read.views]
+        loops = (outer or [last])[0]
+        if loops.shape != tuple(sizes):
+            _refuse(f"loops of the sizes {tuple(sizes)} read what has {loops.shape}")
+        for view in (last, *reversed(outer)):
+            if view.source != array.shape or not view.is_inside():
+                _refuse(f"it reads outside of a source of the shape {array.shape}")
+            array = view.elements(array) if view is loops else view.read(array)
+        return array
 
     def _array(self, value: Value) -> np.ndarray:
-        """Return a value of the region."""
+        """Return what memory holds."""
+        if value in self._written and value not in self._arrays:
+            self._arrays[value] = self._written[value].array()
         if value not in self._arrays:
-            op = defining_op(value)
-            assert isinstance(op, GraphOp)
-            read = [self._array(operand) for operand in op.operands]
-            (self._arrays[value],) = evaluate_op(op, read, self._symbols)
+            op = value.owner.opview
+            if op.operands:
+                _refuse("it reads what no statement has given")
+            (self._arrays[value],) = evaluate_op(op, [], self._symbols)
         return self._arrays[value]
+
+    def _numbers(self, sizes: Shape) -> tuple[int, ...]:
+        return tuple(map(self._number, sizes))
 
     def _number(self, size: Size) -> int:
         return evaluate_size(size, self._symbols)
+
+
+class _Written:
+    """Memory that statements write, and how often they have written each element."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self._elements = np.zeros(shape, dtype)
+        self._times = np.zeros(shape, int)
+
+    def write_all(self, elements: np.ndarray) -> None:
+        """Write all elements, in order."""
+        shape = self._elements.shape
+        if elements.size != self._elements.size:
+            _refuse(f"it writes {elements.size} elements of a value of {shape}")
+        self._elements[...] = elements.reshape(shape)
+        self._times += 1
+
+    def write(self, place: View, elements: np.ndarray) -> None:
+        """Write elements at a place: a view that has their axes."""
+        shape = self._elements.shape
+        is_inside = place.source == shape and place.is_inside()
+        if not is_inside or place.shape != elements.shape:
+            _refuse(f"it writes outside of a value of the shape {shape}")
+        at = place.read(np.arange(self._elements.size).reshape(shape))
+        self._elements.ravel()[at] = elements
+        np.add.at(self._times.ravel(), at, 1)
+
+    def array(self) -> np.ndarray:
+        """Return all of it, each element of which must be written once."""
+        if not np.all(self._times == 1):
+            _refuse(
+                f"of {self._times.size} elements it writes "
+                f"{np.count_nonzero(self._times == 0)} never and "
+                f"{np.count_nonzero(self._times > 1)} several times"
+            )
+        return self._elements
+
+
+def _part(factor: np.ndarray, some: slice) -> np.ndarray:
+    """Return some indices of the last loop of what it reads."""
+    return factor if factor.shape[-1] == 1 else factor[..., some]
+
+
+def _refuse(why: str) -> NoReturn:
+    raise CompileError("bad-term", f"no code can be made of a term: {why}")

@@ -1,96 +1,171 @@
-"""Terms: what the kernel of a region computes, as loops over what lies in memory.
+"""Terms: what the kernel of a region computes, as nests of loops over memory.
 
     region → term → code
 
-A term is the nest of the region's anchor (`aotc.dialects.nests`) and, for each operand,
-how its elements come out of the arguments of the region: through views, and through the
-elementwise ops between, its prologue. What packs an operand is undone by views, so a
-packed argument is read through one. `aotc.kernels.reference` computes a term as it is,
-which shows what code for it has to do.
+A term is a sequence of statements, each of which gives the elements of one value: loops
+(`aotc.dialects.nests`), how those that are no axes of the value are combined, and of
+each factor an expression, the elementwise ops by which it is made of what is read. That
+is read where it lies: an argument of the region, a constant, or what a statement before
+has given, through views (`aotc.dialects.views`). What packs an operand is undone by
+views, so a packed argument is read through some. Elementwise ops after the anchor are
+the expression of a statement that combines nothing.
+
+    rows(a0: f32[n, 8])
+      t0[i]: f32 = maximum.f32(a0[i, j]), i < n, j < 8
+      t1[i]: f32 = add.f32(exp(subtract(a0[i, j], t0[i]))), i < n, j < 8, rescaled by t0
+      r0[i, j]: f32 = divide(exp(subtract(a0[i, j], t0[i])), t1[i]), i < n, j < 8
+
+So a product and what follows it are two statements; a softmax, a norm or an attention
+is what is known as a cascade of reductions (of Einsums: Nayak et al., "FuseMax", MICRO
+2024), which the op writes itself (`cascade`); a concatenation is a statement for each
+part, with its place in the result. `rescaled_by` says which sums of a cascade can be
+made in one pass with the maximum that they are shifted by: the online softmax.
+
+All that code has to do stands in a term: extents (static or symbolic), the dtypes of
+memory and of accumulators, which elements are read and written, and how they are
+combined. `aotc.kernels.reference` computes it as it is; emitters for processors, which
+are written by families, are tested beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
-from aotc.dialects.graph import GraphOp, has_view, view_of_result
-from aotc.dialects.nests import Access, Nest
+import numpy as np
+
+from aotc.dialects.function_table import name_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.nests import COPY, Nest
+from aotc.dialects.ops.binary import Subtract
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.unary import Exp
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
+from aotc.dialects.views import Strides, View
 from aotc.dialects.walking import defining_op
-from aotc.mlir import Function, Value
-
-
-@dataclass(frozen=True)
-class Factor:
-    """An operand of a nest.
-
-    Args:
-        value: the operand.
-        access: from the view that it is to that which has the loops as its axes.
-    """
-
-    value: Value
-    access: Access
-
-    @property
-    def op(self) -> GraphOp | None:
-        """The op that computes the operand; None for an argument of the region."""
-        op = defining_op(self.value)
-        assert op is None or isinstance(op, GraphOp)
-        return op
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it has one element."""
-        return all(size == 1 for size in Tensor.of(self.value).shape)
-
-    def behind_views(self) -> Factor:
-        """Return what the operand is a view of, as the nest reads that."""
-        factor = self
-        while (op := factor.op) is not None and has_view(op):
-            factor = Factor(op.operands[0], _through(op, factor.access))
-        return factor
-
-    def operands(self) -> list[Factor]:
-        """Return the operands of the elementwise op that computes this one."""
-        assert self.op is not None
-        return [Factor(value, self.access) for value in self.op.operands]
-
-    def view(self) -> View | None:
-        """Return the view of the value that the nest reads; None if it is no view."""
-        return self.access(View.identity(Tensor.of(self.value).shape))
-
-    def reads(self) -> Iterator[Read]:
-        """Yield what elements of it are computed of: arguments, and constants."""
-        source = self.behind_views()
-        if source.op is None or not source.op.operands:
-            yield Read(self.value, source)
-            return
-        for operand in source.operands():
-            yield from operand.reads()
+from aotc.mlir import Function, Module, Value
 
 
 @dataclass(frozen=True)
 class Read:
-    """What an operand of a nest is computed of.
+    """An element of what lies in memory, for each index of the loops.
 
     Args:
         value: of the region, which elementwise ops take.
-        source: the argument of the region or the constant that it is a view of.
+        source: what it is a view of: an argument of the region, a constant or another
+            op without operands, or what a statement gives.
+        views: from the one that has the loops as its axes to that of the source, each
+            of what the next one gives; there is one, unless they make no single view.
     """
 
     value: Value
-    source: Factor
+    source: Value
+    views: tuple[View, ...]
+
+    @property
+    def op(self) -> GraphOp | None:
+        """The op that gives the source; None for an argument of the region."""
+        return op_of(self.source)
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is an element of an argument of the region."""
+        return self.op is None
+
+    @property
+    def view(self) -> View | None:
+        """The view of the source; None if it takes several."""
+        return self.views[0] if len(self.views) == 1 else None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the source has one element."""
+        return all(size == 1 for size in Tensor.of(self.source).shape)
+
+    def nodes(self) -> Iterator[Expression]:
+        """Yield itself."""
+        yield self
+
+    def reads(self) -> Iterator[Read]:
+        """Yield itself."""
+        yield self
 
 
-def _through(op: GraphOp, access: Access) -> Access:
-    def read(x: View) -> View | None:
-        found = view_of_result(op, x)
-        return None if found is None else access(found)
+@dataclass(frozen=True, eq=False)
+class Apply:
+    """What an elementwise op makes of elements; one object where it is read twice.
 
-    return read
+    Args:
+        value: of the region, that an element of is wanted.
+        op: which gives that, or what it is a view of.
+        operands: of the op; () for an op that is not elementwise, in IR that was read.
+    """
+
+    value: Value
+    op: GraphOp
+    operands: tuple[Expression, ...]
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is an element of an argument of the region: it is not."""
+        return False
+
+    def nodes(self) -> Iterator[Expression]:
+        """Yield itself and all that it is made of, each once."""
+        rest, seen = [cast(Expression, self)], set[int]()
+        while rest:
+            node = rest.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                rest += [] if isinstance(node, Read) else node.operands[::-1]
+
+    def reads(self) -> Iterator[Read]:
+        """Yield what is read to make it."""
+        return (node for node in self.nodes() if isinstance(node, Read))
+
+
+Expression: TypeAlias = Read | Apply
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """What gives the elements of a value, or some of them.
+
+    Args:
+        nest: the loops, and how they are combined.
+        factors: the operands of the nest.
+        value: of the region.
+    """
+
+    nest: Nest
+    factors: tuple[Expression, ...]
+    value: Value
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that factors are converted to and accumulators have."""
+        return self.nest.dtype or accumulator(Tensor.of(self.value).dtype)
+
+    def reads(self) -> Iterator[Read]:
+        """Yield all that is read."""
+        for factor in self.factors:
+            yield from factor.reads()
+
+    def place(self) -> View | None:
+        """Return the view of the value that has the loops over it as its axes.
+
+        None where loops are not provably axes of the value, or parts of them.
+        """
+        whole = View.identity(Tensor.of(self.value).shape)
+        if self.nest.place is not None:
+            return self.nest.place(whole)
+        return whole.reshape(tuple(self.nest.sizes[loop] for loop in self.nest.kept))
 
 
 @dataclass(frozen=True)
@@ -98,29 +173,206 @@ class Term:
     """What a kernel computes.
 
     Args:
-        nest: the loops, and how they are combined.
-        factors: the operands of the nest.
-        total: the value of the region that the nest gives.
-        results: what the region returns, which elementwise ops compute of the total.
+        function: the region, with cascades in the place of the ops that have them.
+        statements: in order; each reads what those before it give.
+        module: that the function is in.
     """
 
-    nest: Nest
-    factors: tuple[Factor, ...]
-    total: Value
-    results: tuple[Value, ...]
+    function: Function
+    statements: tuple[Statement, ...]
+    module: Module | None = field(default=None, repr=False)
+
+    @property
+    def arguments(self) -> list[Value]:
+        """What the kernel is given, in memory."""
+        return [*self.function.entry_block.arguments]
+
+    @property
+    def results(self) -> list[Value]:
+        """What it gives, in memory; a statement writes each."""
+        *_, end = self.function.entry_block.operations
+        return [*end.operands]
+
+    def rescaled_by(self, statement: Statement) -> Statement | None:
+        """Return the maximum that the exponentials of a sum are shifted by.
+
+        Such a sum can be made in the same pass: what there is of it, under a maximum so
+        far, is multiplied by exp(the old - the new one), and is 0 as long as that is
+        -infinity. (Milakov and Gimelshein, 2018, arXiv:1805.02867.) None for another
+        statement.
+        """
+        if statement.nest.combine != "add":
+            return None
+        maxima = {
+            each.value: each
+            for each in self.statements
+            if each.nest.combine == "maximum"
+        }
+        for factor in statement.factors:
+            power = _behind_cast(factor)
+            if not (isinstance(power, Apply) and isinstance(power.op, Exp)):
+                continue
+            (shifted,) = power.operands
+            if isinstance(shifted, Apply) and isinstance(shifted.op, Subtract):
+                x, shift = shifted.operands
+                found = {r.source for r in shift.reads() if r.source in maxima}
+                if len(found) == 1 and _is_constant(shift, statement.nest.combined):
+                    highest = maxima[found.pop()]
+                    (factor,) = highest.factors
+                    is_same = x.value == factor.value
+                    if is_same and _along(x, statement) == _along(factor, highest):
+                        return highest
+        return None
+
+    def __str__(self) -> str:
+        """Return its text, a line for each statement (Note [text of terms])."""
+        contracts = contracts_of(self.function)
+        with self.function.context, known_contracts(contracts):
+            return _Printer(self).text()
 
 
-def term_of(function: Function, anchor: GraphOp) -> Term | None:
-    """Return the term of a region; None if its anchor is no nest.
+def _behind_cast(factor: Expression) -> Expression:
+    """Return what an expression rounds, or itself."""
+    while isinstance(factor, Apply) and isinstance(factor.op, Cast):
+        (factor,) = factor.operands
+    return factor
+
+
+def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
+    """Return how what makes an expression goes along the combined loops."""
+    return [
+        (read.source, [read.views[0].axes[loop] for loop in statement.nest.combined])
+        for read in x.reads()
+    ]
+
+
+def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
+    """Whether all that it reads is the same for all indices of some loops."""
+    return all(
+        stride.repeats
+        for read in expression.reads()
+        for loop in loops
+        for stride in read.views[0].axes[loop]
+    )
+
+
+def op_of(value: Value) -> GraphOp | None:
+    """Return the op that gives a value of a region; None for an argument."""
+    op = defining_op(value)
+    assert op is None or isinstance(op, GraphOp)
+    return op
+
+
+# Note [text of terms]
+#
+#     contraction(a0: bf16[n, 64], a1: bf16[64, 32], a2: bf16[32])
+#       t0[i, j]: bf16 = add.f32(a0[i, k] * a1[k, j]), i < n, j < 32, k < 64
+#       r0[i, j]: bf16 = relu(add(t0[i, j], a2[j])), i < n, j < 32
+#
+# Arguments of the region are a0, a1, …, what it returns r0, …, other values t0, …. The
+# dtype behind the name of what combines is that of the accumulators, to which factors
+# are converted; loops that the left side does not name are combined. Outside of a
+# source that is read stands what `else` says. What an expression has twice is u0, ….
+
+
+class _Printer:
+    def __init__(self, term: Term) -> None:
+        self._term, self._names = term, dict[Value, str]()
+        for number, value in enumerate(term.arguments):
+            self._names[value] = f"a{number}"
+        for number, value in enumerate(term.results):
+            self._names.setdefault(value, f"r{number}")
+        given = dict.fromkeys(each.value for each in term.statements)
+        others = [value for value in given if value not in self._names]
+        for number, value in enumerate(others):
+            self._names[value] = f"t{number}"
+
+    def text(self) -> str:
+        """Return all of it."""
+        arguments = (
+            f"{self._names[value]}: {Tensor.of(value)}"
+            for value in self._term.arguments
+        )
+        head = f"{name_of(self._term.function)}({', '.join(arguments)})"
+        return "\n  ".join([head, *map(self._statement, self._term.statements)])
+
+    def _statement(self, statement: Statement) -> str:
+        nest, place = statement.nest, statement.place()
+        letters = iter("ijklmnopqrstuvwxyz")
+        loops = ["0" if size == 1 else next(letters) for size in nest.sizes]
+        kept = loops[: len(nest.kept)]
+        indices = kept if place is None else place.indices(kept)
+        left = f"{self._names[statement.value]}[{', '.join(indices)}]"
+        shared = _Shared(self, statement, loops)
+        factors = " * ".join(map(shared.text, statement.factors))
+        if nest.combine != COPY:
+            factors = f"{nest.combine}.{statement.dtype}({factors})"
+        kind = Tensor.of(statement.value).dtype
+        extents = [
+            f"{loop} < {size!r}"
+            for loop, size in zip(loops, nest.sizes, strict=True)
+            if size != 1
+        ]
+        highest = self._term.rescaled_by(statement)
+        if highest is not None:
+            extents.append(f"rescaled by {self._names[highest.value]}")
+        return ", ".join([f"{left}: {kind} = {factors}", *shared.lines, *extents])
+
+    def read(self, read: Read, loops: Sequence[str]) -> str:
+        """Return the text of an element that is read."""
+        op = None if read.source in self._names else read.op
+        if isinstance(op, Constant) and np.size(op.value) == 1:
+            return f"{np.asarray(op.value).reshape(())[()]:g}"
+        found, indices = "", [*loops]
+        for view in read.views:
+            indices = view.indices(indices)
+            found += _filled(view)
+        name = self._names[read.source] if op is None else _name_of(op)
+        return f"{name}[{', '.join(indices)}]{found}"
+
+
+class _Shared:
+    """Writes the expressions of a statement: what occurs twice has a name, u0, ….
 
     Args:
-        function: the region.
-        anchor: the op that its kernel is for.
+        printer: of the term.
+        statement: of it.
+        loops: their names.
     """
-    nest = type(anchor).nest(anchor)
-    if nest is None:
-        return None
-    pairs = zip(anchor.operands, nest.reads, strict=True)
-    factors = tuple(Factor(value, access) for value, access in pairs)
-    *_, end = function.entry_block.operations
-    return Term(nest, factors, anchor.results[0], tuple(end.operands))
+
+    def __init__(
+        self, printer: _Printer, statement: Statement, loops: Sequence[str]
+    ) -> None:
+        self._printer, self._loops = printer, loops
+        nodes = {id(x): x for factor in statement.factors for x in factor.nodes()}
+        operands = (x.operands for x in nodes.values() if isinstance(x, Apply))
+        self._times = Counter(id(x) for each in operands for x in each)
+        self._known: dict[int, str] = {}
+        self.lines: list[str] = []  # what the names stand for
+
+    def text(self, expression: Expression) -> str:
+        """Return the text of an expression."""
+        if isinstance(expression, Read):
+            return self._printer.read(expression, self._loops)
+        known = self._known.get(id(expression))
+        if known is not None:
+            return known
+        operands = ", ".join(map(self.text, expression.operands))
+        op = expression.op
+        kind = Tensor.of(expression.value).dtype
+        found = f"{kind if isinstance(op, Cast) else _name_of(op)}({operands})"
+        if self._times[id(expression)] > 1:
+            self.lines.append(f"u{len(self.lines)} = {found}")
+            found = self._known[id(expression)] = f"u{len(self.lines) - 1}"
+        return found
+
+
+def _filled(view: View) -> str:
+    return "" if view.fill is None else f" else {view.fill:g}"
+
+
+def _name_of(op: GraphOp) -> str:
+    """Return the name of an op, and what else its attributes say of an element."""
+    attributes = type(op).attributes_of(op).values()
+    told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
+    return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

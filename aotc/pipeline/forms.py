@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from aotc.dialects.functions import lowered_op
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
-from aotc.mlir import Module
+from aotc.kernels.term_builder import term_of
+from aotc.mlir import Function, Module
 from aotc.program_files import ir_text
 
 
 def text_of(module: Module, readable: bool = False) -> str:
     """A module as text that can be fed back in, or in the form for people.
+
+    In that, behind a region stands its term (`aotc.kernels.terms`).
 
     Raises:
         InputError: `not-graph-ir`: a module that is lowered has no such form.
@@ -23,4 +27,10 @@ def text_of(module: Module, readable: bool = False) -> str:
             "only graph IR has a form for people; this is lowered",
             hint="leave out --readable",
         )
-    return format_module(module)
+    return format_module(module, _term)
+
+
+def _term(function: Function) -> str:
+    """Return the term of a region, which says what its kernel computes."""
+    term = None if fused_of(function) is None else term_of(function)
+    return "" if term is None else str(term)

@@ -32,6 +32,7 @@ from aotc.checks.uses import Use
 from aotc.dialects.entries import Entry
 from aotc.errors import AotcError
 from aotc.importers import load
+from aotc.kernels.reference import evaluate_region
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -132,7 +133,8 @@ def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str
     def call(name: str, inputs: Mapping[str, Any]) -> list[Any]:
         given, entry = {**stored, **inputs}, entries[name]
         arrays = [given[port.name] for port in entry.arguments]
-        found = reference.evaluate(unit.module, name, arrays)
+        regions = {"with_region": evaluate_region}  # by their terms
+        found = reference.evaluate(unit.module, name, arrays, **regions)
         states = [port.name for port in entry.results if port.kind == "state"]
         stored.update(zip(states, found, strict=False))
         return found[len(states) :]

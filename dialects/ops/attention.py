@@ -217,6 +217,8 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         y = b.divide(y, b.expand(divisor, wide, (3,)))
         return [cast(b, y, Tensor.of(op.y).dtype), logsum]
 
+    cascade = decompose
+
     @classmethod
     def flops(cls, op: Self) -> Size:
         """Those of its two products."""

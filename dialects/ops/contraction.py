@@ -117,7 +117,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return sum_of_products(lhs, left, rhs, right, out)
 
     @staticmethod
-    def nest(op: "DotGeneral") -> Nest:
+    def nests(op: "DotGeneral") -> tuple[Nest, ...]:
         """Loops over the batch, rows, columns and what is contracted.
 
         The latter in the order in which it lies in lhs.
@@ -140,7 +140,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             read(left, (*range(kept), *last)),
             read(right, (*range(batch), *range(kept, len(sizes)))),
         )
-        return Nest(tuple(sizes), len(contract[0]), reads)
+        return (Nest(tuple(sizes), len(contract[0]), reads),)
 
     jvp = linear
 

@@ -143,7 +143,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         return y.reshape(*y.shape[:-2], features)
 
     @staticmethod
-    def nest(op: "ConvGeneral") -> Nest:
+    def nests(op: "ConvGeneral") -> tuple[Nest, ...]:
         """Loops over images, positions, groups, their features, windows, channels."""
         image, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
         kernel: Any = Tensor.of(op.kernel).shape  # of numbers
@@ -172,7 +172,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             order = (spatial + 1, spatial + 2, *range(spatial + 1))
             return split.transpose(order).broadcast(sizes, range(first, len(sizes)))
 
-        return Nest(sizes, spatial + 1, (read_image, read_kernel))
+        return (Nest(sizes, spatial + 1, (read_image, read_kernel)),)
 
     jvp = linear
 

@@ -104,6 +104,15 @@ class Softmax(AlongAxis, name="softmax"):
         return [cls._project(b, op, dy)]
 
     @staticmethod
+    def cascade(b: Builder, op: "Softmax") -> Value:
+        """A maximum, the sum of powers of what is above it, and their shares."""
+        x, highest = _with_maximum(b, op)
+        e = b.exp(b.subtract(x, highest))
+        total = b.reduce_sum(e, axes=(op.axis,))
+        y = b.divide(e, b.expand(total, Tensor.of(x), (op.axis,)))
+        return cast(b, y, Tensor.of(op.y).dtype)
+
+    @staticmethod
     def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
         """linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
@@ -149,6 +158,15 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         return [b.subtract(dy, b.multiply(b.exp(op.y), total))]
 
     @staticmethod
+    def cascade(b: Builder, op: "LogSoftmax") -> Value:
+        """A maximum, the sum of powers of what is above it, and its logarithm."""
+        x, highest = _with_maximum(b, op)
+        shifted = b.subtract(x, highest)
+        logarithm = b.log(b.reduce_sum(b.exp(shifted), axes=(op.axis,)))
+        y = b.subtract(shifted, b.expand(logarithm, Tensor.of(x), (op.axis,)))
+        return cast(b, y, Tensor.of(op.y).dtype)
+
+    @staticmethod
     def lower(low: Lowering, op: "LogSoftmax", x: Value) -> Value:
         """Maximum, sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
@@ -163,6 +181,13 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
         y = _combine(low, wide, (op.axis,), [x, highest, logs], log_share)
         return low.convert(y, wide, source.dtype)
+
+
+def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
+    """x in the dtype of sums, and its maximum along the axis, repeated along it."""
+    x = cast(b, op.x, accumulator(Tensor.of(op.x).dtype))
+    highest = b.reduce_max(x, axes=(op.axis,))
+    return x, b.expand(highest, Tensor.of(x), (op.axis,))
 
 
 def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
@@ -308,6 +333,21 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         """The statistics have the axes that are left."""
         rest = order_without(op.axes, order)
         return [order, rest, rest]
+
+    @classmethod
+    def cascade(cls, b: Builder, op: Self) -> list[Value]:
+        """Mean, variance, and what both make of each element."""
+        x = cast(b, op.x, Tensor.of(op.mean).dtype)
+        mean, shifted = b.full_like(op.mean, 0.0), x
+        if op.centered:
+            mean = cls._per_element(b, op, b.reduce_sum(x, axes=op.axes))
+            shifted = b.subtract(x, cls._expand(b, op, mean))
+        squares = b.multiply(shifted, shifted)
+        variance = cls._per_element(b, op, b.reduce_sum(squares, axes=op.axes))
+        r = b.rsqrt(b.offset(variance, op.epsilon))
+        wide = Tensor.of(x)
+        y = b.multiply(shifted, b.expand(r, wide, op.axes))
+        return [cast(b, y, Tensor.of(op.y).dtype), mean, variance]
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:

@@ -10,6 +10,7 @@ from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import (
     first_words,
@@ -18,10 +19,12 @@ from aotc.dialects.lowering.sorting import (
     padded_size,
     sorted_positions,
 )
+from aotc.dialects.nests import ARGSORT, ARGSORT_DESCENDING, Nest
 from aotc.dialects.padding import along_axis, harmless_but_along
 from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Dim, Shape, Size, Tensor
+from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 
@@ -105,6 +108,28 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         else:
             words = sorted_positions(low, keys, of)
         return _positions(low, op, words, of)
+
+    @staticmethod
+    def nests(op: "Argsort") -> tuple[Nest, ...]:
+        """Loops over rows, places in their order, and elements of a row."""
+        kind, axis = Tensor.of(op.x), op.axis
+        rows = tuple(n for n in range(kind.rank) if n != axis)
+        sizes = *(kind.shape[n] for n in rows), *op.count, kind.shape[axis]
+        along = *range(len(rows)), len(rows) + 1
+
+        def read(x: View) -> View:
+            return x.transpose((*rows, axis)).broadcast(sizes, along)
+
+        return (
+            Nest(
+                sizes,
+                1,
+                (read,),
+                ARGSORT_DESCENDING if op.descending else ARGSORT,
+                dtype=accumulator(kind.dtype),
+                place=lambda y: y.transpose((*rows, axis)),
+            ),
+        )
 
     @classmethod
     def flops(cls, op: Self) -> Size:

@@ -111,7 +111,7 @@ class Pool(GraphOp, traits=[Pure]):
     batch = staticmethod(fold_leading_axis)
 
     @classmethod
-    def nest(cls, op: Self) -> Nest:
+    def nests(cls, op: Self) -> tuple[Nest, ...]:
         """Loops over images, positions, channels, and windows."""
         spatial = len(op.window)
 
@@ -123,7 +123,7 @@ class Pool(GraphOp, traits=[Pure]):
             return windows.transpose((*range(spatial + 1), 2 * spatial + 1, *inside))
 
         sizes = (*Tensor.of(op.y).shape, *op.window)
-        return Nest(sizes, spatial, (read,), cls.ufunc)
+        return (Nest(sizes, spatial, (read,), cls.ufunc, cls.start),)
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:

@@ -82,13 +82,14 @@ class Reduction(GraphOp, traits=[Pure]):
     reorder = in_any_order(axes=rename_axes)
 
     @classmethod
-    def nest(cls, op: Self) -> Nest:
+    def nests(cls, op: Self) -> tuple[Nest, ...]:
         """Loops over the axes that are left, and those that are reduced."""
         shape = Tensor.of(op.x).shape
         order = (*(n for n in range(len(shape)) if n not in op.axes), *sorted(op.axes))
         sizes = tuple(shape[axis] for axis in order)
         reads = (lambda x: x.transpose(order),)
-        return Nest(sizes, len(op.axes), reads, cls.ufunc)
+        start = cls.start(Tensor.of(op.y).dtype)
+        return (Nest(sizes, len(op.axes), reads, cls.ufunc, start),)
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:

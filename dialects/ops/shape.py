@@ -10,7 +10,6 @@ from aotc.dialects.batching import after_leading, leading, prepend_size, shift_a
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.movement import Movement
-from aotc.dialects.nests import Nest
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns.rows import Row
@@ -265,12 +264,6 @@ class Transpose(Movement, name="transpose"):
     def view(op: "Transpose", x: View) -> View | None:
         """Axes in another order."""
         return x.transpose(op.permutation)
-
-    @staticmethod
-    def nest(op: "Transpose") -> Nest:
-        """Loops over the result."""
-        reads = (lambda x: x.transpose(op.permutation),)
-        return Nest(Tensor.of(op.y).shape, 0, reads)
 
     samples = [
         Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),

@@ -14,6 +14,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.movement import Movement
+from aotc.dialects.nests import COPY, Nest
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, call, this
@@ -552,6 +553,25 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             where=lambda m: Tensor.of(m.y).shape[m.op.axis] == 0,
         ),
     )
+
+    @staticmethod
+    def nests(op: "Concatenate") -> tuple[Nest, ...]:
+        """Loops over the elements of each operand, with their place in the result."""
+
+        def part(number: int, start: Size) -> Nest:
+            sizes = Tensor.of(op.operands[number]).shape
+            first: list[Size] = [0] * len(sizes)
+            first[op.axis] = start
+            return Nest(
+                sizes,
+                0,
+                (lambda x: x,),
+                COPY,
+                first=number,
+                place=lambda y: y.slice(tuple(first), sizes, [1] * len(sizes)),
+            )
+
+        return part(0, 0), part(1, Tensor.of(op.lhs).shape[op.axis])
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:

@@ -66,10 +66,17 @@ def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View
         fill: the elements of the padding.
     """
     counts = Tensor.of(op.y).shape[1:-1]
-    padded = x.pad((0, *op.padding[::2], 0), (0, *op.padding[1::2], 0), fill)
-    if padded is None:
-        return None
-    return padded.windows(counts, window, op.strides, op.dilation)
+    low, high = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
+    padded: View | None = x
+    if min(op.padding, default=0) < 0:  # which cuts off
+        start = tuple(max(0, -n) for n in low)
+        cuts = zip(x.shape, low, high, strict=True)
+        sizes = tuple(n + min(0, a) + min(0, z) for n, a, z in cuts)
+        padded = x.slice(start, sizes, [1] * len(low))
+        low, high = (tuple(max(0, n) for n in each) for each in (low, high))
+    if padded is not None and any((*low, *high)):
+        padded = padded.pad(low, high, fill)
+    return padded and padded.windows(counts, window, op.strides, op.dilation)
 
 
 def pad_spatial(

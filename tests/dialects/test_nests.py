@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.dialects import OPS, context
+from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import GraphOp, as_tuple, view_of_result
-from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
+from aotc.kernels.reference import evaluate
+from aotc.kernels.term_builder import term_of
 
 from .cases import Case, all_cases
 from .conftest import new_module
@@ -37,26 +39,29 @@ def _uses(rule: str) -> Iterator[tuple[Case, Any, list[np.ndarray]]]:
             yield fixed, next(op for op in ops if isinstance(op, OPS[case.op])), arrays
 
 
-def test_nests_compute_what_their_ops_do() -> None:
+def test_nests_and_cascades_compute_what_their_ops_do() -> None:
+    """As the terms of functions that are an op alone, of symbolic sizes too."""
     met = set()
-    for case, op, arrays in _uses("nest"):
-        (y,) = as_tuple(case.infer({}))
-        nest = type(op).nest(op)
-        with context():
-            views = nest.views([View.identity(x.shape) for x in arrays])
-        if views is None:
-            assert 0 in (*y.shape, *nest.sizes) or min(op.padding) < 0, str(case)
+    for case in all_cases():
+        if case.cls.cascade is None and not _has_rule(case.op, "nests"):
             continue
-        wide = dtypes.to_numpy(accumulator(y.dtype))
-        factors = [v.read(x).astype(wide) for v, x in zip(views, arrays, strict=True)]
-        assert all(x.shape == nest.sizes for x in factors)
-        with np.errstate(all="ignore"):
-            found = nest.evaluate(factors).reshape(y.shape)
-            (wanted,) = as_tuple(case.cls.ref(*arrays, **case.attributes({})))
-        kind = dtypes.to_numpy(y.dtype)
-        case.assert_equal(found.astype(kind), np.asarray(wanted).astype(kind))
+        module = new_module()
+        case.build(module)
+        function = functions_of(module)[str(case)]
+        with context(), known_contracts(contracts_of(function)):
+            term = term_of(function)
+        assert term is not None, str(case)
+        for sizes in case.size_choices():
+            arrays, attributes = case.arrays(sizes), case.attributes(sizes)
+            symbols = [sizes[name] for name in case.symbols]
+            found = evaluate(term, case.inputs(sizes), symbols)
+            with np.errstate(all="ignore"):
+                wanted = as_tuple(case.cls.ref(*arrays, **attributes))
+            for mine, theirs in zip(found, wanted, strict=True):
+                case.assert_equal(mine, np.asarray(theirs).astype(mine.dtype))
         met.add(case.op)
     assert met >= {"dot_general", "conv_general", "max_pool", "sum_pool", "reduce_sum"}
+    assert met >= {"argsort", "concatenate", "softmax", "normalize", "attention"}
 
 
 def test_views_hold_what_their_ops_give() -> None:

@@ -8,6 +8,7 @@ from aotc.importers import load
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.target import Target
+from tests.kernels.evaluation import Regions
 
 LEVELS = ["x86_64-v3", "x86_64-v4"]
 
@@ -36,6 +37,12 @@ def compiled(request, bundles):
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
     return aotc.load(bundles(target), allow_unsigned=True, threads=threads)
+
+
+@pytest.fixture(scope="module")
+def terms(request):
+    """The module's MODEL with its regions, which are computed by their terms."""
+    return Regions.of(request.module.MODEL)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def bundle(request, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
+def test_a_kernel_computes_what_the_graph_says(bundle, terms, program, name):
     rng, entry = np.random.default_rng(1), program.entry(name)
     inputs = {
         port.name: rng.normal(size=port.type.shape).astype("f")
@@ -55,7 +55,8 @@ def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
     expected = reference.evaluate(program.module, name, given)
     found = bundle.entries[name](**inputs)
     found = found if isinstance(found, tuple) else (found,)
-    for mine, theirs in zip(found, expected, strict=True):
+    by_terms = terms.evaluate(name, inputs)
+    for mine, theirs in zip([*found, *by_terms], expected * 2, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
 
 

@@ -54,7 +54,7 @@ def _arguments(program, entry, images):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_kernels_compute_what_the_graph_says(bundle, program, level):
+def test_kernels_compute_what_the_graph_says(bundle, terms, program, level):
     folder, levels = bundle
     if level not in levels:
         pytest.skip("this processor does not run it")
@@ -66,7 +66,8 @@ def test_kernels_compute_what_the_graph_says(bundle, program, level):
             expected = reference.evaluate(program.module, name, values)
             found = model.entries[name](**inputs)
             found = found if isinstance(found, tuple) else (found,)
-            for mine, theirs in zip(found, expected, strict=True):
+            by_terms = terms.evaluate(name, inputs)
+            for mine, theirs in zip([*found, *by_terms], expected * 2, strict=True):
                 scale = max(1.0, abs(theirs).max())
                 np.testing.assert_allclose(
                     mine, theirs, rtol=2e-5, atol=2e-5 * scale, err_msg=name

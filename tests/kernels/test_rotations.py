@@ -22,7 +22,7 @@ ANY_BATCH = ["two_readers", "of_a_part"]
 STATIC = ["attend", "slope", "of_other_floats", "neighbours"]
 
 
-def compare(compiled, program, name, *, batch=None, length=None):
+def compare(compiled, terms, program, name, *, batch=None, length=None):
     """Results of the compiled entry and the reference for the same random inputs."""
     rng, entry = np.random.default_rng(1), program.entry(name)
     inputs = {}
@@ -40,26 +40,31 @@ def compare(compiled, program, name, *, batch=None, length=None):
     expected = reference.evaluate(program.module, name, given)
     found = compiled.entries[name](**inputs)
     found = found if isinstance(found, tuple) else (found,)
-    for mine, theirs in zip(found, expected, strict=True):
+    by_terms = terms.evaluate(name, inputs)
+    for mine, theirs in zip([*found, *by_terms], expected * 2, strict=True):
         bound = 1e-3 if mine.dtype == np.float16 else 1e-5
         scale = np.abs(theirs).max(initial=0)
         np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_what_is_rotated_is_what_the_graph_says(compiled, program, name):
-    compare(compiled, program, name)
+def test_what_is_rotated_is_what_the_graph_says(compiled, terms, program, name):
+    compare(compiled, terms, program, name)
 
 
 @pytest.mark.parametrize(("batch", "length"), SIZES)
-def test_a_call_decides_how_many_positions_there_are(compiled, program, batch, length):
-    compare(compiled, program, "attend_any", batch=batch, length=length)
+def test_a_call_decides_how_many_positions_there_are(
+    compiled, terms, program, batch, length
+):
+    compare(compiled, terms, program, "attend_any", batch=batch, length=length)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
 @pytest.mark.parametrize("name", ANY_BATCH)
-def test_a_value_is_rotated_whoever_else_reads_it(compiled, program, name, batch):
-    compare(compiled, program, name, batch=batch)
+def test_a_value_is_rotated_whoever_else_reads_it(
+    compiled, terms, program, name, batch
+):
+    compare(compiled, terms, program, name, batch=batch)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -52,7 +52,7 @@ def bundle(request, tmp_path_factory):
     return aotc.load(report.bundle, allow_unsigned=True)
 
 
-def compared(bundle, program, name, change=lambda x: x, shape=None):
+def compared(bundle, terms, program, name, change=lambda x: x, shape=None):
     """Results of the kernel and the reference for the same inputs, in pairs."""
     rng, entry = np.random.default_rng(1), program.entry(name)
     inputs = {
@@ -65,21 +65,22 @@ def compared(bundle, program, name, change=lambda x: x, shape=None):
     expected = reference.evaluate(program.module, name, given)
     found = bundle.entries[name](**inputs)
     found = found if isinstance(found, tuple) else (found,)
-    return list(zip(found, expected, strict=True))
+    by_terms = terms.evaluate(name, inputs)
+    return list(zip([*found, *by_terms], expected * 2, strict=True))
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_a_kernel_computes_what_the_graph_says(bundle, program, name):
-    for mine, theirs in compared(bundle, program, name):
+def test_a_kernel_computes_what_the_graph_says(bundle, terms, program, name):
+    for mine, theirs in compared(bundle, terms, program, name):
         scale = np.abs(theirs).max()
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3, 64])
 @pytest.mark.parametrize("name", ["any_rows", "any_images"])
-def test_a_call_decides_how_many_rows_there_are(bundle, program, name, batch):
+def test_a_call_decides_how_many_rows_there_are(bundle, terms, program, name, batch):
     shape = (batch, 5, 72) if name == "any_rows" else (batch, 5, 3, 72)
-    for mine, theirs in compared(bundle, program, name, shape=shape):
+    for mine, theirs in compared(bundle, terms, program, name, shape=shape):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 
 
@@ -94,8 +95,8 @@ def with_odd_rows(x):
 
 @pytest.mark.parametrize("name", OF_ALL)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_what_is_not_finite_is_as_the_reference_has_it(bundle, program, name):
-    for mine, theirs in compared(bundle, program, name, with_odd_rows):
+def test_what_is_not_finite_is_as_the_reference_has_it(bundle, terms, program, name):
+    for mine, theirs in compared(bundle, terms, program, name, with_odd_rows):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6)
 
 

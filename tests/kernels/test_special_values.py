@@ -11,6 +11,7 @@ from aotc.pipeline import build
 from aotc.target import Target
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import used_families
+from tests.kernels.evaluation import Regions
 
 MODEL = """
 import numpy
@@ -68,11 +69,12 @@ def model(request, tmp_path_factory):
         for module, name in thresholds():
             patch.setattr(module, name, 1)
         bundle = build(folder / "model.py", output=folder, **asked).bundle
+        terms = Regions.of(folder / "model.py", request.param)
     families = {"contraction", "pooling", "depthwise", "columns"}
     assert families <= set(used_families(bundle))
     program = load(folder / "model.py")
     run_passes(program.module, ("autodiff",), silently=True)
-    return program, aotc.load(bundle, allow_unsigned=True)
+    return program, aotc.load(bundle, allow_unsigned=True), terms
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def model(request, tmp_path_factory):
 )
 @pytest.mark.parametrize("value", SPECIAL)
 def test_what_is_not_finite_is_where_the_reference_has_it(entry, value, model):
-    program, bundle = model
+    program, bundle, terms = model
     x = np.random.default_rng(1).normal(size=(2, 9, 7, 24)).astype("f")
     x[0, 0, 0, 3] = x[0, 4, 6, 17] = x[1, 8, 6, 23] = value  # at corners, too
     x[1, :4, :3, 5] = value  # in all of a window
@@ -91,5 +93,6 @@ def test_what_is_not_finite_is_where_the_reference_has_it(entry, value, model):
     with np.errstate(all="ignore"):
         wanted = reference.evaluate(program.module, entry, given)
     assert any(not np.isfinite(y).all() for y in wanted)
-    for mine, theirs in zip(bundle.entries[entry](x=x), wanted, strict=True):
+    found = [*bundle.entries[entry](x=x), *terms.evaluate(entry, {"x": x})]
+    for mine, theirs in zip(found, wanted * 2, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)

@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.graph import GraphOp
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.epilogue import Epilogue, Place
-from aotc.kernels.terms import Read, Term
+from aotc.kernels.term_builder import expression_of
+from aotc.kernels.terms import Read
 from aotc.mlir import Value
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """Makes vectors of the second operand of a term, at the insertion point.
+    """Makes vectors of the second operand of a product, at the insertion point.
 
     Args:
         value: of the region, that is the operand.
@@ -41,21 +43,21 @@ class Prologue:
 
     @classmethod
     def of(
-        cls, term: Term, packed: Value, memories: Mapping[Value, Value], lanes: int
+        cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
         """Return the prologue of a region; None where memory holds the operand.
 
         Args:
-            term: of the region.
+            op: the product.
             packed: the argument of the region that holds the operand.
             memories: of the others.
             lanes: of a vector.
         """
-        factor = term.factors[1]
-        if factor.behind_views().op is None:
+        factor = expression_of(op, 1)
+        if factor is None or factor.is_argument:
             return None
-        reads = [read for read in factor.reads() if read.source.op is None]
-        (loaded,) = {read.value for read in reads if read.source.value == packed}
+        reads = [read for read in factor.reads() if read.is_argument]
+        (loaded,) = {read.value for read in reads if read.source == packed}
         others = [read for read in reads if read.value != loaded]
         epilogue = Epilogue(loaded, {}, (), lanes, None)
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
@@ -71,8 +73,8 @@ class Prologue:
         """
         known = {self.loaded: [loaded]}
         for read in self.others:
-            memory = self.memories[read.source.value]
-            if read.source.is_number:
+            memory = self.memories[read.source]
+            if read.is_number:
                 element = vectors.load_element(memory, vectors.index(0))
                 known[read.value] = [vectors.repeat(element, self.lanes)]
             else:

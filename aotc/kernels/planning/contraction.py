@@ -15,7 +15,7 @@ from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning.joined import Joined, whole_geometry
-from aotc.kernels.planning.prologue import why_no_prologue
+from aotc.kernels.planning.prologue import is_computed, why_no_prologue
 from aotc.kernels.planning.tile import (
     Tile,
     are_panels_outer,
@@ -29,7 +29,6 @@ from aotc.kernels.planning.tile import (
     terms_at_a_time,
     with_blocks,
 )
-from aotc.kernels.terms import term_of
 from aotc.mlir import Function, Value
 
 _MANY = 1 << 17  # bytes of panels that are worth fetching for few tiles
@@ -292,10 +291,8 @@ def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
         lhs, rhs = (through.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
-        term = term_of(function, anchor)
-        assert term is not None
-        if term.factors[1].behind_views().op is not None:
-            if why := why_no_prologue(term, right, is_packed=bool(tile.packed)):
+        if is_computed(anchor):
+            if why := why_no_prologue(anchor, right, is_packed=bool(tile.packed)):
                 return why
         elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"

@@ -40,7 +40,6 @@ from aotc.kernels.planning.tile import (
     row_counts,
     split_evenly,
 )
-from aotc.kernels.terms import term_of
 from aotc.mlir import Function, Value, arith
 
 
@@ -60,9 +59,7 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
         if not others:
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
-        term = term_of(function, anchor)
-        assert term is not None
-        prologue = Prologue.of(term, second, epilogue.memories, tile.lanes)
+        prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
         geometry = joined.geometries[part]
         sums = Sums(geometry, tile, given, widening, prologue)
         return Contraction(joined, part, given, epilogue, sums, others)

@@ -1,0 +1,216 @@
+"""Makes the terms of regions (`aotc.kernels.terms`): of their ops, by the ops' rules.
+
+An op with `cascade` is that; one with `nests` is a statement for each of them; views
+are read through, and elementwise ops applied to what is read. An op after the last nest
+is the expression of a statement that combines nothing, and so is what a nest reads
+beyond its end, such as the padding of a convolution of what elementwise ops give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aotc.dialects.builder import replace_op
+from aotc.dialects.graph import GraphOp, has_view, view_of_result
+from aotc.dialects.nests import COPY, Access, Nest
+from aotc.dialects.types import Tensor
+from aotc.dialects.views import View
+from aotc.dialects.walking import backward_slice
+from aotc.kernels.terms import Apply, Expression, Read, Statement, Term, op_of
+from aotc.mlir import Function, Module, Value, func, ir
+
+
+def term_of(function: Function) -> Term | None:
+    """Return the term of a region.
+
+    None if it has an op that is no nest, no cascade, no view and not elementwise, or a
+    nest that reads no view of its operand, as no region of `FAMILIES` has.
+    """
+    function, module = _with_cascades(function)
+    writer = _Statements()
+    *ops, end = function.entry_block.operations
+    needed = set(backward_slice(end.operands))
+    try:
+        for op in ops:
+            if isinstance(op, GraphOp) and op.results[0] in needed:
+                writer.add_nests(op)
+        for value in end.operands:
+            writer.require(value)
+    except _NoViewError:
+        return None
+    found = Term(function, tuple(writer.found), module)
+    factors = (factor for each in found.statements for factor in each.factors)
+    return None if any(map(_has_other_ops, factors)) else found
+
+
+def expression_of(op: GraphOp, operand: int) -> Expression | None:
+    """Return how an operand of the nest of an op comes out of arguments and constants.
+
+    None where the nest reads no view of it. An op that is not elementwise has no
+    operands there.
+    """
+    (nest,) = type(op).nests(op)
+    try:
+        return _Statements().expression(op.operands[operand], nest.reads[operand])
+    except _NoViewError:
+        return None
+
+
+def _has_other_ops(expression: Expression) -> bool:
+    """Whether an op of an expression is not elementwise."""
+    return any(isinstance(x, Apply) and not x.operands for x in expression.nodes())
+
+
+def _with_cascades(function: Function) -> tuple[Function, Module | None]:
+    """Return a region whose ops that have cascades are those: a copy, if there are any.
+
+    With it the module that it is in.
+    """
+
+    def composed(function: Function) -> list[GraphOp]:
+        ops = function.entry_block.operations
+        return [
+            op for op in ops if isinstance(op, GraphOp) and type(op).cascade is not None
+        ]
+
+    if not composed(function):
+        return function, None
+    module = ir.Module.create(function.location)
+    copy = function.operation.clone(ir.InsertionPoint(module.body)).opview
+    assert isinstance(copy, func.FuncOp)
+    for op in composed(copy):
+        replace_op(op, type(op).cascade)
+    return copy, module
+
+
+class _NoViewError(Exception):
+    """That a nest reads no view of its operand."""
+
+
+class _Statements:
+    """Writes the statements of a term."""
+
+    def __init__(self) -> None:
+        self.found: list[Statement] = []
+        self._given: set[Value] = set()
+        self._known: dict[object, Expression] = {}
+
+    def add_nests(self, op: GraphOp) -> None:
+        """Add those of an op; none if it is no nest."""
+        for nest in type(op).nests(op):
+            operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
+            factors = tuple(map(self.expression, operands, nest.reads))
+            self._add(Statement(nest, factors, op.results[0]))
+
+    def _add(self, statement: Statement) -> None:
+        """Add a statement, or, of what is moved again, those that it is moved by."""
+        inner = self._only_moved(statement)
+        if not inner:
+            self.found.append(statement)
+        for each in inner:
+            self.found.remove(each)
+            place = _within(statement.nest, each.nest)
+            nest = replace(each.nest, place=place)
+            self.found.append(replace(each, nest=nest, value=statement.value))
+        self._given.add(statement.value)
+
+    def _only_moved(self, statement: Statement) -> list[Statement]:
+        """Return the statements of parts of a value that a statement only moves.
+
+        None of them if anything else reads it.
+        """
+        if statement.nest.combine != COPY or statement.nest.place is None:
+            return []
+        (factor,) = statement.factors
+        is_whole = isinstance(factor, Read) and [v.is_identity for v in factor.views]
+        if is_whole != [True] or len([*factor.value.uses]) != 1:
+            return []
+        own = [each for each in self.found if each.value == factor.value]
+        return own if all(each.nest.place is not None for each in own) else []
+
+    def require(self, value: Value) -> None:
+        """Add a statement of a value, if there is none: its elements, by themselves."""
+        if value in self._given:
+            return
+        kind = Tensor.of(value)
+        nest = Nest(kind.shape, 0, (lambda x: x,), COPY, dtype=kind.dtype)
+        factor = self.expression(value, nest.reads[0])
+        self._add(Statement(nest, (factor,), value))
+
+    def expression(self, value: Value, access: Access) -> Expression:
+        """Return how elements of a value come out of memory.
+
+        Args:
+            value: of the region.
+            access: from the view that it is to that which has the loops as its axes.
+        """
+        return self._expression(value, value, access, ())
+
+    def _operand(
+        self, value: Value, access: Access, outer: tuple[View, ...]
+    ) -> Expression:
+        """The same of an operand of an elementwise op, the same object if met again."""
+        key = value, access, outer
+        if key not in self._known:
+            self._known[key] = self._expression(value, value, access, outer)
+        return self._known[key]
+
+    def _expression(
+        self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
+    ) -> Expression:
+        """The same of what a value is a view of, with the views of it before that."""
+        op = None if source in self._given else op_of(source)
+        if op is not None and has_view(op):
+            operand, through = op.operands[0], _through(op, access)
+            if _view(operand, through) is None:  # the two make no single view
+                through = _through(op, lambda x: x)
+                outer = (*outer, _require_view(source, access))
+            return self._expression(value, operand, through, outer)
+        if op is None or not op.operands:
+            return Read(value, source, (*outer, _require_view(source, access)))
+        if not _is_elementwise(op):
+            return Apply(value, op, ())
+        views = (*outer, _require_view(source, access))
+        if any(view.fill is not None for view in views):  # which no op is applied to
+            self.require(source)
+            return Read(value, source, views)
+        operands = (self._operand(x, access, outer) for x in op.operands)
+        return Apply(value, op, tuple(operands))
+
+
+def _is_elementwise(op: GraphOp) -> bool:
+    """Whether elements of its result are made of those of operands in their place."""
+    return type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
+
+
+def _through(op: GraphOp, access: Access) -> Access:
+    """Return an access to the result of an op as one to what that is a view of."""
+
+    def read(x: View) -> View | None:
+        found = view_of_result(op, x)
+        return None if found is None else access(found)
+
+    return read
+
+
+def _within(outer: Nest, inner: Nest) -> Access:
+    """Return where a part of a part lies in the whole."""
+
+    def place(whole: View) -> View | None:
+        assert outer.place is not None
+        assert inner.place is not None
+        part = outer.place(whole)
+        return None if part is None else inner.place(part)
+
+    return place
+
+
+def _view(value: Value, access: Access) -> View | None:
+    return access(View.identity(Tensor.of(value).shape))
+
+
+def _require_view(value: Value, access: Access) -> View:
+    view = _view(value, access)
+    if view is None:
+        raise _NoViewError
+    return view
