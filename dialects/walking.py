@@ -4,6 +4,7 @@ What that is, the walk does not ask: values of another function where ops are co
 transformed or lowered, names where an analysis follows them.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cmp_to_key
 from itertools import groupby
@@ -73,14 +74,17 @@ def backward_slice(
 ) -> Iterator[Value]:
     """Some values and all that they are computed from, each of them once.
 
+    The nearest come first: what is looked for is often a few ops away, where another
+    way to it goes through a whole network.
+
     Args:
         values: where it begins.
         is_followed: whether the operands of the op that computes a value are in it;
             not asked of arguments.
     """
-    rest, seen = list(values), set[Value]()
+    rest, seen = deque(values), set[Value]()
     while rest:
-        value = rest.pop()
+        value = rest.popleft()
         if value in seen:
             continue
         seen.add(value)

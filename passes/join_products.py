@@ -41,6 +41,7 @@ from aotc.passes.joining.groups import group_of, groups_of
 from aotc.passes.joining.products import Product, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
+from aotc.passes.outlining import Outlining
 from aotc.passes.properties import REGIONS_UNIQUE
 
 _Functions: TypeAlias = Mapping[str, Function]
@@ -60,14 +61,14 @@ class JoinProducts(Pass):
         if isinstance(capabilities, NoKernels):
             return False
         with index_functions(unit.module) as functions:
-            known: dict[str, str] = {}
-            joining = _Joining(functions, capabilities.machine, known)
+            outlining = Outlining()
+            joining = _Joining(functions, capabilities.machine, outlining)
             for family in _families(unit.module, functions):
                 joining.join(family)
-            if known:
+            if not outlining.is_empty:
                 _erase_uncalled(functions)
                 note_shared_work(unit.module)
-        return bool(known)
+        return not outlining.is_empty
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,11 @@ def _families_in(
     """
     function = functions[name]
     with known_contracts(contracts_of(function)):
-        rest = [
-            product
-            for product in products_in(function, functions, weights)
-            if _weight_of(product) is not None
-        ]
-        while rest:
-            alike = [each for each in rest if each.shares_left(rest[0])]
-            rest = [each for each in rest if each not in alike]
+        by_left: dict[Hashable, list[Product]] = {}
+        for product in products_in(function, functions, weights):
+            if _weight_of(product) is not None:
+                by_left.setdefault(product.left, []).append(product)
+        for alike in by_left.values():
             names = _names(entry, alike) if name == entry.name else ()
             yield _Family(function, alike, names)
 
@@ -191,12 +189,12 @@ class _Joining:
     Args:
         functions: of the module, as a table that knows new ones.
         machine: that computes them.
-        known: the regions so far, by their text.
+        outlining: the regions so far.
     """
 
     functions: _Functions
     machine: Machine
-    known: dict[str, str]
+    outlining: Outlining
 
     def join(self, family: _Family) -> None:
         """Join what can be joined of a family."""
@@ -210,9 +208,9 @@ class _Joining:
                 parts = split_columns(product, slices, self.functions)
                 group = group_of(parts, self.machine)
                 assert group is not None  # their tile is that of the whole
-                write_group(group, self.known)
+                write_group(group, self.outlining)
             for group in groups_of(whole, self.machine):
-                write_group(group, self.known)
+                write_group(group, self.outlining)
 
 
 def _erase_uncalled(functions: _Functions) -> None:

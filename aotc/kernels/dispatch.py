@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
 
-from aotc.dialects.function_table import name_of
+from aotc.dialects.function_table import name_of, note_symbol, table_of
 from aotc.dialects.functions import callee_of, current_module, signature
 from aotc.dialects.fusion import TARGET, Fused, fused_of
 from aotc.dialects.lowering import Lowering, foreign
@@ -79,7 +79,7 @@ def call_kernel(
     assert fused is not None
     name = f"{name_of(function)}.kernel"
     module = current_module()
-    if all(kernel.name != name for kernel in kernels_of(module)):
+    if not table_of(module).has_symbol(name):
         _write_kernel(module, name, function, fused)
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
@@ -183,6 +183,7 @@ def _write_kernel(module: Module, name: str, function: Function, fused: Fused) -
     with ir.InsertionPoint(module.body), function.location:
         holder = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)
+        note_symbol(holder)
         with ir.InsertionPoint(holder.regions[0].blocks.append()):
             kernel = func.FuncOp(name, ([*kinds, *indices], []))
         with ir.InsertionPoint(kernel.add_entry_block()):
