@@ -118,7 +118,7 @@ def calling(x, w):
 
 
 def nesting(x, w):
-    """The gradient of functions that call one another, deeper with each step."""
+    """Functions within one another, deeper with each step."""
 
     def nested(depth, x, w):
         x = np.tanh(x @ w)
@@ -127,8 +127,28 @@ def nesting(x, w):
         inner = aotc.checkpoint(lambda x, w: nested(depth - 1, x, w))
         return inner(x, w) + x
 
-    loss = lambda x, w: nested(STEPS, x, w).sum()  # noqa: E731
-    return aotc.value_and_grad(loss, argnums=1)(x, w)
+    return nested(STEPS, x, w).sum()
+
+
+def enclosing(x, w):
+    """Branches within one another, deeper with each step."""
+
+    def nested(depth, x, w):
+        if depth == 0:
+            return np.tanh(x @ w)
+        inner = lambda x, w: nested(depth - 1, x, w) + x  # noqa: E731
+        return control.cond(x.sum() > 0, inner, lambda x, w: np.sin(x), x, w)
+
+    return nested(STEPS, x, w).sum()
+
+
+def sharing(x, w):
+    """Many products of one operand, and what is made of all of them."""
+    parts = [x @ (w * (1.0 + number)) for number in range(STEPS)]
+    total = parts[0]
+    for each in parts[1:]:
+        total = total + nn.relu(each)
+    return np.concatenate(parts, axis=-1), total
 
 
 def deciding(x, w):
@@ -156,6 +176,8 @@ ENTRIES = {
         unrolled,
         calling,
         nesting,
+        enclosing,
+        sharing,
         deciding,
     )
 }
@@ -234,5 +256,40 @@ def convolving():
     return grow
 
 
-MODELS = {each.__name__: each for each in (training, decoding, convolving)}
+def sharing_weights():
+    """Many products of one operand by weights of their own."""
+    weights = aotc.Weights([array(WIDTH, WIDTH) + n for n in range(STEPS)])
+
+    @aotc.entry(weights=weights, x=x)
+    def grow(weights, x):
+        return sum(nn.relu(x @ each) for each in weights)
+
+    return grow
+
+
+def serving():
+    """Many entries, which read one weight."""
+    weights = aotc.Weights({"w": array(WIDTH, WIDTH)})
+    entries = []
+    for number in range(STEPS):
+
+        def work(weights, x, number=number):
+            return np.tanh(x @ weights["w"]) * (1.0 + number)
+
+        work.__name__ = f"work{number}"
+        entries.append(aotc.entry(weights=weights, x=x)(work))
+    globals().update({each.name: each for each in entries})
+    return entries[0]
+
+
+MODELS = {
+    each.__name__: each
+    for each in (
+        training,
+        decoding,
+        convolving,
+        sharing_weights,
+        serving,
+    )
+}
 grow = MODELS[KIND]() if KIND in MODELS else aotc.entry(x=x, w=w)(ENTRIES[KIND])

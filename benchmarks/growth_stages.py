@@ -66,9 +66,7 @@ class GrowingBuild:
     """
 
     def __init__(self, kind: str, size: int, batch: str) -> None:
-        os.environ.update(
-            GROWTH_KIND=kind, GROWTH_STEPS=str(size), GROWTH_BATCH=batch
-        )
+        os.environ.update(GROWTH_KIND=kind, GROWTH_STEPS=str(size), GROWTH_BATCH=batch)
         self.unit: Unit
 
     @property
@@ -109,12 +107,12 @@ class GrowingBuild:
     def _evaluate(self) -> None:
         """Compute the first call of the self-check by the reference evaluator."""
         program = self.unit.program
-        (entry,) = program.entries
-        item = items_of(program, self.module, entry)[0]
-        calls = calls_of(program, self.module, entry, item, seed=0)
-        subject = Subject(program, self.module, entry)
-        for _ in subject.reference_results(calls, Work(inf, inf)):
-            pass
+        for entry in program.entries:
+            item = items_of(program, self.module, entry)[0]
+            calls = calls_of(program, self.module, entry, item, seed=0)
+            subject = Subject(program, self.module, entry)
+            for _ in subject.reference_results(calls, Work(inf, inf)):
+                pass
 
     def _list_kernels(self) -> None:
         kernels_listed(self.module, TARGET, tuple(self.unit.program.passes))

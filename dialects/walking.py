@@ -7,7 +7,7 @@ transformed or lowered, names where an analysis follows them.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cmp_to_key
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeVar
 
 from aotc.mlir import Block, Operation, Value, func, ir
@@ -47,15 +47,25 @@ def walk(block: Block, arguments: Sequence[T], visit: Visit[T]) -> list[T]:
 
 def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
     """Copy an op to the insertion point, for these operands; returns its results."""
+    return list(clone_op(op, operands).results)
+
+
+def clone_op(op: Operation, operands: Sequence[Value]) -> Operation:
+    """Copy an op to the insertion point, for these operands; returns the copy."""
     copy = op.operation.clone()
     for number, value in enumerate(operands):
         copy.operands[number] = value
-    return list(copy.results)
+    return copy
 
 
 def defining_op(value: Value) -> Operation | None:
     """Return the op that computes a value; None if it is an argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
+def has_one_use(value: Value) -> bool:
+    """Whether a value is read once; the others of one that is read often are not."""
+    return sum(1 for _ in islice(value.uses, 2)) == 1
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:

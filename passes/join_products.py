@@ -138,32 +138,40 @@ def _families_in(
         functions: of the module.
     """
     function = functions[name]
+    arguments = entry.arguments if name == entry.name else ()
+    stored_once: dict[Value, bool] = {}
     with known_contracts(contracts_of(function)):
-        by_left: dict[Hashable, list[Product]] = {}
+        by_left: dict[Hashable, list[tuple[Product, ir.BlockArgument]]] = {}
         for product in products_in(function, functions, weights):
-            if _weight_of(product) is not None:
-                by_left.setdefault(product.left, []).append(product)
+            weight = _weight_of(product, stored_once)
+            if weight is not None:
+                by_left.setdefault(product.left, []).append((product, weight))
         for alike in by_left.values():
-            names = _names(entry, alike) if name == entry.name else ()
-            yield _Family(function, alike, names)
+            names = [arguments[x.arg_number].name for _, x in alike if arguments]
+            products = [product for product, _ in alike]
+            yield _Family(function, products, [*dict.fromkeys(names)])
 
 
-def _names(entry: Entry, products: Sequence[Product]) -> list[str]:
-    weights = (_weight_of(product) for product in products)
-    found = (entry.arguments[x.arg_number].name for x in weights if x is not None)
-    return [*dict.fromkeys(found)]
+def _weight_of(
+    product: Product, stored_once: dict[Value, bool]
+) -> ir.BlockArgument | None:
+    """The weight that a product packs, or a part of it, if nothing else reads that.
 
-
-def _weight_of(product: Product) -> ir.BlockArgument | None:
-    """The weight that a product packs, or a part of it, if nothing else reads that."""
+    Args:
+        product: of it.
+        stored_once: what `_is_stored_once` said of other values; is added to.
+    """
     value: Value = product.call.operands[1]
-    while _is_stored_once(value):
+    while True:
+        if value not in stored_once:
+            stored_once[value] = _is_stored_once(value)
+        if not stored_once[value]:
+            return None
         if isinstance(value.owner, ir.Block):
             return ir.BlockArgument(value)
         if len(value.owner.operands) != 1:
             return None
         value = value.owner.operands[0]
-    return None
 
 
 def _is_stored_once(value: Value) -> bool:
