@@ -142,15 +142,6 @@ def enclosing(x, w):
     return nested(STEPS, x, w).sum()
 
 
-def sharing(x, w):
-    """Many products of one operand, and what is made of all of them."""
-    parts = [x @ (w * (1.0 + number)) for number in range(STEPS)]
-    total = parts[0]
-    for each in parts[1:]:
-        total = total + nn.relu(each)
-    return np.concatenate(parts, axis=-1), total
-
-
 def deciding(x, w):
     """Each step is one of two branches."""
     for _ in range(STEPS):
@@ -177,7 +168,6 @@ ENTRIES = {
         calling,
         nesting,
         enclosing,
-        sharing,
         deciding,
     )
 }
@@ -256,7 +246,7 @@ def convolving():
     return grow
 
 
-def sharing_weights():
+def sharing():
     """Many products of one operand by weights of their own."""
     weights = aotc.Weights([array(WIDTH, WIDTH) + n for n in range(STEPS)])
 
@@ -267,29 +257,5 @@ def sharing_weights():
     return grow
 
 
-def serving():
-    """Many entries, which read one weight."""
-    weights = aotc.Weights({"w": array(WIDTH, WIDTH)})
-    entries = []
-    for number in range(STEPS):
-
-        def work(weights, x, number=number):
-            return np.tanh(x @ weights["w"]) * (1.0 + number)
-
-        work.__name__ = f"work{number}"
-        entries.append(aotc.entry(weights=weights, x=x)(work))
-    globals().update({each.name: each for each in entries})
-    return entries[0]
-
-
-MODELS = {
-    each.__name__: each
-    for each in (
-        training,
-        decoding,
-        convolving,
-        sharing_weights,
-        serving,
-    )
-}
+MODELS = {each.__name__: each for each in (training, decoding, convolving, sharing)}
 grow = MODELS[KIND]() if KIND in MODELS else aotc.entry(x=x, w=w)(ENTRIES[KIND])
