@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,23 @@ OPS_OF_STEP = {
     "residual": 16,
     "branching": 10,
     "differentiated": 65,
-    "looping": 6,
+    "reducing": 117,
     "training": 44,
+    "looping": 6,
+    "unrolled": 19,
+    "calling": 24,
+    "nesting": 3,
+    "enclosing": 9,
+    "deciding": 14,
+    "sharing": 3,
+    "decoding": 22,
+    "convolving": 17,
 }
+
+
+def size_of(kind: str, ops: int) -> int:
+    """Return how many steps a graph of about so many ops has."""
+    return max(1, round(ops / OPS_OF_STEP[kind]))
 
 
 @dataclass(frozen=True)
@@ -49,11 +64,13 @@ class Step:
         name: unique among the steps.
         run: does it, when the steps before are done.
         pass_: the pass that it runs; None where it runs none.
+        place: of the pass: the stage, and how many others of that come before it.
     """
 
     name: str
     run: Callable[[], Any]
     pass_: Pass | None = None
+    place: tuple[str, int] = ("", 0)
 
 
 class GrowingBuild:
@@ -89,7 +106,8 @@ class GrowingBuild:
             for number, each in enumerate(stage.passes()):
                 name = f"{stage.name} {number}: {each.name}"
                 given = runs(each)
-                yield Step(name, lambda given=given: self._run_pass(given), each)
+                run = partial(self._run_pass, given)
+                yield Step(name, run, each, (stage.name, number))
                 if each.name == "autodiff":
                     yield Step("reference", self._evaluate)
         yield Step("crossing", lambda: crossing(self.unit.program))
