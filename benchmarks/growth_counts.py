@@ -41,27 +41,32 @@ def counts_of(work: Callable[[], Any]) -> Counts:
     return found
 
 
-def superlinear(counts: Sequence[Counts], most: float) -> float | None:
-    """Return by what the last growth exceeds the one before; None if by at most `most`.
+def growth_of(counts: Sequence[Counts]) -> float:
+    """Return by what calls grow for each doubling: 2 where linear, 4 where quadratic.
+
+    What does not grow with the graph counts for nothing.
 
     Args:
         counts: for three sizes, each twice the one before.
-        most: 2 for what is linear, 4 for what is quadratic.
     """
     one, two, four = (sum(each.values()) for each in counts)
-    grown = max(two - one, 1)
-    return (four - two) / grown if four - two > most * grown else None
+    return (four - two) / max(two - one, 1)
 
 
 def suspects(counts: Sequence[Counts], most: float) -> list[str]:
-    """Return the functions with superlinear calls, those with the most calls first."""
+    """Return the functions whose calls grow by more, those with the most first.
+
+    Args:
+        counts: for three sizes, each twice the one before.
+        most: what each may grow by.
+    """
     one, two, four = counts
-    found = {
-        name: four[name]
+    found = [
+        name
         for name in four
         if four[name] - two[name] > most * max(two[name] - one[name], 1)
-    }
-    return sorted(found, key=lambda name: -found[name])
+    ]
+    return sorted(found, key=lambda name: -four[name])
 
 
 def _name_of(code: Any) -> str:
@@ -81,14 +86,14 @@ def _visible_elements() -> Iterator[None]:
             replaced.append((kind, name, method))
             setattr(kind, name, wrap(method))
 
+    for name in ("__getitem__", "__len__"):
+        replace(ir.OperationList, name, _visiting_list)
     for kind in filter(inspect.isclass, vars(ir).values()):
         for name in _ELEMENT:
             replace(kind, name, _visiting_one)
     for kind in (ir._OperationBase, ir.OpView, ir.Module):
         for name in _WHOLE:
             replace(kind, name, _visiting_ops_within)
-    for name in ("__getitem__", "__len__"):  # of linked lists
-        replace(ir.OperationList, name, _visiting_list)
     replace(passmanager.PassManager, "run", _visiting_ops_of_argument)
     try:
         yield
@@ -121,6 +126,8 @@ def _visiting_ops_of_argument(method: Any) -> Any:
 
 
 def _visiting_list(method: Any) -> Any:
+    """As a linked list does, which all ops before the one that is asked for are of."""
+
     def visit_list(owner: Any, index: int | None = None) -> Any:
         if index is None:
             return sum(1 for _ in owner)
