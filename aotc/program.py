@@ -21,6 +21,7 @@ from aotc.dialects.entries import (
     Specialization,
     entries_of,
     rename_ports,
+    specializations_in,
     write_entry,
 )
 from aotc.dialects.functions import copy_module, keep_only
@@ -154,9 +155,9 @@ class Program:
     def specializations_of(self, name: str) -> dict[str, Specialization]:
         """The entries that are called in the place of an entry, and for which sizes."""
         return {
-            each.name: each.specializes
-            for each in self.entries
-            if each.specializes is not None and each.specializes.entry == name
+            special: found
+            for special, found in specializations_in(self.module).items()
+            if found.entry == name
         }
 
     def has_code(self, name: str) -> bool:

@@ -12,13 +12,17 @@ started with.
 Passes are run one by one, and charged what they cost in a build: the runner compares
 the bytecode of the module before and after each, and a stage of a build has that of
 before from the pass before. What a pass has changed is verified, and `verification`
-says how much of all passes that is. `--write` puts the tables into docs/growth.md.
+says how much of all passes that is. So does a check of a build without code: the first
+call by the reference evaluator, which is not added up, nor is the text for people.
+
+`--write` puts the tables into docs/growth.md. `--check` exits 1 where the time of a
+stage grows faster than the graph: the witness of what counts of calls cannot see, such
+as copies of lists and sets (`growth_counts.py`).
 """
 
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import time
@@ -28,22 +32,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-MODEL = Path(__file__).with_name("growth_model.py")
+from growth_stages import OPS_OF_STEP, GrowingBuild, size_of
+
 PAGE = Path(__file__).parent.parent / "docs" / "growth.md"
 MARK = "<!-- written by benchmarks/growth.py -->"
 
-# kind → ops that a step adds to the graph
-OPS_OF_STEP = {
-    "chain": 17,
-    "residual": 16,
-    "branching": 10,
-    "differentiated": 65,
-    "looping": 6,
-    "training": 44,
-}
 SIZES = (500, 2_000, 8_000, 20_000, 50_000)
 BATCHES = ("4", "batch")
 VERIFICATION = "verification"  # a part of the passes
+# and what a build without a check, or an order to print, leaves out
+NOT_ADDED = (VERIFICATION, "reference", "text for people")
+MOST = 1.3  # the exponent of a stage that grows no faster than the graph, as measured
+LEAST_SHARE = 0.02  # of the time of all stages, below which clocks decide
 SHORT = 5.0  # seconds; a run that takes less is repeated
 RUNS = 3
 
@@ -77,57 +77,40 @@ def _resident(what: str) -> int:
 
 def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
     """Build a model up to IREE; what each stage took."""
-    os.environ.update(GROWTH_KIND=kind, GROWTH_BATCH=batch)
-    measure_stages(1)  # imports are no part of any stage
-    return measure_stages(steps)
+    measure_stages(kind, 1, batch)  # imports are no part of any stage
+    return measure_stages(kind, steps, batch)
 
 
-def measure_stages(steps: int) -> dict[str, Any]:
-    """The same of the kind and the batch that the environment says."""
-    from aotc import importers
-    from aotc.backend.crossing import crossing
+def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
+    """The same, with what is imported on use."""
     from aotc.dialects import control
-    from aotc.dialects.functions import copy_module
-    from aotc.dialects.limits import graph_ops, require_supported
+    from aotc.dialects.limits import graph_ops
     from aotc.mlir import bytecode
-    from aotc.passes import run_passes
-    from aotc.passes.stages import PASS_STAGES
-    from aotc.target import Target
+    from aotc.program import GRAPH_STAGES
 
-    os.environ["GROWTH_STEPS"] = str(steps)
     stages, ops, before = Stages(), 0, _resident("VmRSS")
-    with stages.measured("tracing"):
-        program = importers.load(MODEL, ())
-    for name, is_first in _passes_of(PASS_STAGES):
-        if name == "lower-to-linalg":
-            with stages.measured("limits"):
-                require_supported(program.module, Target.default())
+    build = GrowingBuild(kind, steps, batch)
+    for step in build.steps():
+        if step.pass_ is None:
+            with stages.measured(step.name):
+                step.run()
+            continue
+        name, (stage, number) = step.pass_.name, step.place
         start = time.process_time()
-        given = bytecode(program.module)
+        given = bytecode(build.module)
         serialization = time.process_time() - start
         with stages.measured(name):
-            run_passes(program.module, [name])
-        if not is_first:  # a build has the bytes that the pass before left
+            step.run()
+        if number:  # a build has the bytes that the pass before left
             stages.seconds[name] -= serialization
-        if name == "autodiff":
-            with stages.measured("copy"), program.module.context:
-                copy_module(program.module)
-        if bytecode(program.module) != given:
-            with stages.measured(VERIFICATION), program.module.context:
-                program.module.operation.verify()
-                control.verify(program.module)
-        ops = max(ops, len(graph_ops(program.module)))
-    with stages.measured("crossing"):
-        crossing(program)
+        if bytecode(build.module) != given:
+            with stages.measured(VERIFICATION), build.module.context:
+                build.module.operation.verify()
+                control.verify(build.module)
+        if stage in GRAPH_STAGES:
+            ops = max(ops, len(graph_ops(build.module)))
     peaks = {name: peak - before for name, peak in stages.peaks.items()}
     return {"ops": ops, "seconds": stages.seconds, "bytes": peaks}
-
-
-def _passes_of(stages: Iterable[Any]) -> Iterator[tuple[str, bool]]:
-    """The names of a build's passes, and whether each is the first of its stage."""
-    for stage in stages:
-        for place, name in enumerate(stage.names):
-            yield name, place == 0
 
 
 # ---- all of them --------------------------------------------------------------------
@@ -135,8 +118,8 @@ def _passes_of(stages: Iterable[Any]) -> Iterator[tuple[str, bool]]:
 
 def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
     """The stages of one graph, each the fastest of the runs."""
-    steps = max(1, round(size / OPS_OF_STEP[kind]))
-    command = [sys.executable, __file__, "--one", kind, str(steps), batch]
+    steps = str(size_of(kind, size))
+    command = [sys.executable, __file__, "--one", kind, steps, batch]
     found: list[dict[str, Any]] = []
     while not found or (len(found) < RUNS and _total(found[0]["seconds"]) < SHORT):
         answer = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -150,7 +133,7 @@ def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
 
 
 def _total(seconds: dict[str, float]) -> float:
-    return sum(value for name, value in seconds.items() if name != VERIFICATION)
+    return sum(value for name, value in seconds.items() if name not in NOT_ADDED)
 
 
 def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
@@ -162,12 +145,28 @@ def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
     return math.log(times[-1] / times[0]) / math.log(last / first)
 
 
+def growing(rows: list[dict[str, Any]]) -> list[str]:
+    """The stages of one kind of graph that grow faster than it."""
+    graph, seconds = f"{rows[0]['kind']}, {rows[0]['batch']}", rows[-1]["seconds"]
+    least = LEAST_SHARE * _total(seconds)
+    exponents = {x: growth(rows, x) for x, time in seconds.items() if time > least}
+    return [f"{graph}: {x} by {n:.2f}" for x, n in exponents.items() if n > MOST]
+
+
+def by_graph(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rows of each kind of graph and batch, by size."""
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["kind"], row["batch"]), []).append(row)
+    return [sorted(each, key=lambda row: row["ops"]) for each in found.values()]
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The stages of one kind of graph: ms an op by size, and how they grow."""
     sizes = " | ".join(f"{row['ops']:,} ops" for row in rows)
     lines = [f"| stage | {sizes} | growth |", "|---" * (len(rows) + 2) + "|"]
-    passes = [name for name in rows[0]["seconds"] if name != VERIFICATION]
-    for stage in (*passes, VERIFICATION, None):
+    added = [name for name in rows[0]["seconds"] if name not in NOT_ADDED]
+    for stage in (*added, *NOT_ADDED, None):
         each = [
             _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
         ]
@@ -184,9 +183,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """A table with its title for each kind of graph and batch."""
-    titles = dict.fromkeys((row["kind"], row["batch"]) for row in rows)
-    for kind, batch in titles:
-        found = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
+    for found in by_graph(rows):
+        kind, batch = found[0]["kind"], found[0]["batch"]
         size = "any size" if batch == "batch" else batch
         yield f"### {kind}, batch of {size}\n\n{table(found)}\n"
 
@@ -221,6 +219,7 @@ def main() -> None:
     parser.add_argument("--read", nargs="+", type=Path, help="tables of such files")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--write", action="store_true", help="renew docs/growth.md")
+    parser.add_argument("--check", action="store_true", help="fail above linear")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
@@ -237,6 +236,8 @@ def main() -> None:
     print(text)
     if asked.write:
         write(text)
+    if asked.check:
+        sys.exit("\n".join(each for x in by_graph(rows) for each in growing(x)) or 0)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ GROWTH_BATCH is a number, or a name for a batch of any size.
 
 import os
 
+import numpy
+
 import aotc
 import aotc.numpy as np
 from aotc import control, nn, optim
@@ -69,12 +71,115 @@ def looping(x, w):
     return x.sum()
 
 
-ENTRIES = {each.__name__: each for each in (chain, residual, branching, looping)}
-ENTRIES["differentiated"] = differentiated
+def reducing(x, w):
+    """The gradient of reductions of different kinds, each after the one before."""
+
+    def loss(x, w):
+        for _ in range(STEPS):
+            x = nn.softmax(x @ w, axis=-1)
+            x = x - np.max(x, axis=0, keepdims=True)
+            x = nn.layer_norm(x, np.ones(WIDTH), np.zeros(WIDTH))
+            x = x * np.prod(np.cos(x), axis=-1, keepdims=True)
+        return np.mean(x)
+
+    return aotc.value_and_grad(loss, argnums=1)(x, w)
+
+
+def unrolled(x, w):
+    """One loop with a long body, and its gradient."""
+
+    def loss(x, w):
+        def step(h, x):
+            for _ in range(STEPS):
+                h = np.tanh(h @ w + x)
+            return h, h.sum()
+
+        xs = np.broadcast_to(x, (LENGTH, *x.shape))
+        h, ys = control.scan(step, x, xs)
+        return h.sum() + ys.sum()
+
+    return aotc.value_and_grad(loss, argnums=1)(x, w)
+
+
+def calling(x, w):
+    """The gradient of many functions, which are called one after the other."""
+
+    def loss(x, w):
+        for number in range(STEPS):
+
+            @aotc.checkpoint
+            def step(x, w, number=number):
+                return np.tanh(x @ w) * (1.0 + number)
+
+            x = step(x, w)
+        return x.sum()
+
+    return aotc.value_and_grad(loss, argnums=1)(x, w)
+
+
+def nesting(x, w):
+    """Functions within one another, deeper with each step."""
+
+    def nested(depth, x, w):
+        x = np.tanh(x @ w)
+        if depth == 0:
+            return x
+        inner = aotc.checkpoint(lambda x, w: nested(depth - 1, x, w))
+        return inner(x, w) + x
+
+    return nested(STEPS, x, w).sum()
+
+
+def enclosing(x, w):
+    """Branches within one another, deeper with each step."""
+
+    def nested(depth, x, w):
+        if depth == 0:
+            return np.tanh(x @ w)
+        inner = lambda x, w: nested(depth - 1, x, w) + x  # noqa: E731
+        return control.cond(x.sum() > 0, inner, lambda x, w: np.sin(x), x, w)
+
+    return nested(STEPS, x, w).sum()
+
+
+def deciding(x, w):
+    """Each step is one of two branches."""
+    for _ in range(STEPS):
+        x = control.cond(
+            x.sum() > 0,
+            lambda x, w: np.tanh(x @ w),
+            lambda x, w: np.sin(x @ w) - 1.0,
+            x,
+            w,
+        )
+    return x.sum()
+
+
+ENTRIES = {
+    each.__name__: each
+    for each in (
+        chain,
+        residual,
+        branching,
+        looping,
+        differentiated,
+        reducing,
+        unrolled,
+        calling,
+        nesting,
+        enclosing,
+        deciding,
+    )
+}
 
 x = aotc.Spec((int(BATCH) if BATCH.isdigit() else BATCH, WIDTH))
 w = aotc.Spec((WIDTH, WIDTH))
 optimizer = optim.adam(1e-3)
+
+
+def array(*shape):
+    """Some numbers, neither alike nor large."""
+    return (numpy.arange(numpy.prod(shape)) % 7 / 7 - 0.4).astype("f4").reshape(shape)
 
 
 def training():
@@ -97,4 +202,60 @@ def training():
     return grow
 
 
-grow = training() if KIND == "training" else aotc.entry(x=x, w=w)(ENTRIES[KIND])
+def decoding():
+    """Blocks of a decoder, each with weights of its own."""
+
+    def block():
+        names = ("query", "key", "value", "out", "up", "down")
+        kernels = {name: array(WIDTH, WIDTH) for name in names}
+        return kernels | {"scale": array(WIDTH), "bias": array(WIDTH)}
+
+    weights = aotc.Weights([block() for _ in range(STEPS)])
+
+    @aotc.entry(weights=weights, x=x)
+    def grow(weights, x):
+        for own in weights:
+            h = nn.layer_norm(x, own["scale"], own["bias"])
+            q, k, v = (h @ own[name] for name in ("query", "key", "value"))
+            scores = nn.softmax(q @ k.T / 4.0, axis=-1)
+            x = x + scores @ v @ own["out"]
+            x = x + nn.gelu(x @ own["up"]) @ own["down"]
+        return x
+
+    return grow
+
+
+def convolving():
+    """Convolutions of images with normalisations, each with weights of its own."""
+
+    def layer():
+        kernel = {"kernel": array(3, 3, 8, 8)}
+        return kernel | {"scale": array(8), "bias": array(8)}
+
+    weights = aotc.Weights([layer() for _ in range(STEPS)])
+    images = aotc.Spec((*x.shape[:1], 8, 8, 8))
+
+    @aotc.entry(weights=weights, x=images)
+    def grow(weights, x):
+        for own in weights:
+            y = nn.conv2d(x, own["kernel"], padding="SAME")
+            x = nn.relu(y * own["scale"] + own["bias"]) + x
+            x = np.transpose(np.transpose(x, (0, 3, 1, 2)) * 0.5, (0, 2, 3, 1))
+        return x.sum()
+
+    return grow
+
+
+def sharing():
+    """Many products of one operand by weights of their own."""
+    weights = aotc.Weights([array(WIDTH, WIDTH) + n for n in range(STEPS)])
+
+    @aotc.entry(weights=weights, x=x)
+    def grow(weights, x):
+        return sum(nn.relu(x @ each) for each in weights)
+
+    return grow
+
+
+MODELS = {each.__name__: each for each in (training, decoding, convolving, sharing)}
+grow = MODELS[KIND]() if KIND in MODELS else aotc.entry(x=x, w=w)(ENTRIES[KIND])

@@ -204,6 +204,16 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
     ]
 
 
+def specializations_in(module: Module) -> dict[str, Specialization]:
+    """Return what the entries that specialize others are, by their names."""
+    found = {
+        name: _specialization(function)
+        for name, function in functions_of(module).items()
+        if is_entry(function) and not function.is_external
+    }
+    return {name: special for name, special in found.items() if special is not None}
+
+
 def declare_entry(function: Function) -> Function:
     """Leave of an entry what is said of it, without code; returns the declaration."""
     with ir.InsertionPoint(function.operation), function.operation.location:

@@ -6,8 +6,9 @@ would walk over all of them each time; within `index_functions` they ask a table
     with index_functions(module):
         …                      # find, define, declare, call, derive in functions.py, …
 
-Whoever makes or erases a function of a module says so, by `insert` and `erase`; outside
-of such a block these only change the module.
+Whoever makes or erases a function of a module says so, by `insert` and `erase`, and
+whoever makes another symbol, by `note_symbol`; outside of such a block these only
+change the module.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -54,7 +55,7 @@ class FunctionTable(Mapping[str, Function]):
         """`name`, or with the least number that makes it one that nothing has."""
         number = self._numbers.get(name, 0)
         candidate = _numbered_name(name, number)
-        while candidate in self._functions or candidate in self._others:
+        while self.has_symbol(candidate):
             number += 1
             candidate = _numbered_name(name, number)
         self._numbers[name] = number
@@ -85,8 +86,24 @@ class FunctionTable(Mapping[str, Function]):
     def remove(self, name: str) -> None:
         """A function is not in the module any more."""
         del self._functions[name]
-        self._numbers.clear()
+        self._free_number(name)
         self._groups.clear()
+
+    def _free_number(self, name: str) -> None:
+        """Let `unused_name` find a name again."""
+        base, _, digits = name.rpartition("_")
+        number = int(digits) if digits.isdecimal() else 0
+        for known, least in ((name, 0), (base, number)):
+            if known in self._numbers:
+                self._numbers[known] = min(self._numbers[known], least)
+
+    def has_symbol(self, name: str) -> bool:
+        """Whether the module has a function, or another symbol, of this name."""
+        return name in self._functions or name in self._others
+
+    def note_symbol(self, name: str) -> None:
+        """A symbol that is no function is in the module now."""
+        self._others.add(name)
 
 
 _active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default=None)
@@ -125,6 +142,13 @@ def insert(function: Function) -> None:
     table = _table_of(function.operation.parent)
     if table is not None:
         table.insert(function)
+
+
+def note_symbol(symbol: Operation) -> None:
+    """Note that a symbol that is no function was put into its module."""
+    table = _table_of(symbol.parent)
+    if table is not None:
+        table.note_symbol(name_of(symbol))
 
 
 def erase(function: Function) -> None:

@@ -4,9 +4,10 @@ What that is, the walk does not ask: values of another function where ops are co
 transformed or lowered, names where an analysis follows them.
 """
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cmp_to_key
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeVar
 
 from aotc.mlir import Block, Operation, Value, func, ir
@@ -46,15 +47,25 @@ def walk(block: Block, arguments: Sequence[T], visit: Visit[T]) -> list[T]:
 
 def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
     """Copy an op to the insertion point, for these operands; returns its results."""
-    copy = op.operation.clone()
+    return list(clone_op(op, operands).results)
+
+
+def clone_op(op: Operation, operands: Sequence[Value]) -> Operation:
+    """Copy an op to the insertion point, for these operands; returns the copy."""
+    copy: Operation = op.operation.clone()
     for number, value in enumerate(operands):
         copy.operands[number] = value
-    return list(copy.results)
+    return copy
 
 
 def defining_op(value: Value) -> Operation | None:
     """Return the op that computes a value; None if it is an argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
+def has_one_use(value: Value) -> bool:
+    """Whether a value is read once; the others of one that is read often are not."""
+    return sum(1 for _ in islice(value.uses, 2)) == 1
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:
@@ -73,14 +84,17 @@ def backward_slice(
 ) -> Iterator[Value]:
     """Some values and all that they are computed from, each of them once.
 
+    The nearest come first: what is looked for is often a few ops away, where another
+    way to it goes through a whole network.
+
     Args:
         values: where it begins.
         is_followed: whether the operands of the op that computes a value are in it;
             not asked of arguments.
     """
-    rest, seen = list(values), set[Value]()
+    rest, seen = deque(values), set[Value]()
     while rest:
-        value = rest.pop()
+        value = rest.popleft()
         if value in seen:
             continue
         seen.add(value)

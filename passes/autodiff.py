@@ -15,7 +15,7 @@ order. The sweeps know no op: each gives its own rule.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.callees import calls_in, rules_of
+from aotc.dialects.callees import rules_of
 from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import SYMBOLS, callee_of
 from aotc.dialects.transform import (
@@ -30,7 +30,7 @@ from aotc.dialects.transform import (
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Block, Function, Value, func, ir
 from aotc.passes.base import Pass, Unit
-from aotc.passes.inline import inline_call
+from aotc.passes.inline import inline_calls
 from aotc.passes.properties import DERIVATIVES_WRITTEN
 from aotc.passes.sweeps import batch, forward, precision, reverse, widen
 
@@ -102,11 +102,12 @@ def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
 
 def _flatten(functions: Functions, name: str) -> None:
     """Inline the calls of `name` but those that have a rule; all have bodies then."""
-    while calls := [
-        (op, callee)
-        for op in calls_in(functions[name])
-        if rules_of(callee := functions[callee_of(op)]) is None
-    ]:
-        for call, callee in calls:
-            _define(functions, callee_of(call))
-            inline_call(call, callee)
+
+    def chosen(call: func.CallOp) -> Function | None:
+        callee = functions[callee_of(call)]
+        if rules_of(callee) is not None:
+            return None
+        _define(functions, callee_of(call))
+        return callee
+
+    inline_calls(functions[name], chosen)

@@ -22,6 +22,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import backward_slice, defining_op
 from aotc.mlir import Block, Value
 
 # of the values that one is made of, those that are followed: what comes before so many
@@ -62,19 +63,16 @@ def products_reduced_over_symbols(block: Block) -> set[Value]:
 
     See Note [sums of all of a product].
     """
-    found: set[Value] = set()
-    products: dict[Value, set[Value]] = {}
-    for op in block.operations:
-        if not isinstance(op, GraphOp):
-            continue
-        read = set[Value]().union(*(products.get(x, set()) for x in op.operands))
-        if isinstance(op, DotGeneral):
-            products |= {value: {value} for value in op.results}
-        elif read and type(op).is_merged(op):
-            products |= dict.fromkeys(op.results, read)
-        elif read and isinstance(op, Reduction) and _reduces_symbols(op):
-            found |= read
-    return found
+    reductions = [op for op in block.operations if isinstance(op, Reduction)]
+    reduced = [x for op in reductions if _reduces_symbols(op) for x in op.operands]
+
+    def is_merged(value: Value) -> bool:
+        op = value.owner.opview
+        is_product = isinstance(op, DotGeneral) or not isinstance(op, GraphOp)
+        return not is_product and type(op).is_merged(op)
+
+    read = backward_slice(reduced, is_merged)
+    return {value for value in read if isinstance(defining_op(value), DotGeneral)}
 
 
 def _reduces_symbols(op: Reduction) -> bool:

@@ -32,6 +32,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.permutations import permute
 from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import has_one_use
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
@@ -144,7 +145,7 @@ def _fold(product: _Product, weights: set[Value]) -> bool:
     if not _is_worth_it([op for op, _, _ in chain]):
         return False
     weight = product.op.operands[product.weight]
-    if len(list(weight.uses)) > 1:  # there would be a second one to store
+    if not has_one_use(weight):  # there would be a second one to store
         return False
     build, last = Builder(), chain[-1][0]
     with before(last):

@@ -38,7 +38,7 @@ from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
-from aotc.passes.outlining import outline
+from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
 
@@ -109,12 +109,12 @@ class FuseRegions(Pass):
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
-        known: dict[str, str] = {}
+        outlining = Outlining()
         tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
         with index_functions(unit.module):
             for region in self.regions(unit, capabilities):
                 fused = tuned.choose(region.fused, region.anchor, region.key())
-                outline(region, fused, known)
+                outlining.outline(region, fused)
             note_refusals(
                 unit.module,
                 capabilities,
@@ -124,7 +124,7 @@ class FuseRegions(Pass):
             note_shared_work(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
-        return bool(known)
+        return not outlining.is_empty
 
     def regions(self, unit: Unit, capabilities: Capabilities) -> Iterator[Region]:
         """The regions of a program, with the schedules that the model chooses.

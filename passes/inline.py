@@ -6,11 +6,13 @@ What is left are calls of control flow and of derivatives that are not written y
 the only private functions are what these need.
 """
 
+from collections.abc import Callable, Sequence
+
 from aotc.dialects.callees import callees, calls_in, declaration_of
 from aotc.dialects.function_table import erase
 from aotc.dialects.functions import callee_of, functions_of, is_root
-from aotc.dialects.walking import clone, walk
-from aotc.mlir import Function, Module, func, ir
+from aotc.dialects.walking import clone_op, walk
+from aotc.mlir import Function, Module, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 
@@ -25,26 +27,42 @@ class Inline(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        module = unit.module
-        functions = functions_of(module)
+        functions = functions_of(unit.module)
+
+        def chosen(call: func.CallOp) -> Function | None:
+            callee = functions[callee_of(call)]
+            return callee if declaration_of(callee) is None else None
+
         changed = False
-        for function in functions.values():
+        rest = [name for name, function in functions.items() if is_root(function)]
+        kept = {*rest}  # none of the others is worth the work
+        while rest:
+            function = functions[rest.pop()]
             if not function.is_external:
-                changed |= inline_calls(function, functions)
-        return drop_uncalled(module) or changed
+                changed |= inline_calls(function, chosen)
+            for name in callees(function):
+                if name not in kept:
+                    kept.add(name)
+                    rest.append(name)
+        return drop_uncalled(unit.module) or changed
 
 
-def inline_calls(function: Function, functions: dict[str, Function]) -> bool:
-    """Inline all calls in `function` that can be."""
-    changed = False
-    while calls := [
-        (op, callee)
-        for op in calls_in(function)
-        if declaration_of(callee := functions[callee_of(op)]) is None
-    ]:
-        for call, callee in calls:
-            inline_call(call, callee)
-        changed = True
+def inline_calls(
+    function: Function, chosen: Callable[[func.CallOp], Function | None]
+) -> bool:
+    """Inline calls in `function`, and those that come with them; whether there are any.
+
+    Args:
+        function: with a body.
+        chosen: gives the function of a call that is to be inlined, None for others.
+    """
+    rest, changed = calls_in(function), False
+    while rest:
+        call = rest.pop()
+        callee = chosen(call)
+        if callee is not None:
+            rest += inline_call(call, callee)
+            changed = True
     return changed
 
 
@@ -64,10 +82,23 @@ def drop_uncalled(module: Module) -> bool:
     return bool(unused)
 
 
-def inline_call(call: func.CallOp, callee: Function) -> None:
-    """Put the ops of the called function, which has a body, in the place of a call."""
+def inline_call(call: func.CallOp, callee: Function) -> list[func.CallOp]:
+    """Put the ops of the called function, which has a body, in the place of a call.
+
+    Returns:
+        The calls among these ops.
+    """
+    calls = []
+
+    def copy(op: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        made = clone_op(op, operands)
+        if isinstance(op, func.CallOp):
+            calls.append(made.opview)
+        return list(made.results)
+
     with ir.InsertionPoint(call):
-        results = walk(callee.entry_block, list(call.operands), clone)
+        results = walk(callee.entry_block, list(call.operands), copy)
     for old, new in zip(call.results, results, strict=True):
         old.replace_all_uses_with(new)
     call.operation.erase()
+    return calls

@@ -42,6 +42,7 @@ from aotc.passes.joining.groups import group_of, groups_of
 from aotc.passes.joining.products import Product, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
+from aotc.passes.outlining import Outlining
 from aotc.passes.properties import REGIONS_UNIQUE
 
 _Functions: TypeAlias = Mapping[str, Function]
@@ -61,14 +62,14 @@ class JoinProducts(Pass):
         if isinstance(capabilities, NoKernels):
             return False
         with index_functions(unit.module) as functions:
-            known: dict[str, str] = {}
-            joining = _Joining(functions, capabilities.machine, known)
+            outlining = Outlining()
+            joining = _Joining(functions, capabilities.machine, outlining)
             for family in _families(unit.module, functions, capabilities):
                 joining.join(family)
-            if known:
+            if not outlining.is_empty:
                 _erase_uncalled(functions)
                 note_shared_work(unit.module, capabilities)
-        return bool(known)
+        return not outlining.is_empty
 
 
 @dataclass(frozen=True)
@@ -146,35 +147,40 @@ def _families_in(
         capabilities: of the target.
     """
     function = functions[name]
+    arguments = entry.arguments if name == entry.name else ()
+    stored_once: dict[Value, bool] = {}
     with known_contracts(contracts_of(function)):
-        rest = [
-            product
-            for product in products_in(function, functions, weights, capabilities)
-            if _weight_of(product) is not None
-        ]
-        while rest:
-            alike = [each for each in rest if each.shares_left(rest[0])]
-            rest = [each for each in rest if each not in alike]
-            names = _names(entry, alike) if name == entry.name else ()
-            yield _Family(function, alike, names)
+        by_left: dict[Hashable, list[tuple[Product, ir.BlockArgument]]] = {}
+        for product in products_in(function, functions, weights, capabilities):
+            weight = _weight_of(product, stored_once)
+            if weight is not None:
+                by_left.setdefault(product.left, []).append((product, weight))
+        for alike in by_left.values():
+            names = [arguments[x.arg_number].name for _, x in alike if arguments]
+            products = [product for product, _ in alike]
+            yield _Family(function, products, [*dict.fromkeys(names)])
 
 
-def _names(entry: Entry, products: Sequence[Product]) -> list[str]:
-    weights = (_weight_of(product) for product in products)
-    found = (entry.arguments[x.arg_number].name for x in weights if x is not None)
-    return [*dict.fromkeys(found)]
+def _weight_of(
+    product: Product, stored_once: dict[Value, bool]
+) -> ir.BlockArgument | None:
+    """The weight that a product packs, or a part of it, if nothing else reads that.
 
-
-def _weight_of(product: Product) -> ir.BlockArgument | None:
-    """The weight that a product packs, or a part of it, if nothing else reads that."""
+    Args:
+        product: of it.
+        stored_once: what `_is_stored_once` said of other values; is added to.
+    """
     value: Value = product.call.operands[1]
-    while _is_stored_once(value):
+    while True:
+        if value not in stored_once:
+            stored_once[value] = _is_stored_once(value)
+        if not stored_once[value]:
+            return None
         if isinstance(value.owner, ir.Block):
             return ir.BlockArgument(value)
         if len(value.owner.operands) != 1:
             return None
         value = value.owner.operands[0]
-    return None
 
 
 def _is_stored_once(value: Value) -> bool:
@@ -200,12 +206,12 @@ class _Joining:
     Args:
         functions: of the module, as a table that knows new ones.
         machine: that computes them.
-        known: the regions so far, by their text.
+        outlining: the regions so far.
     """
 
     functions: _Functions
     machine: Machine
-    known: dict[str, str]
+    outlining: Outlining
 
     def join(self, family: _Family) -> None:
         """Join what can be joined of a family."""
@@ -219,9 +225,9 @@ class _Joining:
                 parts = split_columns(product, slices, self.functions)
                 group = group_of(parts, self.machine)
                 assert group is not None  # their tile is that of the whole
-                write_group(group, self.known)
+                write_group(group, self.outlining)
             for group in groups_of(whole, self.machine):
-                write_group(group, self.known)
+                write_group(group, self.outlining)
 
 
 def _erase_uncalled(functions: _Functions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from aotc.dialects.builder import Builder
@@ -10,27 +11,112 @@ from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, copy_value, in_order
-from aotc.mlir import Operation, Value, ir
+from aotc.dialects.walking import clone, copy_value, defining_op, in_order
+from aotc.mlir import Block, Operation, Value, ir
 from aotc.passes.regions import Region
 
 
-def outline(region: Region, fused: Fused, known: dict[str, str]) -> None:
-    """Put a call of a region in the place of its ops.
+class Outlining:
+    """The functions that a pass has outlined so far; those of equal text are one.
 
-    Args:
-        region: the ops.
-        fused: how they are computed.
-        known: the functions so far, by their text.
+    Nothing else may make, erase or reorder ops with effects meanwhile.
     """
-    anchor = region.anchor
-    results = region.results()
-    late = readers_between(anchor, region.last, region.ops)
-    with ir.InsertionPoint(region.last), anchor.location:
-        name, given = define_region(region, fused)
-        made = call(share_function(name, known), given)
-    replace_by_call(region.ops, results, made, late)
-    _erase_unread(region.views)
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, str] = {}
+        self._effects: dict[Block, list[Operation]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._by_text
+
+    def outline(self, region: Region, fused: Fused) -> None:
+        """Put a call of a region in the place of its ops.
+
+        Args:
+            region: the ops.
+            fused: how they are computed.
+        """
+        anchor, place = region.anchor, _place_of_call(region)
+        results = region.results()
+        late = self.readers_between(anchor, place, region.ops)
+        with ir.InsertionPoint(place), anchor.location:
+            name, given = define_region(region, fused)
+            made = call(self.share_function(name), given)
+        replace_by_call(region.ops, results, made, late)
+        _erase_unread(region.views)
+
+    def share_function(self, name: str) -> str:
+        """Return an earlier function like the one called `name`, else this name.
+
+        A function that is like an earlier one is erased; it has no readers yet.
+        """
+        function = find(name)
+        # by itself: aliases are looked for in the whole module, a hundred times as long
+        text = function.operation.get_asm(use_local_scope=True)
+        text = text.replace(f"@{name}(", "@(", 1)
+        if text in self._by_text:
+            erase(function)
+        return self._by_text.setdefault(text, name)
+
+    def readers_between(
+        self, first: Operation, last: Operation, own: Sequence[Operation]
+    ) -> list[Operation]:
+        """Return what others compute from some ops between two of these, in order.
+
+        What has an effect and comes after one of these is among them: effects keep
+        their order.
+
+        Args:
+            first: of the ops.
+            last: of them, in the same block.
+            own: all of them.
+        """
+        computed = {value for op in own for value in op.results}
+        found, rest = set[Operation](), [*computed]
+        while rest:
+            for use in rest.pop().uses:
+                op = use.owner.opview
+                is_own = any(value in computed for value in op.results)
+                if op in found or is_own or not _is_before(op, last):
+                    continue
+                found.add(op)
+                rest += op.results
+        late = in_order([*found])
+        effect = next((op for op in late if isinstance(op, Effect)), None)
+        if effect is None:
+            return late
+        return in_order([*late, *self._effects_between(effect, last)])
+
+    def _effects_between(self, first: Operation, last: Operation) -> list[Operation]:
+        """Return the ops with effects from one op to another of its block."""
+        block = first.operation.block
+        if block not in self._effects:
+            ops = block.operations
+            self._effects[block] = [op for op in ops if isinstance(op, Effect)]
+        effects = self._effects[block]
+        start, end = (
+            bisect_left(effects, True, key=lambda op: not _is_before(op, each))
+            for each in (first, last)
+        )
+        return effects[start:end]
+
+
+def _place_of_call(region: Region) -> Operation:
+    """Return the first op from the anchor on that all operands are computed before.
+
+    The last one may be far away, as in a derivative, with most of a program between
+    them that reads the others.
+    """
+    made = [value.owner for value in region.operands() if defining_op(value)]
+    candidates = [region.anchor, *region.members]
+    return next(op for op in candidates if all(_is_before(each, op) for each in made))
+
+
+def _is_before(op: Operation, other: Operation) -> bool:
+    """Whether an op stands before another in their block."""
+    return bool(op.operation.is_before_in_block(other.operation))
 
 
 def _erase_unread(views: Mapping[Value, Value]) -> None:
@@ -56,8 +142,9 @@ def replace_by_call(
     Args:
         ops: in order.
         results: of them, as far as others read them.
-        made: what the call gives in their place, where the last of them is.
-        late: what has to come after the call, in order; see `readers_between`.
+        made: what the call gives in their place.
+        late: what has to come after the call, in order; see
+            `Outlining.readers_between`.
     """
     for old, new in zip(results, made, strict=True):
         old.replace_all_uses_with(new)
@@ -67,42 +154,6 @@ def replace_by_call(
         after = op.operation
     for op in reversed(ops):
         op.operation.erase()
-
-
-def readers_between(
-    first: Operation, last: Operation, own: Sequence[Operation]
-) -> list[Operation]:
-    """What others compute from results of some ops between two of these, in order.
-
-    What has an effect and comes after one of these is among them: effects keep their
-    order.
-
-    Args:
-        first: of the ops.
-        last: of them, in the same block.
-        own: all of them.
-    """
-    computed = {value for op in own for value in op.results}
-    found: list[Operation] = []
-    known, after_effect = {*computed}, False
-    for op in _ops_between(first, last):
-        if any(value in computed for value in op.results):
-            continue
-        is_effect = isinstance(op, Effect)
-        if any(x in known for x in op.operands) or (is_effect and after_effect):
-            found.append(op)
-            known.update(op.results)
-            after_effect = after_effect or is_effect
-    return found
-
-
-def _ops_between(first: Operation, last: Operation) -> list[Operation]:
-    """The ops of a block after one and before another."""
-    if first == last:
-        return []
-    ops: list[Operation] = list(first.operation.block.operations)
-    places = [ops.index(each) for each in (first, last)]
-    return ops[places[0] + 1 : places[1]]
 
 
 def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
@@ -142,19 +193,3 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     name = define(fused.kernel, [Tensor.of(value) for value in given], body)
     mark_fused(find(name), fused)
     return name, given
-
-
-def share_function(name: str, known: dict[str, str]) -> str:
-    """A function like the one called `name`, which goes if there is an earlier one.
-
-    Args:
-        name: of a function without readers.
-        known: the functions so far, by their text.
-    """
-    function = find(name)
-    # by itself: aliases are looked for in the whole module, a hundred times as long
-    text = function.operation.get_asm(use_local_scope=True)
-    text = text.replace(f"@{name}(", "@(", 1)
-    if text in known:
-        erase(function)
-    return known.setdefault(text, name)

@@ -9,7 +9,9 @@ A part of `simplify`. The gradient of a loop leaves many of these: what the loop
 for the loss, beside what the backward loop reads.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
@@ -19,6 +21,55 @@ from aotc.dialects.graph import has_effect
 from aotc.dialects.walking import clone, walk
 from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
+
+
+class InputReads:
+    """Which inputs of a function some of its outputs, and its effects, depend on.
+
+    That is worked out once for each function: loops within loops would be gone through
+    once for each level. Simplification makes it less, never more.
+
+    Args:
+        functions: of the module.
+    """
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._known: dict[str, dict[frozenset[int], set[int]]] = {}
+
+    def forget(self, name: str) -> None:
+        """Work it out anew for a function, which has changed."""
+        self._known.pop(name, None)
+
+    def __call__(self, name: str, outputs: set[int]) -> set[int]:
+        """Return the inputs of a function that some outputs depend on."""
+        known = self._known.setdefault(name, {})
+        key = frozenset(outputs)
+        if key not in known:
+            known[key] = self._inputs_read(name, outputs)
+        return known[key]
+
+    def _inputs_read(self, name: str, outputs: set[int]) -> set[int]:
+        function = self._functions[name]
+        if function.is_external:
+            return set(range(len(function.type.inputs)))
+        *ops, end = function.entry_block.operations
+        live = {end.operands[i] for i in outputs}
+        for op in reversed(ops):
+            wanted = {i for i, x in enumerate(op.results) if x in live}
+            live.update(self._values_read(op, wanted))
+        arguments = enumerate(function.entry_block.arguments)
+        return {number for number, value in arguments if value in live}
+
+    def _values_read(self, op: Operation, wanted: set[int]) -> Sequence[Value]:
+        if not wanted and is_removable(op, self._functions):
+            return []
+        if isinstance(op, func.CallOp) and wanted:
+            control = control_of(self._functions[callee_of(op)])
+            if control is not None:
+                operands, _ = control.needs(wanted, self)
+                return [op.operands[i] for i in operands]
+        return list(op.operands)
 
 
 class Prune(Pass):
@@ -32,14 +83,15 @@ class Prune(Pass):
         """Whether anything changed."""
         changed = False
         with index_functions(unit.module) as functions:
+            reads = InputReads(functions)
             for function in [*functions.values()]:
                 if not function.is_external:
                     for op in list(function.entry_block.operations):
-                        changed |= prune(op, functions)
+                        changed |= prune(op, functions, reads)
         return changed
 
 
-def prune(op: Operation, functions: Functions) -> bool:
+def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
     """Replace a call of control flow by one of less, if there is less to it."""
     if not isinstance(op, func.CallOp):
         return False
@@ -49,7 +101,7 @@ def prune(op: Operation, functions: Functions) -> bool:
         return False
     if any(functions[name].is_external for name in control.functions):
         return False
-    operands, results = map(sorted, control.needs(wanted, _reader(functions)))
+    operands, results = map(sorted, control.needs(wanted, reads))
     if len(results) == len(op.results) and len(operands) == len(op.operands):
         return False
     with before(op):
@@ -73,33 +125,6 @@ def is_removable(op: Operation, functions: Functions) -> bool:
             for inner in functions[name].entry_block.operations
         )
     return isinstance(op, func.ReturnOp) or not has_effect(op)
-
-
-def _reader(functions: Functions) -> Callable[[str, set[int]], set[int]]:
-    """Of a function: the inputs that some outputs, and its effects, depend on."""
-
-    def reads(name: str, outputs: set[int]) -> set[int]:
-        function = functions[name]
-        if function.is_external:
-            return set(range(len(function.type.inputs)))
-        *ops, end = function.entry_block.operations
-        live = {end.operands[i] for i in outputs}
-        for op in reversed(ops):
-            live.update(read_by(op, {i for i, x in enumerate(op.results) if x in live}))
-        arguments = enumerate(function.entry_block.arguments)
-        return {number for number, value in arguments if value in live}
-
-    def read_by(op: Operation, wanted: set[int]) -> Sequence[Value]:
-        if not wanted and is_removable(op, functions):
-            return []
-        if isinstance(op, func.CallOp) and wanted:
-            control = control_of(functions[callee_of(op)])
-            if control is not None:
-                operands, _ = control.needs(wanted, reads)
-                return [op.operands[i] for i in operands]
-        return list(op.operands)
-
-    return reads
 
 
 def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:

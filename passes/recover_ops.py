@@ -21,6 +21,7 @@ Nothing is computed that was not before.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.patterns.rows import Row
-from aotc.dialects.patterns.terms import root_ops
+from aotc.dialects.patterns.terms import may_match, root_ops
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
@@ -41,15 +42,21 @@ from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import Array, Known
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.labels import Numbers, RememberedNumbers
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
 from aotc.program import Program
 
-_ROWS_OF: dict[str, list[Row]] = {}  # by the ops that they may begin at
-for _row in ROWS:
-    for _name in sorted(root_ops(_row.term)):
-        _ROWS_OF.setdefault(f"graph.{_name}", []).append(_row)
+
+@lru_cache(maxsize=2**8)
+def _rows_by_root(names: frozenset[str]) -> dict[str, list[Row]]:
+    """The rows that a graph of ops of these names may have, by what they begin at."""
+    found: dict[str, list[Row]] = {}
+    for row in ROWS:
+        if may_match(row.term, names):
+            for name in sorted(root_ops(row.term)):
+                found.setdefault(name, []).append(row)
+    return found
 
 
 class RecoverOps(Pass):
@@ -110,16 +117,21 @@ def _is_number(array: Array) -> bool:
 def _recover(function: Function, known: Known) -> bool:
     """Go through the ops in order: those that follow read what is recovered."""
     changed = False
-    for op in list(function.entry_block.operations):
+    ops = list(function.entry_block.operations)
+    rows = _rows_by_root(frozenset(map(_name_of, ops)))  # none has what one writes
+    for op in ops:
         if isinstance(op, DotGeneral):
             changed |= _replace_attention(op, known)
-            continue
-        if isinstance(op, Attention):
+        elif isinstance(op, Attention):
             changed |= _share_heads(op)
-            continue
-        rows = _ROWS_OF.get(op.operation.name, ())
-        changed |= any(_replace(op, row, known.numbers) for row in rows)
+        elif wanted := rows.get(_name_of(op)):
+            numbers = RememberedNumbers(known.numbers.weights)
+            changed |= any(_replace(op, row, numbers) for row in wanted)
     return changed
+
+
+def _name_of(op: Operation) -> str:
+    return op.operation.name.removeprefix("graph.")
 
 
 def _replace_attention(op: DotGeneral, known: Known) -> bool:

@@ -31,6 +31,7 @@ from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.dialects.walking import has_one_use
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
@@ -143,7 +144,7 @@ def _scaling_of(
     if right not in weights or not is_wide_float(Tensor.of(right).dtype):
         return None
     multiply = made_by(left, Multiply)
-    if multiply is None or len(list(left.uses)) > 1:
+    if multiply is None or not has_one_use(left):
         return None
     lhs, rhs = multiply.operands
     for x, factor in ((lhs, rhs), (rhs, lhs)):

@@ -27,7 +27,7 @@ from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
 from aotc.passes.properties import TRANSPOSES_MOVE
-from aotc.passes.prune import is_removable, prune
+from aotc.passes.prune import InputReads, is_removable, prune
 
 # Constants beyond this many elements are left to be computed when the model runs.
 LARGEST_FOLD = 256
@@ -49,7 +49,7 @@ class Simplify(Pass):
 
 
 def _simplify(functions: Functions) -> bool:
-    changed, done = False, set()
+    changed, done, reads = False, set(), InputReads(functions)
     rest = [name for name, function in functions.items() if not is_private(function)]
     while rest:
         name = rest.pop()
@@ -58,13 +58,14 @@ def _simplify(functions: Functions) -> bool:
         done.add(name)
         function = functions[name]
         if not function.is_external and fused_of(function) is None:
-            while _sweep(function.entry_block, functions):
+            while _sweep(function.entry_block, functions, reads):
                 changed = True
+                reads.forget(name)
         rest += callees(function)
     return changed
 
 
-def _sweep(block: Block, functions: Functions) -> bool:
+def _sweep(block: Block, functions: Functions, reads: InputReads) -> bool:
     """One pass over the ops, and one backwards that removes what is unused."""
     changed, ops = False, list(block.operations)
     for op in ops:
@@ -75,7 +76,7 @@ def _sweep(block: Block, functions: Functions) -> bool:
             op.operation.erase()
             changed = True
         else:
-            changed |= prune(op, functions)
+            changed |= prune(op, functions, reads)
     return changed
 
 

@@ -30,10 +30,10 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, in_order, users_of
+from aotc.dialects.walking import backward_slice, has_one_use, in_order, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 
@@ -64,12 +64,13 @@ def _split_in(
     function: Function, weights: Container[Value], capabilities: Capabilities
 ) -> bool:
     operations = function.entry_block.operations
-    changed = False
+    changed, unsliced = False, set[Operation]()
     for product in reversed([op for op in operations if isinstance(op, DotGeneral)]):
         # looked for one by one: splitting a product erases what two may have in common
-        columns = _columns_of(product, weights)
-        if columns is not None:
-            changed |= columns.split(capabilities)
+        columns = _columns_of(product, weights, unsliced)
+        if columns is not None and columns.split(capabilities):
+            changed = True
+            unsliced.clear()
     return changed
 
 
@@ -147,17 +148,33 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
     return b.broadcast(source, shape=sizes, axes=repeated.axes)
 
 
-def _columns_of(op: DotGeneral, weights: Container[Value]) -> _Columns | None:
+def _columns_of(
+    op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
+) -> _Columns | None:
+    """Return what is read of a product, if that is slices alone.
+
+    Args:
+        op: the product.
+        weights: what weights alone decide.
+        unsliced: elementwise ops that have no slices at the end, from products before;
+            is added to.
+    """
     if op.results[0] in weights:
         return None
     rank = Tensor.of(op.rhs).rank
     axes = free_axes(rank, op.rhs_batch, op.rhs_contract)
-    if op.rhs not in weights or len(list(op.rhs.uses)) > 1 or len(axes) != 1:
+    if op.rhs not in weights or not has_one_use(op.rhs) or len(axes) != 1:
         return None
-    after = [*_ops_after(op)]
+    after: list[GraphOp] = []
+    for each in _ops_after(op):
+        if each in unsliced:
+            unsliced.update(after)
+            return None
+        after.append(each)
     readers = in_order(users_of((after[-1] if after else op).results))
     slices = [each for each in readers if isinstance(each, Slice)]
     if not 1 < len(slices) == len(readers):
+        unsliced.update(after)
         return None
     if not _are_apart(slices) or not _meet(slices):
         return None

@@ -26,7 +26,7 @@ from aotc.kernels.facts import facts_of
 from aotc.mlir import Module, ir
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
-from aotc.passes.outlining import define_region, outline
+from aotc.passes.outlining import Outlining, define_region
 from aotc.passes.regions import Region
 from aotc.program import Program
 
@@ -66,7 +66,7 @@ def propose(
         known: keys of kernels that need no measurement.
     """
     found: dict[str, list[Proposal]] = {}
-    outlined: dict[str, str] = {}
+    outlining = Outlining()
     with index_functions(unit.module):
         for region in fusing.regions(unit, capabilities):
             key = region.key()
@@ -76,7 +76,7 @@ def propose(
                 schedules = capabilities.candidates(region.fused, region.anchor)
                 if len(schedules) > 1:
                     found[key] = [_proposal(key, region, schedules)]
-            outline(region, region.fused, outlined)
+            outlining.outline(region, region.fused)
     return sorted(
         (_with_calls(each) for each in found.values()), key=lambda x: -x.flops
     )

@@ -7,7 +7,7 @@ whatever the order and association of `multiply`, `divide`, `negate`, `power` by
 pattern never says `broadcast` (`aotc.passes.recovery.matching`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Union
@@ -155,3 +155,21 @@ def root_ops(term: Term) -> frozenset[str]:
         case AnyOf(choices=choices):
             return frozenset().union(*map(root_ops, choices))
     raise TypeError(f"expected a term that an op computes; got {term}")
+
+
+def may_match(term: Term, names: Container[str]) -> bool:
+    """Whether a graph that has ops of these names alone may have what a term says."""
+    match term:
+        case Call(name=name, operands=parts):
+            return name in names and all(may_match(each, names) for each in parts)
+        case Product(factors=parts):
+            return all(may_match(each, names) for each in parts)
+        case Sum(plus=plus, minus=minus):
+            return all(may_match(each, names) for each in (*plus, *minus))
+        case Reciprocal(of=of):
+            return may_match(of, names)
+        case Mean(of=of):
+            return "reduce_sum" in names and may_match(of, names)
+        case AnyOf(choices=choices):
+            return any(may_match(each, names) for each in choices)
+    return True

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 
 from aotc.dialects.functions import callee_of
@@ -57,13 +65,10 @@ class Product:
         """What is summed up."""
         return known_geometry(self.anchor)
 
-    def shares_left(self, other: Product) -> bool:
-        """Whether another one reads the same rows in the same way."""
-        if self.call.operands[0] != other.call.operands[0]:
-            return False
-        if self.tile.terms != other.tile.terms:
-            return False
-        return _left_of(self.geometry) == _left_of(other.geometry)
+    @property
+    def left(self) -> Hashable:
+        """The rows that it reads, and in which way."""
+        return self.call.operands[0], self.tile.terms, _left_of(self.geometry)
 
     def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:
         """Whether a build stores weights for a tile, with what fills their last panels.

@@ -15,15 +15,15 @@ from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, ir
 from aotc.passes.joining.groups import Group
 from aotc.passes.joining.products import Product, is_computed_from
-from aotc.passes.outlining import readers_between, replace_by_call, share_function
+from aotc.passes.outlining import Outlining, replace_by_call
 
 
-def write_group(group: Group, known: dict[str, str]) -> bool:
+def write_group(group: Group, outlining: Outlining) -> bool:
     """Replace the calls of some products by one of their joined region.
 
     Args:
         group: the products.
-        known: the functions so far, by their text.
+        outlining: the functions so far.
 
     Returns:
         Whether that was possible: what has an effect, and has to come after one of
@@ -33,7 +33,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
     calls = [each.call for each in products]
     first, *_, last = in_order(calls)
     made = [value for each in calls for value in each.results]
-    late = readers_between(first, last, calls)
+    late = outlining.readers_between(first, last, calls)
     moved = {value for op in late for value in op.results}
     if any(is_computed_from(each.operands, moved, first) for each in calls):
         return False
@@ -44,7 +44,7 @@ def write_group(group: Group, known: dict[str, str]) -> bool:
         name = _define(products, tile, operands, results)
         kernel = products[0].fused.kernel
         mark_fused(find(name), Fused(kernel, tile.to_plain()))
-        found = call(share_function(name, known), operands)
+        found = call(outlining.share_function(name), operands)
     replace_by_call(in_order(calls), results, found, late)
     return True
 

@@ -92,7 +92,7 @@ class LabelledValue:
         return []
 
 
-@dataclass(frozen=True)
+@dataclass
 class Numbers:
     """The numbers that values are known to repeat.
 
@@ -189,3 +189,41 @@ class Numbers:
                 for first, some in self.terms(one, left, sign):
                     for second, more in self.terms(other, count - left, other_sign):
                         yield first + second, (*some, *more)
+
+
+class RememberedNumbers(Numbers):
+    """The same, where what was found of a value is remembered.
+
+    Patterns are matched with an op one after the other, and read the same values. The
+    graph must not change meanwhile.
+    """
+
+    def __init__(self, weights: Mapping[Value, float]) -> None:
+        super().__init__(weights)
+        self._numbers: dict[Value, float | None] = {}
+        self._factors: dict[Any, Any] = {}
+        self._terms: dict[Any, Any] = {}
+
+    def find(self, value: Value) -> float | None:
+        """Return the number in every element of a value, if it is known."""
+        if value not in self._numbers:
+            self._numbers[value] = super().find(value)
+        return self._numbers[value]
+
+    def factors(
+        self, read: LabelledValue, count: int
+    ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
+        """Return the ways to read a value as a number times `count` other values."""
+        key = read, count
+        if key not in self._factors:
+            self._factors[key] = [*super().factors(read, count)]
+        return iter(self._factors[key])
+
+    def terms(
+        self, read: LabelledValue, count: int, sign: int = 1
+    ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
+        """Return the ways to read a value as a number plus or minus `count` others."""
+        key = read, count, sign
+        if key not in self._terms:
+            self._terms[key] = [*super().terms(read, count, sign)]
+        return iter(self._terms[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
@@ -31,6 +31,7 @@ from aotc.dialects.walking import users_of
 from aotc.mlir import Value
 from aotc.passes.recovery.labels import LabelledValue, Numbers
 
+MOST_INSIDE = 256  # values of an expression; terms say far fewer
 ROUNDING = 4  # units in the last place by which a constant may differ
 
 
@@ -65,6 +66,8 @@ def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
 
 class _Matcher:
     def __init__(self, root: Value, numbers: Numbers) -> None:
+        self._root = root
+        self._own: dict[Value, bool] = {root: True}
         self._kind = Tensor.of(root)
         self._numbers = numbers
         narrow = dtypes.to_numpy(self._kind.dtype)
@@ -73,7 +76,18 @@ class _Matcher:
     def match(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """The ways in which `sign` times a value is what a term says."""
+        """The ways in which `sign` times a value is what a term says.
+
+        There are none below a value that something else reads, too: a derivative reads
+        most, and all ways to read what is below them would be tried.
+        """
+        if not all(map(self._is_own, read.inside)):
+            return iter(())
+        return self._match_own(term, read, sign, found)
+
+    def _match_own(
+        self, term: Term, read: LabelledValue, sign: int, found: Match
+    ) -> Iterator[Match]:
         match term:
             case AnyOf(choices=choices):
                 for choice in choices:
@@ -93,6 +107,25 @@ class _Matcher:
             case Call() if sign == 1 and not read.is_inverse:
                 yield from self._match_call(term, read, found)
 
+    def _is_own(self, value: Value) -> bool:
+        """Whether whatever reads a value is between it and the whole expression."""
+        if value not in self._own:
+            self._own[value] = self._leads_to_root_alone(value)
+        return self._own[value]
+
+    def _leads_to_root_alone(self, value: Value) -> bool:
+        end, seen, rest = self._root.owner, {self._root, value}, [value]
+        while rest:
+            for use in rest.pop().uses:
+                reader = use.owner
+                if reader == end or any(x in seen for x in reader.results):
+                    continue
+                if len(seen) > MOST_INSIDE or not reader.is_before_in_block(end):
+                    return False
+                seen.update(reader.results)
+                rest += reader.results
+        return True
+
     def _match_all(
         self, rows: Sequence[tuple[Term, LabelledValue, int]], found: Match
     ) -> Iterator[Match]:
@@ -111,7 +144,7 @@ class _Matcher:
         wanted = [*((each, 1) for each in term.plus), *((t, -1) for t in term.minus)]
         for constant, reads in self._numbers.terms(read, len(wanted), sign):
             for bound in self._bind_number(term.constant, constant, found):
-                for order in permutations(reads):
+                for order in dict.fromkeys(permutations(reads)):
                     pairs = zip(wanted, order, strict=True)
                     rows = [(each, v, s * own) for (each, s), (own, v) in pairs]
                     yield from self._match_all(rows, bound)
@@ -121,7 +154,7 @@ class _Matcher:
     ) -> Iterator[Match]:
         for coefficient, reads in self._numbers.factors(read, len(term.factors)):
             for bound in self._bind_number(term.coefficient, sign * coefficient, found):
-                for order in permutations(reads):
+                for order in _orders(term.factors, reads):
                     pairs = zip(term.factors, order, strict=True)
                     yield from self._match_all([(t, v, 1) for t, v in pairs], bound)
 
@@ -192,6 +225,15 @@ class _Matcher:
     def _is_share(self, number: float, count: int) -> bool:
         """Whether a number is 1 / `count`, rounded once: 1 / (count - 1) is near it."""
         return abs(number * count - 1) <= self._unit
+
+
+def _orders(
+    terms: Sequence[Term], reads: Sequence[LabelledValue]
+) -> Iterable[Sequence[LabelledValue]]:
+    """Return the orders of reads that make a difference to what each term matches."""
+    if all(term is terms[0] for term in terms):  # as in a square
+        return [reads]
+    return dict.fromkeys(permutations(reads))
 
 
 def _reduced_count(read: LabelledValue) -> Any:

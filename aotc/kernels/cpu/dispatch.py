@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import name_of
+from aotc.dialects.function_table import name_of, note_symbol, table_of
 from aotc.dialects.functions import current_module, signature
 from aotc.dialects.fusion import TARGET
 from aotc.dialects.iree_text import bodies
@@ -32,7 +32,7 @@ from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
-from aotc.kernels.lowered import CALL, KERNEL, kernels_of
+from aotc.kernels.lowered import CALL, KERNEL
 from aotc.kernels.machine import Machine, machine_of
 from aotc.mlir import Function, Module, Value, arith, func, ir
 from aotc.target import Target
@@ -54,7 +54,7 @@ def call_kernel(
     assert kernel is not None
     name = f"{name_of(function)}.kernel"
     module = current_module()
-    if all(known.name != name for known in kernels_of(module)):
+    if not table_of(module).has_symbol(name):
         _write_kernel(module, name, kernel)
     taken, made = signature(function)
     symbols = lowering.symbols[: _symbol_count(function)]
@@ -84,6 +84,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
     with ir.InsertionPoint(module.body), function.location:
         holder = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)
+        note_symbol(holder)
         with ir.InsertionPoint(holder.regions[0].blocks.append()):
             body = func.FuncOp(name, ([*kinds, *indices], [])).add_entry_block()
         with ir.InsertionPoint(body):

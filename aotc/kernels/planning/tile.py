@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels import grain
@@ -154,16 +155,19 @@ def candidate_tiles(geometry: Geometry, machine: Machine, terms: int = 1) -> lis
     return list(dict.fromkeys(tiles))
 
 
-def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> list[Tile]:
-    """All tiles that fit the registers, by their cycles."""
+@lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
+def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Tile, ...]:
+    """Return all tiles that fit the registers, by their cycles."""
     tiles = [
         Tile(machine.lanes, vectors, rows, block=1, terms=terms)
         for vectors in range(1, _most_vectors(geometry, machine) + 1)
         for rows in _rows_to_try(geometry, vectors, machine)
     ]
-    return sorted(
-        tiles,
-        key=lambda tile: cycles(geometry, tile.rows, tile.vectors, machine, terms),
+    return tuple(
+        sorted(
+            tiles,
+            key=lambda tile: cycles(geometry, tile.rows, tile.vectors, machine, terms),
+        )
     )
 
 

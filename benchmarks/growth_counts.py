@@ -1,0 +1,143 @@
+"""Count what Python code does: calls, and the elements that C code visits for it.
+
+The time of a machine tells a linear algorithm from a quadratic one only where graphs
+are large and nothing else runs; counts do where graphs are small. cProfile counts the
+calls. `value in values`, `ops.index(op)` and `[*block.operations]` are no calls, and
+what goes through a whole module in C++ is one: here each element that these visit
+counts as a call, too.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aotc.mlir import ir, passmanager
+
+# what visits one element: of an iterator, a list, a set
+_ELEMENT = ("__next__", "__eq__", "__hash__", "__getitem__", "__contains__")
+# what visits all ops within one
+_WHOLE = ("verify", "get_asm", "write_bytecode", "print", "__str__", "clone")
+
+Counts = Counter[str]  # calls by function
+
+
+def counts_of(work: Callable[[], Any]) -> Counts:
+    """Return how often each function is called while `work` runs."""
+    profile = cProfile.Profile()
+    with _visible_elements():
+        profile.enable()
+        try:
+            work()
+        finally:
+            profile.disable()
+    found: Counts = Counter()
+    for entry in profile.getstats():
+        found[_name_of(entry.code)] += entry.callcount
+    return found
+
+
+def growth_of(counts: Sequence[Counts]) -> float:
+    """Return by what calls grow for each doubling: 2 where linear, 4 where quadratic.
+
+    What does not grow with the graph counts for nothing.
+
+    Args:
+        counts: for three sizes, each twice the one before.
+    """
+    one, two, four = (sum(each.values()) for each in counts)
+    return (four - two) / max(two - one, 1)
+
+
+def suspects(counts: Sequence[Counts], most: float) -> list[str]:
+    """Return the functions whose calls grow by more, those with the most first.
+
+    Args:
+        counts: for three sizes, each twice the one before.
+        most: what each may grow by.
+    """
+    one, two, four = counts
+    found = [
+        name
+        for name in four
+        if four[name] - two[name] > most * max(two[name] - one[name], 1)
+    ]
+    return sorted(found, key=lambda name: -four[name])
+
+
+def _name_of(code: Any) -> str:
+    if isinstance(code, str):  # of C
+        return code
+    return f"{code.co_filename}:{code.co_firstlineno}({code.co_name})"
+
+
+@contextmanager
+def _visible_elements() -> Iterator[None]:
+    """Make each element that C code visits a call of a Python function."""
+    replaced: list[tuple[type, str, Any]] = []
+
+    def replace(kind: type, name: str, wrap: Callable[[Any], Any]) -> None:
+        method = vars(kind).get(name)
+        if method is not None and not inspect.isfunction(method):
+            replaced.append((kind, name, method))
+            setattr(kind, name, wrap(method))
+
+    for name in ("__getitem__", "__len__"):
+        replace(ir.OperationList, name, _visiting_list)
+    for kind in filter(inspect.isclass, vars(ir).values()):
+        for name in _ELEMENT:
+            replace(kind, name, _visiting_one)
+    for kind in (ir._OperationBase, ir.OpView, ir.Module):
+        for name in _WHOLE:
+            replace(kind, name, _visiting_ops_within)
+    replace(passmanager.PassManager, "run", _visiting_ops_of_argument)
+    try:
+        yield
+    finally:
+        for kind, name, method in reversed(replaced):
+            setattr(kind, name, method)
+
+
+def _visiting_one(method: Any) -> Any:
+    def visit_element(owner: Any, *arguments: Any) -> Any:
+        return method(owner, *arguments)
+
+    return visit_element
+
+
+def _visiting_ops_within(method: Any) -> Any:
+    def visit_ops(owner: Any, *arguments: Any, **options: Any) -> Any:
+        owner.operation.walk(_visit_op)
+        return method(owner, *arguments, **options)
+
+    return visit_ops
+
+
+def _visiting_ops_of_argument(method: Any) -> Any:
+    def run_passes(owner: Any, op: Any) -> Any:
+        op.operation.walk(_visit_op)
+        return method(owner, op)
+
+    return run_passes
+
+
+def _visiting_list(method: Any) -> Any:
+    """As a linked list does, which all ops before the one that is asked for are of."""
+
+    def visit_list(owner: Any, index: int | None = None) -> Any:
+        if index is None:
+            return sum(1 for _ in owner)
+        for place, _ in enumerate(owner):
+            if place == index:
+                break
+        return method(owner, index)
+
+    return visit_list
+
+
+def _visit_op(op: Any) -> Any:
+    return ir.WalkResult.ADVANCE

@@ -1,0 +1,136 @@
+"""What a build does before IREE's compiler, as steps that are measured one by one.
+
+The passes are those of `aotc.passes.stages`, for a target with kernels: a pass that is
+added there is measured without an edit here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from aotc import importers
+from aotc.backend.crossing import crossing
+from aotc.checks.samples import calls_of, items_of
+from aotc.checks.subject import Subject
+from aotc.checks.work import Work
+from aotc.dialects.limits import require_supported
+from aotc.kernels.listing import kernels_listed
+from aotc.mlir import Module
+from aotc.passes import run_passes
+from aotc.passes.base import Pass, Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline.forms import text_of
+from aotc.target import Target
+
+MODEL = Path(__file__).with_name("growth_model.py")
+TARGET = Target.parse("x86_64-v3")  # one with kernels, whatever machine this is
+
+# kind → ops that a step adds to the graph
+OPS_OF_STEP = {
+    "chain": 17,
+    "residual": 16,
+    "branching": 10,
+    "differentiated": 65,
+    "reducing": 117,
+    "training": 44,
+    "looping": 6,
+    "unrolled": 19,
+    "calling": 24,
+    "nesting": 3,
+    "enclosing": 9,
+    "deciding": 14,
+    "sharing": 3,
+    "decoding": 22,
+    "convolving": 17,
+}
+
+
+def size_of(kind: str, ops: int) -> int:
+    """Return how many steps a graph of about so many ops has."""
+    return max(1, round(ops / OPS_OF_STEP[kind]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a build.
+
+    Args:
+        name: unique among the steps.
+        run: does it, when the steps before are done.
+        pass_: the pass that it runs; None where it runs none.
+        place: of the pass: the stage, and how many others of that come before it.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    pass_: Pass | None = None
+    place: tuple[str, int] = ("", 0)
+
+
+class GrowingBuild:
+    """A build of `growth_model.py` as far as IREE's compiler.
+
+    Args:
+        kind: of the graph.
+        size: how many steps the graph has.
+        batch: of the inputs: a number, or a name for any.
+    """
+
+    def __init__(self, kind: str, size: int, batch: str) -> None:
+        os.environ.update(GROWTH_KIND=kind, GROWTH_STEPS=str(size), GROWTH_BATCH=batch)
+        self.unit: Unit
+
+    @property
+    def module(self) -> Module:
+        """The module as it is now."""
+        return self.unit.module
+
+    def steps(self, runs: Callable[[Pass], Pass] = lambda each: each) -> Iterator[Step]:
+        """Yield what the build does, in order; each is to be run before the next.
+
+        Args:
+            runs: gives what is run in the place of a pass.
+        """
+        yield Step("tracing", self._trace)
+        for stage in PASS_STAGES:
+            if stage.per_target and self.unit.target is None:
+                yield Step("text for people", lambda: text_of(self.module, True))
+                yield Step("limits", lambda: require_supported(self.module, [TARGET]))
+                yield Step("fork", self._fork)
+            for number, each in enumerate(stage.passes()):
+                name = f"{stage.name} {number}: {each.name}"
+                given = runs(each)
+                run = partial(self._run_pass, given)
+                yield Step(name, run, each, (stage.name, number))
+                if each.name == "autodiff":
+                    yield Step("reference", self._evaluate)
+        yield Step("crossing", lambda: crossing(self.unit.program))
+        yield Step("kernels listed", self._list_kernels)
+
+    def _trace(self) -> None:
+        self.unit = Unit(importers.load(MODEL, ()))
+
+    def _fork(self) -> None:
+        self.unit = self.unit.fork(TARGET)
+
+    def _run_pass(self, given: Pass) -> None:
+        run_passes(self.unit, [given], silently=True)
+
+    def _evaluate(self) -> None:
+        """Compute the first call of the self-check by the reference evaluator."""
+        program = self.unit.program
+        for entry in program.entries:
+            item = items_of(program, self.module, entry)[0]
+            calls = calls_of(program, self.module, entry, item, seed=0)
+            subject = Subject(program, self.module, entry)
+            for _ in subject.reference_results(calls, Work(inf, inf)):
+                pass
+
+    def _list_kernels(self) -> None:
+        kernels_listed(self.module, TARGET, tuple(self.unit.program.passes))
