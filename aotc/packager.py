@@ -14,13 +14,12 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aotc import __version__
 from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
+from aotc.computed_arrays import StoredArray, is_same_array
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
@@ -31,7 +30,7 @@ from aotc.program_files import write_parameters
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays = dict[str, StoredArray]
 
 
 @dataclass(frozen=True)
@@ -302,7 +301,7 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
     for target, program in programs.items():
         for name, array in list(program.parameters.items()):
             known = stored.setdefault(name, [])
-            like = (each for each in known if _is_same(merged[each], array))
+            like = (each for each in known if is_same_array(merged[each], array))
             stored_name = next(like, None)
             if stored_name is None:
                 stored_name = _free_name(name, target, taken) if known else name
@@ -353,14 +352,6 @@ def _free_name(name: str, target: str, taken: Collection[str]) -> str:
     while (free := f"{name}{signs}{target}") in taken:
         signs += "@"
     return free
-
-
-def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays are alike to the last bit."""
-    if one is other:
-        return True
-    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return alike and one.tobytes() == other.tobytes()
 
 
 def files(

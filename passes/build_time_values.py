@@ -66,9 +66,13 @@ class BuildTimeValues:
             if port.kind == "weight":
                 self.weight_of[value] = port.name
                 self.source_of[value] = port.name
-                self._size_of[port.name] = _bytes(port.type)
+                self._size_of[port.name] = bytes_of(port.type)
                 self._number(value, ("weight", port.name))
+        self._place_of: dict[Value, int] = {}  # of the op that computes a value
         self.is_computed = [self._note(op) for op in self.ops]
+        for place, op in enumerate(self.ops):
+            if self.is_computed[place]:
+                self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
         """Take note of an op; whether it can be computed when the model is built."""
@@ -108,11 +112,10 @@ class BuildTimeValues:
         rows = zip(self.ops, self.is_computed, strict=True)
         return [op for op, known in rows if known and isinstance(op, GraphOp)]
 
-    def ops_of(self, values: Container[Value]) -> list[GraphOp]:
+    def ops_of(self, values: Iterable[Value]) -> list[GraphOp]:
         """The ops that compute some of these values, in order."""
-        return [
-            op for op in self.ops_computed() if any(x in values for x in op.results)
-        ]
+        computed = (self._place_of[x] for x in values if x not in self.weight_of)
+        return [self.ops[place] for place in sorted({*computed})]
 
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
@@ -206,7 +209,7 @@ class _Choice:
         if is_large_constant(op):
             return True
         types = [Tensor.of(value) for value in results]
-        if not all(map(_bytes, types)) or _costs_nothing(op):
+        if not all(map(bytes_of, types)) or _costs_nothing(op):
             return False
         if {entry.number_of[value] for value in results} <= self._stored:
             return True
@@ -214,8 +217,8 @@ class _Choice:
             return False
         below = entry.values_below(op.operands, seen)
         saved = self._weights_saved(entry, below)
-        spared = sum(_bytes(Tensor.of(value)) for value in saved.values())
-        extra = sum(map(_bytes, types)) - spared
+        spared = sum(bytes_of(Tensor.of(value)) for value in saved.values())
+        extra = sum(map(bytes_of, types)) - spared
         is_costly = any(value in entry.costly for value in results)
         most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
         if extra > most and not is_costly:
@@ -252,8 +255,8 @@ def _is_computable(op: GraphOp) -> bool:
     types = [Tensor.of(value) for value in op.results]
     if not all(kind.is_static for kind in types) or not _has_static_attributes(op):
         return False
-    given = sum(_bytes(Tensor.of(value)) for value in op.operands)
-    return all(_bytes(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
+    given = sum(bytes_of(Tensor.of(value)) for value in op.operands)
+    return all(bytes_of(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
 
 
 def _has_static_attributes(op: GraphOp) -> bool:
@@ -269,7 +272,7 @@ def _costs_nothing(op: GraphOp) -> bool:
     """Whether an op only repeats elements of its operand, or gives it another shape."""
     if type(op).keeps_order or not type(op).rearranges:
         return type(op).keeps_order
-    return _bytes(Tensor.of(op.results[0])) > _bytes(Tensor.of(op.operands[0]))
+    return bytes_of(Tensor.of(op.results[0])) > bytes_of(Tensor.of(op.operands[0]))
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
@@ -278,7 +281,7 @@ def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
     return is_float and bool(op.operands) and not type(op).rearranges
 
 
-def _bytes(kind: Tensor) -> int:
-    """Of a static type, in an archive."""
+def bytes_of(kind: Tensor) -> int:
+    """Return the bytes that a tensor of a static type takes in an archive."""
     sizes = [size for size in kind.shape if isinstance(size, int)]
     return math.prod(sizes) * dtypes.to_numpy(kind.dtype).itemsize
