@@ -311,7 +311,8 @@ class CheckItself(Stage):
                 report.self_checks = check()
                 return
             start = time.perf_counter()
-            compiled = report.variants, build.parameters
+            archives = [each.sha256 for each in build.archives.values()]
+            compiled = report.variants, archives
             recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check

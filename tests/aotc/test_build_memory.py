@@ -1,0 +1,99 @@
+"""Weights stream from their file into the bundle: they are never held, written once."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import aotc
+from aotc.checks import self_check
+from aotc.parameter_archive import read_archive
+from aotc.pipeline import build
+from aotc.target import Target
+
+MODEL = """
+import numpy
+import aotc
+import aotc.numpy as np
+
+weights = aotc.Weights.load("weights.safetensors")
+state = aotc.State(numpy.zeros((512, 2048), "f4"))
+
+
+@aotc.entry(state=state, x=aotc.Spec((2, 2048)))
+def f(weights, state, x):
+    for name in "abcd":
+        x = np.tanh(x @ weights[name].T)
+    return state + x[0], x + state[0]
+"""
+TENSOR = 4 * 2048 * 2048  # bytes of a weight, of which there are four
+TARGETS = ("x86_64-v4", "x86_64-v3")
+
+
+def bytes_written():
+    """What this process and the children that it waited for have written."""
+    rows = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(row.split(": ") for row in rows)["wchar"])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal((2048, 2048), "f4") / 64 for n in "abcd"}
+    save_file(weights, folder / "weights.safetensors")
+    (folder / "model.py").write_text(MODEL)
+    return folder / "model.py"
+
+
+def built(source, folder, **asked):
+    targets = [Target.parse(name) for name in TARGETS]
+    return build(source, output=folder, targets=targets, sign=False, **asked).bundle
+
+
+def test_a_build_holds_no_weights_and_writes_them_once(source, tmp_path):
+    written = bytes_written()
+    tracemalloc.start()
+    bundle = built(source, tmp_path, self_check="off", cache=False)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    written = bytes_written() - written
+    stored = sum(path.stat().st_size for path in bundle.glob("*.irpa"))
+    assert stored >= 4 * TENSOR
+    assert peak < 1.5 * TENSOR * len(TARGETS) + (32 << 20)
+    assert written < stored + TENSOR / 2
+
+
+def test_a_state_of_one_value_takes_no_room(source, tmp_path):
+    bundle = built(source, tmp_path, self_check="off")
+    entries = read_archive(bundle / "weights.irpa")
+    assert entries["state"].is_splat
+    model = aotc.load(bundle, allow_unsigned=True, threads=1)
+    assert not model.read_state().any()
+    x = np.ones((2, 2048), "f4")
+    first = model.f(x=x)
+    np.testing.assert_array_equal(model.read_state()[3], first[0])
+    np.testing.assert_array_equal(model.f(x=x), first + first[0])
+
+
+def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
+    source, out, seen = tmp_path / "model.py", tmp_path / "out", {}
+    small = MODEL.replace("2048", "8").replace(
+        'aotc.Weights.load("weights.safetensors")',
+        'aotc.Weights({name: numpy.eye(8, dtype="f4") for name in "abcd"})',
+    )
+    source.write_text(small)
+    check = self_check.check_entries
+
+    def look(program, graph, bundle, *rest, **asked):
+        seen.update({each.name: each.stat().st_ino for each in bundle.glob("*.irpa")})
+        assert bundle.suffix != ".aotc"
+        return check(program, graph, bundle, *rest, **asked)
+
+    monkeypatch.setattr(self_check, "check_entries", look)
+    bundle = built(source, out, cache=False)
+    assert seen
+    assert seen == {each.name: each.stat().st_ino for each in bundle.glob("*.irpa")}
+    assert [*out.iterdir()] == [bundle]
