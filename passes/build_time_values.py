@@ -8,6 +8,8 @@ they compute. The choice is a matter of cost, and its rules are here and nowhere
 - what is made of constants alone stays code, unless it holds floats;
 - what takes more bytes than the weights that it saves is stored if that is not much
   more, or if products or factorizations are computed for it;
+- of IR for a target, what is a weight in another order is stored beside the weight, if
+  that is read as well: the loader would make it, and hold both;
 - constants of many different elements are always stored.
 """
 
@@ -148,15 +150,21 @@ def is_large_constant(op: Operation) -> bool:
     return not ir.DenseElementsAttr(op.attributes["value"]).is_splat
 
 
-def values_to_store(entries: Sequence[BuildTimeValues]) -> list[list[Value]]:
+def values_to_store(
+    entries: Sequence[BuildTimeValues], *, stores_orders: bool = False
+) -> list[list[Value]]:
     """For each entry, the values that are to become weights, in the order of its ops.
 
     What an entry must read itself it does not save to have stored in another form. That
     is known once all is chosen, so the choice is made again until it holds.
+
+    Args:
+        entries: of one program.
+        stores_orders: whether a weight is stored in each order that it is read in.
     """
     read = {name for each in entries for name in each.weights_read()}
     while True:
-        choice = _Choice(read)
+        choice = _Choice(read, stores_orders)
         chosen = [choice.values_of(each) for each in entries]
         if choice.read <= read:
             return chosen
@@ -168,10 +176,12 @@ class _Choice:
 
     Args:
         read: the weights that are read as they are.
+        stores_orders: see `values_to_store`.
     """
 
-    def __init__(self, read: set[str]) -> None:
+    def __init__(self, read: set[str], stores_orders: bool) -> None:
         self.read = set(read)
+        self._stores_orders = stores_orders
         self._saved: set[Hashable] = set()  # weights, by what is chosen so far
         self._stored: set[int] = set()  # expressions
 
@@ -216,8 +226,14 @@ class _Choice:
         if results[0] in entry.weightless and not _computes_floats(op, types):
             return False
         below = entry.values_below(op.operands, seen)
-        saved = self._weights_saved(entry, below)
-        spared = sum(bytes_of(Tensor.of(value)) for value in saved.values())
+        weights = _weights_among(entry, below)
+        saved = {
+            name: value
+            for name, value in weights.items()
+            if name not in self.read and name not in self._saved
+        }
+        replaced = weights if self._stores_orders and _reorders(op) else saved
+        spared = sum(bytes_of(Tensor.of(value)) for value in replaced.values())
         extra = sum(map(bytes_of, types)) - spared
         is_costly = any(value in entry.costly for value in results)
         most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
@@ -228,21 +244,19 @@ class _Choice:
         self._stored |= {entry.number_of[value] for value in results}
         return True
 
-    def _weights_saved(
-        self, entry: BuildTimeValues, below: Iterable[Value]
-    ) -> dict[Hashable, Value]:
-        """The weights among some values that nothing else is known to need.
 
-        Each counts for the first value that is computed from it.
-        """
-        found: dict[Hashable, Value] = {}
-        for value in below:
-            name: Hashable = entry.weight_of.get(value)
-            if name is None and entry.is_large_constant(value):
-                name = entry.number_of[value]
-            if name is not None and name not in self.read and name not in self._saved:
-                found[name] = value
-        return found
+def _weights_among(
+    entry: BuildTimeValues, values: Iterable[Value]
+) -> dict[Hashable, Value]:
+    """The weights and large constants among some values, each once."""
+    found: dict[Hashable, Value] = {}
+    for value in values:
+        name: Hashable = entry.weight_of.get(value)
+        if name is None and entry.is_large_constant(value):
+            name = entry.number_of[value]
+        if name is not None:
+            found[name] = value
+    return found
 
 
 # ---- facts --------------------------------------------------------------------------
@@ -273,6 +287,13 @@ def _costs_nothing(op: GraphOp) -> bool:
     if type(op).keeps_order or not type(op).rearranges:
         return type(op).keeps_order
     return bytes_of(Tensor.of(op.results[0])) > bytes_of(Tensor.of(op.operands[0]))
+
+
+def _reorders(op: GraphOp) -> bool:
+    """Whether an op gives all elements of its operand, in another order."""
+    return type(op).rearranges and (
+        bytes_of(Tensor.of(op.results[0])) == bytes_of(Tensor.of(op.operands[0]))
+    )
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:

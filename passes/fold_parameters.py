@@ -66,7 +66,7 @@ class FoldParameters(Pass):
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
-            return _fold(unit.program)
+            return _fold(unit.program, stores_orders=unit.target is not None)
 
 
 def folds_parameters(program: Program) -> bool:
@@ -74,7 +74,7 @@ def folds_parameters(program: Program) -> bool:
     return program.has_arrays and FoldParameters.name not in program.without
 
 
-def _fold(program: Program) -> bool:
+def _fold(program: Program, *, stores_orders: bool) -> bool:
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
     numbers: dict[Any, int] = {}
@@ -83,8 +83,9 @@ def _fold(program: Program) -> bool:
         for entry in program.entries
         if entry.name not in called  # a call relies on the signature
     ]
+    chosen = values_to_store(entries, stores_orders=stores_orders)
     store, dropped, changed = _Store(program), set[str](), False
-    for entry, values in zip(entries, values_to_store(entries), strict=True):
+    for entry, values in zip(entries, chosen, strict=True):
         if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
             changed = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
@@ -353,6 +354,25 @@ def fetch_ahead(op: GraphOp, fused: Fused) -> Fused:
         return fused
     tile = contraction_plan.plan_fetching(op, Tile.of_plain(fused.tile))
     return Fused(fused.kernel, tile.to_plain())
+
+
+def plan_alike(
+    anchors: Sequence[tuple[GraphOp, Fused]],
+    contracts: Sequence[Sequence[Contract]],
+    machine: Machine,
+) -> list[Fused]:
+    """The kernels of ops that read one weight packed, all of which read one packing.
+
+    Args:
+        anchors: the ops, each with a kernel for which `is_packed` holds.
+        contracts: of the symbols of each.
+        machine: that computes them.
+    """
+    tiles = [Tile.of_plain(fused.tile) for _, fused in anchors]
+    ops = [op for op, _ in anchors]
+    found = contraction_plan.plan_alike(ops, tiles, contracts, machine)
+    pairs = zip(anchors, found, strict=True)
+    return [Fused(fused.kernel, tile.to_plain()) for (_, fused), tile in pairs]
 
 
 def workgroups(fused: Fused, function: Function) -> tuple[Size, Size]:
