@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from aotc.artifacts import schema, strict_json
+from aotc.artifacts.chunks import Chunks
 from aotc.artifacts.fields import Invalid, short_text
 from aotc.errors import VerificationError
 
@@ -233,13 +234,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the bundle, with the size and digest that it must have."""
+    """A file of the bundle, with the size and digest that it must have.
+
+    `chunks` has the digests of its parts, if it is large.
+    """
 
     path: str
     role: str
     media_type: str
     size: int
     sha256: str
+    chunks: Chunks | None = None
 
 
 @dataclass(frozen=True)
@@ -354,7 +359,10 @@ class Manifest:
     def files(self) -> dict[str, File]:
         """Every file but the manifest and its signature, by path."""
         fields = ("path", "role", "media_type", "size", "sha256")
-        return {f["path"]: File(*(f[k] for k in fields)) for f in self.data["files"]}
+        return {
+            f["path"]: File(*(f[k] for k in fields), Chunks.of_json(f.get("chunks")))
+            for f in self.data["files"]
+        }
 
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:

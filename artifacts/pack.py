@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotc.artifacts import files as disk
 from aotc.artifacts import leftovers, schema, strict_json
+from aotc.artifacts.chunks import Chunks, Hasher
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, File, Manifest
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.system_errors import cannot_read, cannot_write, system_errors
@@ -55,11 +56,20 @@ class FinishedFile:
         path: on the file system of the bundle.
         size: in bytes.
         sha256: of its content.
+        chunks: digests of its parts, if it is large.
     """
 
     path: Path
     size: int
     sha256: str
+    chunks: Chunks | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the manifest says of its content."""
+        found: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
+        if self.chunks is not None:
+            found["chunks"] = self.chunks.to_json()
+        return found
 
 
 Content = bytes | Path | FinishedFile  # of a file; a path is where to copy it from
@@ -95,7 +105,7 @@ class VerifiedBundle:
         """
         file = self.manifest.files[path]
         with disk.open_root(self.path) as root:
-            disk.load_into(root, path, memory, file.sha256)
+            disk.load_into(root, path, memory, file.sha256, file.chunks)
 
     @contextmanager
     def sealed_path(self, path: str) -> Iterator[str]:
@@ -109,6 +119,20 @@ class VerifiedBundle:
             disk.sealed_path(root, path, file.size, file.sha256) as sealed,
         ):
             yield sealed
+
+    @contextmanager
+    def mapped_path(self, path: str) -> Iterator[str]:
+        """A path to map a file at whose content is verified, while the block lasts.
+
+        It is the file itself, not a copy: what is changed in it later, whoever maps it
+        sees. Raises like `load`.
+        """
+        file = self.manifest.files[path]
+        with (
+            disk.open_root(self.path) as root,
+            disk.mapped_path(root, path, file.size, file.sha256, file.chunks) as own,
+        ):
+            yield own
 
     def check(self) -> None:
         """Verify the content of every file.
@@ -411,8 +435,8 @@ def _copy_files(
         name = place.name if place.name in _KINDS else place.suffix
         role, media_type = _KINDS.get(name, ("data", "application/octet-stream"))
         entry = {"role": role, "media_type": media_type} | known.get(path, {})
-        facts = {"path": path, "size": done.size, "sha256": done.sha256}
-        entries.append(entry | facts)
+        entry.pop("chunks", None)
+        entries.append(entry | {"path": path} | done.to_json())
     return entries
 
 
@@ -442,15 +466,14 @@ def _read(path: Path) -> Iterator[bytes]:
 
 def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FinishedFile:
     """Write a new file through to the disk, and hash what is written."""
-    digest, size = hashlib.sha256(), 0
+    hasher = Hasher()
     with open(path, "xb") as file:
         for chunk in chunks:
             file.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
+            hasher.update(chunk)
         file.flush()
         os.fsync(file.fileno())
-    return FinishedFile(path, size, digest.hexdigest())
+    return FinishedFile(path, hasher.size, hasher.sha256, hasher.chunks)
 
 
 def _put_in_place(folder: Path, target: Path) -> None:
