@@ -124,7 +124,7 @@ def _load(
 
 
 def _map(
-    bundle: VerifiedBundle, variant: Variant, device: Any, is_mapped: bool
+    bundle: VerifiedBundle, variant: Variant, device: Any, is_mapped: bool = False
 ) -> Module:
     scopes = _parameters(bundle, variant, is_mapped)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]

@@ -8,7 +8,9 @@ import pytest
 from safetensors.numpy import save_file
 
 import aotc
+from aotc import options
 from aotc.checks import self_check
+from aotc.errors import InputError, VerificationError
 from aotc.parameter_archive import read_archive
 from aotc.pipeline import build
 from aotc.target import Target
@@ -97,3 +99,35 @@ def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
     assert seen
     assert seen == {each.name: each.stat().st_ino for each in bundle.glob("*.irpa")}
     assert [*out.iterdir()] == [bundle]
+
+
+def resident():
+    """Bytes of this process that files are mapped to, and of its own memory."""
+    rows = Path("/proc/self/status").read_text().splitlines()
+    facts = dict(row.split(":", 1) for row in rows if ":" in row)
+    return [int(facts[name].split()[0]) << 10 for name in ("RssFile", "RssAnon")]
+
+
+def test_mapped_weights_are_verified_and_take_no_memory_of_their_own(source, tmp_path):
+    bundle = built(source, tmp_path, self_check="off")
+    x = np.random.default_rng(1).standard_normal((2, 2048), "f4")
+    expected = aotc.load(bundle, allow_unsigned=True, threads=1).f(x=x)
+    before = resident()
+    model = aotc.load(bundle, allow_unsigned=True, threads=1, weights="mapped")
+    np.testing.assert_array_equal(model.f(x=x), expected)
+    of_files, of_process = (b - a for a, b in zip(before, resident(), strict=True))
+    assert of_files > 3.5 * TENSOR
+    assert of_process < TENSOR
+    with options.override("AOTC_WEIGHTS", "mapped"):
+        again = aotc.load(bundle, allow_unsigned=True, threads=1)
+    np.testing.assert_array_equal(again.f(x=x), expected)
+    with pytest.raises(InputError, match="private or mapped"):
+        aotc.load(bundle, allow_unsigned=True, weights="shared")
+    archive = next(bundle.glob("weights-x86_64-v4.irpa"))
+    with archive.open("r+b") as file:
+        file.seek(3 * TENSOR)
+        file.write(b"changed")
+    for mode in ("private", "mapped"):
+        with pytest.raises(VerificationError) as refused:
+            aotc.load(bundle, allow_unsigned=True, weights=mode, target="x86_64-v4")
+        assert refused.value.code == "digest-mismatch"
