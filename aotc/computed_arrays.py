@@ -61,7 +61,7 @@ class ComputedArray:
     @cached_property
     def key(self) -> Hashable:
         """What computes it, whatever the leaves are: equal for equal ops."""
-        *ops, end = self._block.operations
+        *ops, end = _ops_of(self._block)
         numbers = {value: n for n, value in enumerate(self._block.arguments)}
         rows = []
         for op in ops:
@@ -97,12 +97,17 @@ def _copy_ops(
     return module, block
 
 
+def _ops_of(block: Block) -> list[Any]:
+    """Return the ops of a block: some of the graph, and the one that ends it."""
+    return [*block.operations]
+
+
 def _run(block: Block, leaves: Sequence[StoredArray]) -> Array:
     """Return what the ops of a block compute; nothing is kept longer than it is read.
 
     A leaf that is computed is so for each op that reads it.
     """
-    *ops, end = block.operations
+    *ops, end = _ops_of(block)
     reads = Counter(value for op in (*ops, end) for value in op.operands)
     arrays: dict[Value, StoredArray] = dict(zip(block.arguments, leaves, strict=True))
     for op in ops:

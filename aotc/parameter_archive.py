@@ -94,7 +94,7 @@ def _entry(
 
 
 def _head(
-    entries: bytes, names: bytes, count: int, length: int, *, has_data: bool
+    entries: bytearray, names: bytearray, count: int, length: int, *, has_data: bool
 ) -> bytes:
     """Return all that comes before the data."""
     start = _HEADER.size + -_HEADER.size % _ENTRY_ALIGNMENT
@@ -103,7 +103,7 @@ def _head(
     storage += -storage % _ALIGNMENT if has_data else 0
     segments = (start, len(entries), after, len(names), storage, length)
     header = _HEADER.pack(MAGIC, 0, 0, _HEADER.size, 0, 0, count, *segments)
-    return (header.ljust(start, b"\0") + entries + names).ljust(storage, b"\0")
+    return bytes(header.ljust(start, b"\0") + entries + names).ljust(storage, b"\0")
 
 
 def parts_of(array: Any, size: int = PART) -> Iterator[memoryview]:
@@ -140,7 +140,7 @@ def _splat_of(array: Any) -> bytes | None:
     """
     if not isinstance(array, np.ndarray) or array.nbytes < LEAST_SPLAT:
         return None
-    first = array[(0,) * array.ndim].tobytes()
+    first: bytes = array[(0,) * array.ndim].tobytes()
     if not any(array.strides):
         return first
     for part in _parts(array, PART):

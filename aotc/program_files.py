@@ -241,7 +241,7 @@ def _array(
         raise _bad_parameters(
             archive, f"{size} bytes for '{parameter.name}' of {kind}; got {got}"
         )
-    return entry.array(dtype, kind.shape)
+    return entry.array(dtype, tuple(map(int, kind.shape)))
 
 
 def _bad_parameters(where: Path, expected: str) -> InputError:

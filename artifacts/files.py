@@ -165,8 +165,8 @@ def load_into(
     digest = hashlib.sha256()
     beside = ThreadPoolExecutor(1)  # hashing takes as long as copying
     try:
-        chunks = _fill(root, path, memory)
-        hashed = [beside.submit(digest.update, chunk) for chunk in chunks]
+        parts = _fill(root, path, memory)
+        hashed = [beside.submit(digest.update, part) for part in parts]
     finally:
         _finish(beside)
     for each in hashed:
@@ -250,10 +250,11 @@ def _read_chunks(
     def read(number: int) -> None:
         place = number * chunks.size
         end, digest = min(place + chunks.size, size), hashlib.sha256()
-        aside = memoryview(bytearray(_CHUNK)) if memory is None else None
+        aside = memoryview(bytearray(_CHUNK if memory is None else 0))
         while place < end:
             length = min(_CHUNK, end - place)
-            part = memory[place : place + length] if aside is None else aside[:length]
+            kept = aside if memory is None else memory[place:]
+            part = kept[:length]
             count = os.preadv(descriptor, [part], place)
             if not count:
                 _require_size(path, size, place)

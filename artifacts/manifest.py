@@ -25,6 +25,7 @@ _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
 _FEATURES = frozenset({"guards", "policies"})
+_FILE_FIELDS = frozenset({"path", "role", "media_type", "size", "sha256"})
 _LISTED = 20  # names in a message
 
 
@@ -358,11 +359,12 @@ class Manifest:
     @cached_property
     def files(self) -> dict[str, File]:
         """Every file but the manifest and its signature, by path."""
-        fields = ("path", "role", "media_type", "size", "sha256")
-        return {
-            f["path"]: File(*(f[k] for k in fields), Chunks.of_json(f.get("chunks")))
-            for f in self.data["files"]
-        }
+        return {row["path"]: _file(row) for row in self.data["files"]}
+
+
+def _file(row: dict[str, Any]) -> File:
+    facts = {name: value for name, value in row.items() if name in _FILE_FIELDS}
+    return File(**facts, chunks=Chunks.of_json(row.get("chunks")))
 
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:

@@ -117,7 +117,8 @@ class BuildTimeValues:
     def ops_of(self, values: Iterable[Value]) -> list[GraphOp]:
         """The ops that compute some of these values, in order."""
         computed = (self._place_of[x] for x in values if x not in self.weight_of)
-        return [self.ops[place] for place in sorted({*computed})]
+        found = (self.ops[place] for place in sorted({*computed}))
+        return [op for op in found if isinstance(op, GraphOp)]
 
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
