@@ -362,6 +362,11 @@ class Build:
         """The archives of the weights, written once: any bundle takes these."""
         return packager.write_archives(self.weights, self._scratch)
 
+    def write_archives(self) -> None:
+        """Write the archives of the weights, if there is to be a bundle."""
+        if self.request.packs:
+            _ = self.archives
+
     @cached_property
     def _scratch(self) -> Path:
         """A folder on the file system of the bundle."""

@@ -244,10 +244,14 @@ class Compile(Stage):
 
         tell_waiting()
         build.parameters = packager.merge_parameters(build.programs)
-        build.report.variants = compile_units(
-            build.units, dump=build.dump, finished=tell_variant, cache=build.cache
-        )
         build.weights = packager.weight_files(build.programs)
+        build.report.variants = compile_units(
+            build.units,
+            dump=build.dump,
+            finished=tell_variant,
+            cache=build.cache,
+            meanwhile=build.write_archives,
+        )
 
 
 class CompareWithSource(Stage):

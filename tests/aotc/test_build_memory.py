@@ -1,5 +1,6 @@
 """Weights stream from their file into the bundle: they are never held, written once."""
 
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import aotc
-from aotc import options
+from aotc import backend, options, packager
 from aotc.checks import self_check
 from aotc.errors import InputError, VerificationError
 from aotc.parameter_archive import read_archive
@@ -99,6 +100,24 @@ def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
     assert seen
     assert seen == {each.name: each.stat().st_ino for each in bundle.glob("*.irpa")}
     assert [*out.iterdir()] == [bundle]
+
+
+def test_weights_are_written_while_the_compilers_work(source, tmp_path, monkeypatch):
+    is_written = threading.Event()
+    compile_one, write = backend._compile, packager.write_archives
+
+    def compile_later(*given):
+        assert is_written.wait(60)
+        return compile_one(*given)
+
+    def write_and_tell(*given):
+        found = write(*given)
+        is_written.set()
+        return found
+
+    monkeypatch.setattr(backend, "_compile", compile_later)
+    monkeypatch.setattr(packager, "write_archives", write_and_tell)
+    assert built(source, tmp_path, self_check="off", cache=False).is_dir()
 
 
 def resident():
