@@ -95,17 +95,19 @@ print(json.dumps([seconds, held << 10, first]))
 def main():
     """Build, load, and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sizes", nargs="*", choices=[*SIZES, []], default=DEFAULT)
+    parser.add_argument("sizes", nargs="*", help=", ".join(SIZES))
     parser.add_argument("--dtype", choices=ITEM, default="f32")
     parser.add_argument(
         "--targets", nargs="*", default=["x86_64-v4", "x86_64-v4,x86_64-v3"]
     )
     parser.add_argument("--folder", type=Path, help="where to work, instead of /tmp")
     parser.add_argument("--no-load", action="store_true", help="build only")
+    parser.add_argument("--rows", type=Path, help="rows that were printed before")
     parser.add_argument("--write", action="store_true", help="put it into docs/")
     options = parser.parse_args()
-    rows = []
-    for name in options.sizes:
+    before = options.rows.read_text().splitlines() if options.rows else []
+    rows = [json.loads(line) for line in before if line.startswith("{")]
+    for name in options.sizes or ([] if rows else DEFAULT):
         for targets in options.targets:
             rows.append(measure(name, options, targets))
             print(json.dumps(rows[-1]), flush=True)
