@@ -152,4 +152,5 @@ def is_same_array(one: StoredArray, other: StoredArray) -> bool:
 
 def _have_same_bytes(one: Array, other: Array) -> bool:
     """Whether two arrays of one type are alike; no more than parts are copied."""
-    return all(a == b for a, b in zip(parts_of(one), parts_of(other), strict=True))
+    pairs = zip(parts_of(one), parts_of(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
