@@ -234,8 +234,11 @@ def sources_digest(folder: Path) -> str:
     return digest(*(part for pair in names_and_texts for part in pair))
 
 
-def arrays_digest(named: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    """Return the SHA-256 of named arrays in order: types, shapes and elements."""
+def arrays_digest(named: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of named arrays in order: types, shapes and elements.
+
+    What is still to be computed (`__array__`) is so when its turn comes.
+    """
     found = hashlib.sha256()
     for name, array in named.items():
         whole = np.ascontiguousarray(array)

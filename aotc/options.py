@@ -18,6 +18,7 @@ from typing import Any
 from aotc.errors import InputError
 from aotc.redaction import has_secret
 
+WEIGHTS_MODES = ("private", "mapped")
 SELF_CHECK_MODES = ("auto", "full", "off")
 CHECK_MODES = ("off", "first", "always")
 # IREE_TASK_TOPOLOGY_MAX_GROUP_COUNT in iree/task/topology.h: of a larger number IREE
@@ -77,6 +78,10 @@ def _thread_count(text: str) -> int:
     if count > MAX_THREADS:
         raise ValueError
     return count
+
+
+def _weights(text: str) -> str:
+    return {mode: mode for mode in WEIGHTS_MODES}[text]
 
 
 def _self_check(text: str) -> str:
@@ -141,6 +146,12 @@ _TABLE = [
         f"threads that a loaded model computes with, 1 to {MAX_THREADS}",
     ),
     Option("AOTC_HUGE_PAGES", _flag, True, "load large weights into huge pages"),
+    Option(
+        "AOTC_WEIGHTS",
+        _weights,
+        "private",
+        f"memory that loaded weights lie in: {', '.join(WEIGHTS_MODES)}",
+    ),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]
 

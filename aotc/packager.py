@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aotc import __version__
 from aotc.artifacts import Signer, vmfb, write_bundle
-from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.pack import Content, FinishedFile, scratch_folder, write_file
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
+from aotc.computed_arrays import StoredArray, is_same_array
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.parameter_archive import archive_parts
 from aotc.program import Program, StateSpec
-from aotc.program_files import write_parameters
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
+from aotc.system_errors import cannot_write
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays = dict[str, StoredArray]
+Archives = Mapping[str, FinishedFile]  # by path in the bundle
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,25 @@ class WeightFile:
     required_by: tuple[str, ...]
 
 
+def write_archives(weights: Sequence[WeightFile], folder: Path) -> Archives:
+    """Write the archives of weights, which bundles take from there, by their paths.
+
+    Args:
+        weights: of all variants, see `weight_files`.
+        folder: on the file system of the bundle.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    try:
+        return {
+            each.path: write_file(folder / each.path, archive_parts(each.parameters))
+            for each in weights
+        }
+    except OSError as error:
+        raise cannot_write(folder, error, "the weights") from error
+
+
 def pack(
     program: Program,
     variants: Sequence[Compiled],
@@ -56,6 +77,7 @@ def pack(
     title: tuple[str, str],
     folder: Path,
     *,
+    archives: Archives | None = None,
     findings: Mapping[str, Any] | None = None,
     signer: Signer | None = None,
     force: bool = False,
@@ -68,18 +90,29 @@ def pack(
         weights: of all variants, see `weight_files`.
         title: name and version.
         folder: to write into, or the bundle itself, if it ends with `.aotc`.
+        archives: of the weights, which are moved into the bundle; written here if there
+            are none yet.
         findings: of the checks, by the field of the manifest.
         signer: None for a bundle that is not signed.
         force: replace a bundle that is there.
     """
-    with temporary_folder() as work:
+    with ExitStack() as work:
+        if archives is None:
+            scratch = work.enter_context(scratch_folder(folder, title))
+            archives = write_archives(weights, scratch)
         return write_bundle(
             folder,
             manifest(program, variants, weights, title, findings),
-            files(program, weights, variants, work, title),
+            files(program, archives, variants, title),
             signer,
             force=force,
         )
+
+
+def take_back(archives: Archives, bundle: Path) -> None:
+    """Move archives out of a bundle, which is none then, to where they came from."""
+    for name, archive in archives.items():
+        (bundle / name).rename(archive.path)
 
 
 def manifest(
@@ -302,7 +335,7 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
     for target, program in programs.items():
         for name, array in list(program.parameters.items()):
             known = stored.setdefault(name, [])
-            like = (each for each in known if _is_same(merged[each], array))
+            like = (each for each in known if is_same_array(merged[each], array))
             stored_name = next(like, None)
             if stored_name is None:
                 stored_name = _free_name(name, target, taken) if known else name
@@ -355,26 +388,15 @@ def _free_name(name: str, target: str, taken: Collection[str]) -> str:
     return free
 
 
-def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays are alike to the last bit."""
-    if one is other:
-        return True
-    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return alike and one.tobytes() == other.tobytes()
-
-
 def files(
     program: Program,
-    weights: Sequence[WeightFile],
+    archives: Archives,
     variants: Sequence[Compiled],
-    folder: Path,
     title: tuple[str, str],
-) -> dict[str, bytes | Path]:
-    """Every file but manifest and signature; the weights are written to `folder`."""
-    found: dict[str, bytes | Path] = {_module_file(v): v.vmfb for v in variants}
-    for each in weights:
-        found[each.path] = archive = folder / each.path
-        write_parameters(each.parameters, archive)
+) -> dict[str, Content]:
+    """Every file of a bundle but manifest and signature."""
+    found: dict[str, Content] = {_module_file(v): v.vmfb for v in variants}
+    found |= archives
     digested = digests(found)
     return {
         **found,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from aotc.computed_arrays import StoredArray
 from aotc.dialects.entries import (
     Entry,
     Specialization,
@@ -104,20 +103,20 @@ class Program:
 
     Args:
         module: all else is read from it.
-        parameters: weights and initial states by dotted name; None where they are not
-            at hand, as for IR by itself.
+        parameters: weights and initial states by dotted name, some of which are still
+            to be computed; None where they are not at hand, as for IR by itself.
         networks: the `Imported` networks among the entries, by name.
     """
 
     def __init__(
         self,
         module: Module,
-        parameters: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        parameters: Mapping[str, StoredArray] | None = None,
         networks: Mapping[str, Any] | None = None,
     ) -> None:
         self.module = module
         self.has_arrays = parameters is not None
-        self.parameters = dict(parameters or {})
+        self.parameters: dict[str, StoredArray] = dict(parameters or {})
         self.networks = dict(networks or {})
 
     @classmethod
@@ -297,7 +296,7 @@ class Program:
         return next(entry for entry in declared if entry.name == name)
 
     def add_parameter(
-        self, name: str, array: np.ndarray[Any, Any], tensor: Tensor, kind: str
+        self, name: str, array: StoredArray, tensor: Tensor, kind: str
     ) -> None:
         """Add a weight or a leaf of a state.
 

@@ -25,8 +25,9 @@ from aotc.dialects.parameters import Parameter, parameters_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.errors import InputError
 from aotc.mlir import Module, ir
+from aotc.parameter_archive import ArchiveEntry, archive_parts, read_archive
 from aotc.program import STAGE, Program
-from aotc.system_errors import cannot_write, raise_system_error
+from aotc.system_errors import cannot_write
 from aotc.writing import write_text
 
 _ARCHIVE = "graph.archive"
@@ -195,29 +196,17 @@ def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
 # ---- parameters ---------------------------------------------------------------------
 
 
-def write_parameters(
-    parameters: Mapping[str, np.ndarray[Any, Any]], path: Path
-) -> None:
+def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
     """Write weights and initial states as an IREE parameter archive.
 
     Raises:
         SetupError: `cannot-write`.
     """
-    import iree.runtime as runtime
-
-    index = runtime.ParameterIndex()
-    for name, array in parameters.items():
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        index.add_buffer(name, data)
     try:
-        path.unlink(missing_ok=True)
-        path.touch()  # IREE would not let others read a file of its own
-        index.create_archive_file(str(path))
+        with path.open("wb") as file:
+            file.writelines(archive_parts(parameters))
     except OSError as error:
         raise cannot_write(path, error) from error
-    except RuntimeError as error:
-        raise_system_error(error, str(path.parent))
-        raise
 
 
 def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -233,35 +222,26 @@ def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise _bad_parameters(archive, "the archive of the parameters; it is not there")
     if _digest(archive) != facts["sha256"]:
         raise _bad_parameters(archive, f"SHA-256 {facts['sha256']}; got another")
-    stored = read_archive(archive)
+    try:
+        stored = read_archive(archive)
+    except ValueError as error:
+        raise _bad_parameters(archive, f"an archive of parameters: {error}") from None
     return {each.name: _array(stored, each, archive) for each in declared}
 
 
-def read_archive(archive: Path) -> dict[str, bytes]:
-    """The bytes of each parameter in an archive, by name."""
-    import iree.runtime as runtime
-
-    index = runtime.ParameterIndex()
-    try:
-        index.load(str(archive))
-        return {name: bytes(entry.file_view) for name, entry in index.items()}
-    except (IndexError, RuntimeError, ValueError) as error:
-        raise _bad_parameters(archive, f"an archive of parameters: {error}") from None
-
-
 def _array(
-    stored: Mapping[str, bytes], parameter: Parameter, archive: Path
+    stored: Mapping[str, ArchiveEntry], parameter: Parameter, archive: Path
 ) -> np.ndarray[Any, Any]:
     kind = parameter.type
     dtype = dtypes.to_numpy(kind.dtype)
     size = math.prod(kind.shape) * dtype.itemsize
-    data = stored.get(parameter.name)
-    if data is None or len(data) != size:
-        got = "none" if data is None else f"{len(data)}"
+    entry = stored.get(parameter.name)
+    if entry is None or entry.length != size:
+        got = "none" if entry is None else f"{entry.length}"
         raise _bad_parameters(
             archive, f"{size} bytes for '{parameter.name}' of {kind}; got {got}"
         )
-    return np.ndarray(kind.shape, dtype, data)
+    return entry.array(dtype, tuple(map(int, kind.shape)))
 
 
 def _bad_parameters(where: Path, expected: str) -> InputError:

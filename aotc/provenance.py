@@ -10,10 +10,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version as installed_version
-from pathlib import Path
 from typing import Any
 
 from aotc import __version__
+from aotc.artifacts.pack import Content, FinishedFile
 from aotc.backend import Compiled
 from aotc.mlir import PACKAGE
 from aotc.program import Program
@@ -25,8 +25,11 @@ BUILD_TYPE = "urn:aotc:build:1"
 Digests = Mapping[str, str]  # SHA-256 in hexadecimal by path in the bundle
 
 
-def digests(files: Mapping[str, bytes | Path]) -> Digests:
-    """The digest of every file, in the order of their paths; each is read once."""
+def digests(files: Mapping[str, Content]) -> Digests:
+    """The digest of every file, in the order of their paths.
+
+    What is not hashed yet is read once.
+    """
     return {path: _sha256(content) for path, content in sorted(files.items())}
 
 
@@ -132,7 +135,9 @@ def _tuning(program: Program) -> list[dict[str, Any]]:
     return [{"name": tuning["file"], "digest": {"sha256": tuning["sha256"]}}]
 
 
-def _sha256(content: bytes | Path) -> str:
+def _sha256(content: Content) -> str:
+    if isinstance(content, FinishedFile):
+        return content.sha256
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:

@@ -9,9 +9,11 @@
 
 **The design.** A `.vmfb` is native code: whoever can change a bit of it can run code on
 the device, and IREE notices no damage. So nothing is handed to IREE before it was
-verified, and the verified copy in memory is used, never the file. The signature covers
-the SHA-256 of every file, and the manifest lists them again with size and role; the
-directory must hold exactly these. `sha256(manifest.json)` identifies a bundle.
+verified, and the verified copy in memory is used, never the file; of weights, which are
+no code, a caller may ask for the file to be mapped (`VerifiedBundle.mapped_path`). The
+signature covers the SHA-256 of every file, and the manifest lists them again with size
+and role, large ones with the digests of their parts (`chunks`); the directory must hold
+exactly these. `sha256(manifest.json)` identifies a bundle.
 
 **Order of verification.** Size and shape of the signature, trusted key, signature,
 statement (`sign.verify`); digest and form of the manifest, the same files everywhere,

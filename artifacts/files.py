@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotc.artifacts.chunks import Chunks
 from aotc.errors import InputError, VerificationError
 from aotc.system_errors import cannot_read
 
@@ -30,6 +31,7 @@ Buffer = mmap.mmap | bytes
 _CHUNK = 1 << 20
 # From here on a second thread pays for its start.
 _LARGE = 4 << 20
+_MOST_THREADS = 8  # that read one file
 _DEPTH_LIMIT = 8
 _COUNT_LIMIT = 10_000
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -138,8 +140,17 @@ def load(root: int, path: str, size: int, sha256: str) -> Buffer:
         return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
 
 
-def load_into(root: int, path: str, memory: memoryview, sha256: str) -> None:
+def load_into(
+    root: int, path: str, memory: memoryview, sha256: str, chunks: Chunks | None
+) -> None:
     """Fill memory of the size of a file with its verified content.
+
+    Args:
+        root: the bundle's folder.
+        path: of the file in it.
+        memory: that is filled.
+        sha256: of the content.
+        chunks: digests of its parts, which several threads then read and verify.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`; what the memory holds
@@ -147,11 +158,15 @@ def load_into(root: int, path: str, memory: memoryview, sha256: str) -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    if chunks is not None:
+        with _open_file(root, path) as descriptor:
+            _read_chunks(descriptor, path, len(memory), chunks, memory)
+        return
     digest = hashlib.sha256()
     beside = ThreadPoolExecutor(1)  # hashing takes as long as copying
     try:
-        chunks = _fill(root, path, memory)
-        hashed = [beside.submit(digest.update, chunk) for chunk in chunks]
+        parts = _fill(root, path, memory)
+        hashed = [beside.submit(digest.update, part) for part in parts]
     finally:
         _finish(beside)
     for each in hashed:
@@ -192,6 +207,70 @@ def sealed_path(root: int, path: str, size: int, sha256: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="aotc-") as file:
         _compare(_copy(chunks, file.fileno(), size), sha256, path)
         yield file.name
+
+
+@contextmanager
+def mapped_path(
+    root: int, path: str, size: int, sha256: str, chunks: Chunks | None
+) -> Iterator[str]:
+    """A path to map a file at whose content is verified, while the block lasts.
+
+    It leads to the file itself: whoever may write to that can change what is mapped.
+    Where the system has no such paths, it is a copy.
+
+    Raises:
+        VerificationError: `size-mismatch` or `digest-mismatch`.
+    """
+    if not _MEMFD:
+        with sealed_path(root, path, size, sha256) as copy:
+            yield copy
+        return
+    with _open_file(root, path) as descriptor:
+        known = chunks or Chunks(max(size, 1), (sha256,))
+        _read_chunks(descriptor, path, size, known)
+        yield f"/proc/self/fd/{descriptor}"
+
+
+def _read_chunks(
+    descriptor: int,
+    path: str,
+    size: int,
+    chunks: Chunks,
+    memory: memoryview | None = None,
+) -> None:
+    """Verify the chunks of a file by several threads, which may fill memory with them.
+
+    Raises:
+        VerificationError: `size-mismatch` or `digest-mismatch`.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    _require_size(path, size, os.fstat(descriptor).st_size)
+
+    def read(number: int) -> None:
+        place = number * chunks.size
+        end, digest = min(place + chunks.size, size), hashlib.sha256()
+        aside = memoryview(bytearray(_CHUNK if memory is None else 0))
+        while place < end:
+            length = min(_CHUNK, end - place)
+            kept = aside if memory is None else memory[place:]
+            part = kept[:length]
+            count = os.preadv(descriptor, [part], place)
+            if not count:
+                _require_size(path, size, place)
+            digest.update(part[:count])
+            place += count
+        _compare(digest.hexdigest(), chunks.sha256[number], path)
+
+    pool = ThreadPoolExecutor(
+        min(len(chunks.sha256), _MOST_THREADS, os.cpu_count() or 1)
+    )
+    try:
+        found = [pool.submit(read, n) for n in range(len(chunks.sha256))]
+    finally:
+        _finish(pool)
+    for each in found:
+        each.result()
 
 
 def check(root: int, path: str, size: int, sha256: str) -> None:

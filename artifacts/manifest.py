@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from aotc.artifacts import schema, strict_json
+from aotc.artifacts.chunks import Chunks
 from aotc.artifacts.fields import Invalid, short_text
 from aotc.errors import VerificationError
 
@@ -24,6 +25,7 @@ _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
 _FEATURES = frozenset({"guards", "policies"})
+_FILE_FIELDS = frozenset({"path", "role", "media_type", "size", "sha256"})
 _LISTED = 20  # names in a message
 
 
@@ -233,13 +235,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the bundle, with the size and digest that it must have."""
+    """A file of the bundle, with the size and digest that it must have.
+
+    `chunks` has the digests of its parts, if it is large.
+    """
 
     path: str
     role: str
     media_type: str
     size: int
     sha256: str
+    chunks: Chunks | None = None
 
 
 @dataclass(frozen=True)
@@ -353,8 +359,12 @@ class Manifest:
     @cached_property
     def files(self) -> dict[str, File]:
         """Every file but the manifest and its signature, by path."""
-        fields = ("path", "role", "media_type", "size", "sha256")
-        return {f["path"]: File(*(f[k] for k in fields)) for f in self.data["files"]}
+        return {row["path"]: _file(row) for row in self.data["files"]}
+
+
+def _file(row: dict[str, Any]) -> File:
+    facts = {name: value for name, value in row.items() if name in _FILE_FIELDS}
+    return File(**facts, chunks=Chunks.of_json(row.get("chunks")))
 
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:

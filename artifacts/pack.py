@@ -13,13 +13,14 @@ import secrets
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotc.artifacts import files as disk
 from aotc.artifacts import leftovers, schema, strict_json
+from aotc.artifacts.chunks import Chunks, Hasher
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, File, Manifest
 from aotc.errors import InputError, SetupError, VerificationError
 from aotc.system_errors import cannot_read, cannot_write, system_errors
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
 
 SUFFIX = ".aotc"
+TRIAL_SUFFIX = (
+    ".trial"  # of what a build writes to run it: nobody takes it for a bundle
+)
 T = TypeVar("T")
 _ATTEMPTS = 20
 
@@ -42,6 +46,33 @@ _KINDS = {
     "provenance.json": ("provenance", "application/vnd.in-toto+json"),
     "sbom.json": ("sbom", "application/vnd.cyclonedx+json"),
 }
+
+
+@dataclass(frozen=True)
+class FinishedFile:
+    """A file that is hashed and on the disk, and is moved into a bundle as it is.
+
+    Args:
+        path: on the file system of the bundle.
+        size: in bytes.
+        sha256: of its content.
+        chunks: digests of its parts, if it is large.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    chunks: Chunks | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the manifest says of its content."""
+        found: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
+        if self.chunks is not None:
+            found["chunks"] = self.chunks.to_json()
+        return found
+
+
+Content = bytes | Path | FinishedFile  # of a file; a path is where to copy it from
 
 
 @dataclass(frozen=True)
@@ -74,7 +105,7 @@ class VerifiedBundle:
         """
         file = self.manifest.files[path]
         with disk.open_root(self.path) as root:
-            disk.load_into(root, path, memory, file.sha256)
+            disk.load_into(root, path, memory, file.sha256, file.chunks)
 
     @contextmanager
     def sealed_path(self, path: str) -> Iterator[str]:
@@ -88,6 +119,20 @@ class VerifiedBundle:
             disk.sealed_path(root, path, file.size, file.sha256) as sealed,
         ):
             yield sealed
+
+    @contextmanager
+    def mapped_path(self, path: str) -> Iterator[str]:
+        """A path to map a file at whose content is verified, while the block lasts.
+
+        It is the file itself, not a copy: what is changed in it later, whoever maps it
+        sees. Raises like `load`.
+        """
+        file = self.manifest.files[path]
+        with (
+            disk.open_root(self.path) as root,
+            disk.mapped_path(root, path, file.size, file.sha256, file.chunks) as own,
+        ):
+            yield own
 
     def check(self) -> None:
         """Verify the content of every file.
@@ -258,7 +303,7 @@ def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
 def write_bundle(
     directory: Path | str,
     manifest: Manifest | Mapping[str, Any],
-    files: Mapping[str, bytes | Path],
+    files: Mapping[str, Content],
     signer: Signer | None,
     *,
     force: bool = False,
@@ -266,10 +311,10 @@ def write_bundle(
     """Write and sign a bundle, and return its path.
 
     Args:
-        directory: the bundle itself if the name ends with `.aotc`, otherwise a folder
-            in which `NAME-VERSION.aotc` is made.
+        directory: the bundle itself if the name ends with `.aotc` (or `.trial`),
+            otherwise a folder in which `NAME-VERSION.aotc` is made.
         manifest: the manifest; `files` and `channel` are filled in here.
-        files: the content of each file, or where to copy it from.
+        files: the content of each file, where to copy it from, or what to move.
         signer: who signs; None writes a bundle of channel `unsigned`.
         force: replace an existing bundle.
 
@@ -279,9 +324,7 @@ def write_bundle(
             bundle stays as it was.
     """
     data = dict(manifest.data if isinstance(manifest, Manifest) else manifest)
-    target = Path(directory)
-    if target.suffix != SUFFIX:
-        target = target / f"{data['name']}-{data['version']}{SUFFIX}"
+    target = _target(Path(directory), data["name"], data["version"])
     with _staging_folder(target, force) as folder:
         data["channel"] = _channel(data, signer)
         data.pop("signature_form", None)
@@ -289,19 +332,24 @@ def write_bundle(
             data["signature_form"] = "low-s"
         data["files"] = _copy_files(folder, files, data.get("files", []))
         raw = Manifest(data).to_bytes()
-        _write(folder / FILE, iter([raw]))
+        write_file(folder / FILE, [raw])
         if signer:
             digests = {file["path"]: file["sha256"] for file in data["files"]}
             digests[FILE] = hashlib.sha256(raw).hexdigest()
             from aotc.artifacts import sign
 
             signature = sign.sign(target.name, digests, signer)
-            _write(folder / SIGNATURE_FILE, iter([signature]))
+            write_file(folder / SIGNATURE_FILE, [signature])
         for path in [*folder.rglob("*"), folder]:
             if path.is_dir():
                 flush_directory(path)
         _put_in_place(folder, target)
     return target
+
+
+def _target(directory: Path, name: str, version: str) -> Path:
+    is_named = directory.suffix in (SUFFIX, TRIAL_SUFFIX)
+    return directory if is_named else directory / f"{name}-{version}{SUFFIX}"
 
 
 def _channel(data: Mapping[str, Any], signer: Signer | None) -> str:
@@ -326,10 +374,36 @@ def _check_target(target: Path, force: bool) -> None:
 
 
 @contextmanager
+def scratch_folder(directory: Path | str, title: tuple[str, str]) -> Iterator[Path]:
+    """A fresh folder on the file system of a bundle, which is removed in the end.
+
+    Args:
+        directory: that the bundle is to be written into, as for `write_bundle`.
+        title: its name and version.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    target = _target(Path(directory), *title)
+    is_new, folder = not target.parent.exists(), _name_beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as error:
+        raise cannot_write(target, error, "the bundle") from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # the bundle is in it now
+                target.parent.rmdir()
+
+
+@contextmanager
 def _staging_folder(target: Path, force: bool) -> Iterator[Path]:
     """A fresh folder beside `target` that is removed if anything goes wrong."""
-    folder = target.with_name(f".{target.name}.{leftovers.unique_name()}")
-    leftovers.collect(target.parent, f".{target.name}.")
+    folder = _name_beside(target)
     try:
         _check_target(target, force)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -342,22 +416,36 @@ def _staging_folder(target: Path, force: bool) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _name_beside(target: Path) -> Path:
+    """A name for a folder beside `target`, where those of dead processes go now."""
+    leftovers.collect(target.parent, f".{target.name}.")
+    return target.with_name(f".{target.name}.{leftovers.unique_name()}")
+
+
 def _copy_files(
-    folder: Path, files: Mapping[str, bytes | Path], described: list[Any]
+    folder: Path, files: Mapping[str, Content], described: list[Any]
 ) -> list[dict[str, Any]]:
     known = {entry["path"]: entry for entry in described}
     entries = []
     for path in sorted(files):
         _check_path(path)
-        source, place = files[path], folder / path
+        place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        chunks = _read(source) if isinstance(source, Path) else iter([source])
-        size, sha256 = _write(place, chunks)
+        done = _finish(files[path], place)
         name = place.name if place.name in _KINDS else place.suffix
         role, media_type = _KINDS.get(name, ("data", "application/octet-stream"))
         entry = {"role": role, "media_type": media_type} | known.get(path, {})
-        entries.append(entry | {"path": path, "size": size, "sha256": sha256})
+        entry.pop("chunks", None)
+        entries.append(entry | {"path": path} | done.to_json())
     return entries
+
+
+def _finish(content: Content, place: Path) -> FinishedFile:
+    """Put the content of a file in its place."""
+    if isinstance(content, FinishedFile):
+        content.path.rename(place)
+        return content
+    return write_file(place, _read(content) if isinstance(content, Path) else [content])
 
 
 def _check_path(path: str) -> None:
@@ -376,17 +464,16 @@ def _read(path: Path) -> Iterator[bytes]:
         raise cannot_read(path, error, "a file for the bundle") from error
 
 
-def _write(path: Path, chunks: Iterator[bytes]) -> tuple[int, str]:
-    """Write a new file through to the disk; its size and SHA-256."""
-    digest, size = hashlib.sha256(), 0
+def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FinishedFile:
+    """Write a new file through to the disk, and hash what is written."""
+    hasher = Hasher()
     with open(path, "xb") as file:
         for chunk in chunks:
             file.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
+            hasher.update(chunk)
         file.flush()
         os.fsync(file.fileno())
-    return size, digest.hexdigest()
+    return FinishedFile(path, hasher.size, hasher.sha256, hasher.chunks)
 
 
 def _put_in_place(folder: Path, target: Path) -> None:

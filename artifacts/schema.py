@@ -224,7 +224,8 @@ _file = record(
         "media_type": _string,
         "size": integer(0),
         "sha256": _digest,
-    }
+    },
+    {"chunks": record({"size": integer(1), "sha256": listing(_digest, least=1)})},
 )
 _symbol = record(
     {"min": integer(0)},
@@ -323,6 +324,7 @@ def check(data: Mapping[str, Any]) -> None:
     _manifest(data)
     _check_unique(data)
     _check_references(data)
+    _check_chunks(data)
     symbols = set(data["symbols"])
     for index, entry in enumerate(data["entry_points"]):
         with within(f".entry_points[{index}]"):
@@ -362,6 +364,16 @@ def _check_references(data: Mapping[str, Any]) -> None:
         )
     for index, row in enumerate(data["entry_points"]):
         _check_known(row["updates"], states, f".entry_points[{index}].updates")
+
+
+def _check_chunks(data: Mapping[str, Any]) -> None:
+    for index, file in enumerate(data["files"]):
+        chunks = file.get("chunks")
+        if chunks is not None:
+            count = -(-file["size"] // chunks["size"])
+            if len(chunks["sha256"]) != count:
+                with within(f".files[{index}].chunks.sha256"):
+                    fail(f"{count} digests", len(chunks["sha256"]))
 
 
 def _check_known(names: Iterable[str], known: set[str], path: str) -> None:

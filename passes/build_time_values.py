@@ -8,6 +8,8 @@ they compute. The choice is a matter of cost, and its rules are here and nowhere
 - what is made of constants alone stays code, unless it holds floats;
 - what takes more bytes than the weights that it saves is stored if that is not much
   more, or if products or factorizations are computed for it;
+- of IR for a target, what is a weight in another order is stored beside the weight, if
+  that is read as well: the loader would make it, and hold both;
 - constants of many different elements are always stored.
 """
 
@@ -66,9 +68,13 @@ class BuildTimeValues:
             if port.kind == "weight":
                 self.weight_of[value] = port.name
                 self.source_of[value] = port.name
-                self._size_of[port.name] = _bytes(port.type)
+                self._size_of[port.name] = bytes_of(port.type)
                 self._number(value, ("weight", port.name))
+        self._place_of: dict[Value, int] = {}  # of the op that computes a value
         self.is_computed = [self._note(op) for op in self.ops]
+        for place, op in enumerate(self.ops):
+            if self.is_computed[place]:
+                self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
         """Take note of an op; whether it can be computed when the model is built."""
@@ -108,11 +114,11 @@ class BuildTimeValues:
         rows = zip(self.ops, self.is_computed, strict=True)
         return [op for op, known in rows if known and isinstance(op, GraphOp)]
 
-    def ops_of(self, values: Container[Value]) -> list[GraphOp]:
+    def ops_of(self, values: Iterable[Value]) -> list[GraphOp]:
         """The ops that compute some of these values, in order."""
-        return [
-            op for op in self.ops_computed() if any(x in values for x in op.results)
-        ]
+        computed = (self._place_of[x] for x in values if x not in self.weight_of)
+        found = (self.ops[place] for place in sorted({*computed}))
+        return [op for op in found if isinstance(op, GraphOp)]
 
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
@@ -145,15 +151,21 @@ def is_large_constant(op: Operation) -> bool:
     return not ir.DenseElementsAttr(op.attributes["value"]).is_splat
 
 
-def values_to_store(entries: Sequence[BuildTimeValues]) -> list[list[Value]]:
+def values_to_store(
+    entries: Sequence[BuildTimeValues], *, stores_orders: bool = False
+) -> list[list[Value]]:
     """For each entry, the values that are to become weights, in the order of its ops.
 
     What an entry must read itself it does not save to have stored in another form. That
     is known once all is chosen, so the choice is made again until it holds.
+
+    Args:
+        entries: of one program.
+        stores_orders: whether a weight is stored in each order that it is read in.
     """
     read = {name for each in entries for name in each.weights_read()}
     while True:
-        choice = _Choice(read)
+        choice = _Choice(read, stores_orders)
         chosen = [choice.values_of(each) for each in entries]
         if choice.read <= read:
             return chosen
@@ -165,10 +177,12 @@ class _Choice:
 
     Args:
         read: the weights that are read as they are.
+        stores_orders: see `values_to_store`.
     """
 
-    def __init__(self, read: set[str]) -> None:
+    def __init__(self, read: set[str], stores_orders: bool) -> None:
         self.read = set(read)
+        self._stores_orders = stores_orders
         self._saved: set[Hashable] = set()  # weights, by what is chosen so far
         self._stored: set[int] = set()  # expressions
 
@@ -206,16 +220,22 @@ class _Choice:
         if is_large_constant(op):
             return True
         types = [Tensor.of(value) for value in results]
-        if not all(map(_bytes, types)) or _costs_nothing(op):
+        if not all(map(bytes_of, types)) or _costs_nothing(op):
             return False
         if {entry.number_of[value] for value in results} <= self._stored:
             return True
         if results[0] in entry.weightless and not _computes_floats(op, types):
             return False
         below = entry.values_below(op.operands, seen)
-        saved = self._weights_saved(entry, below)
-        spared = sum(_bytes(Tensor.of(value)) for value in saved.values())
-        extra = sum(map(_bytes, types)) - spared
+        weights = _weights_among(entry, below)
+        saved = {
+            name: value
+            for name, value in weights.items()
+            if name not in self.read and name not in self._saved
+        }
+        replaced = weights if self._stores_orders and _reorders(op) else saved
+        spared = sum(bytes_of(Tensor.of(value)) for value in replaced.values())
+        extra = sum(map(bytes_of, types)) - spared
         is_costly = any(value in entry.costly for value in results)
         most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
         if extra > most and not is_costly:
@@ -225,21 +245,19 @@ class _Choice:
         self._stored |= {entry.number_of[value] for value in results}
         return True
 
-    def _weights_saved(
-        self, entry: BuildTimeValues, below: Iterable[Value]
-    ) -> dict[Hashable, Value]:
-        """The weights among some values that nothing else is known to need.
 
-        Each counts for the first value that is computed from it.
-        """
-        found: dict[Hashable, Value] = {}
-        for value in below:
-            name: Hashable = entry.weight_of.get(value)
-            if name is None and entry.is_large_constant(value):
-                name = entry.number_of[value]
-            if name is not None and name not in self.read and name not in self._saved:
-                found[name] = value
-        return found
+def _weights_among(
+    entry: BuildTimeValues, values: Iterable[Value]
+) -> dict[Hashable, Value]:
+    """The weights and large constants among some values, each once."""
+    found: dict[Hashable, Value] = {}
+    for value in values:
+        name: Hashable = entry.weight_of.get(value)
+        if name is None and entry.is_large_constant(value):
+            name = entry.number_of[value]
+        if name is not None:
+            found[name] = value
+    return found
 
 
 # ---- facts --------------------------------------------------------------------------
@@ -252,8 +270,8 @@ def _is_computable(op: GraphOp) -> bool:
     types = [Tensor.of(value) for value in op.results]
     if not all(kind.is_static for kind in types) or not _has_static_attributes(op):
         return False
-    given = sum(_bytes(Tensor.of(value)) for value in op.operands)
-    return all(_bytes(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
+    given = sum(bytes_of(Tensor.of(value)) for value in op.operands)
+    return all(bytes_of(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
 
 
 def _has_static_attributes(op: GraphOp) -> bool:
@@ -269,7 +287,14 @@ def _costs_nothing(op: GraphOp) -> bool:
     """Whether an op only repeats elements of its operand, or gives it another shape."""
     if type(op).keeps_order or not type(op).rearranges:
         return type(op).keeps_order
-    return _bytes(Tensor.of(op.results[0])) > _bytes(Tensor.of(op.operands[0]))
+    return bytes_of(Tensor.of(op.results[0])) > bytes_of(Tensor.of(op.operands[0]))
+
+
+def _reorders(op: GraphOp) -> bool:
+    """Whether an op gives all elements of its operand, in another order."""
+    return type(op).rearranges and (
+        bytes_of(Tensor.of(op.results[0])) == bytes_of(Tensor.of(op.operands[0]))
+    )
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
@@ -278,7 +303,7 @@ def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
     return is_float and bool(op.operands) and not type(op).rearranges
 
 
-def _bytes(kind: Tensor) -> int:
-    """Of a static type, in an archive."""
+def bytes_of(kind: Tensor) -> int:
+    """Return the bytes that a tensor of a static type takes in an archive."""
     sizes = [size for size in kind.shape if isinstance(size, int)]
     return math.prod(sizes) * dtypes.to_numpy(kind.dtype).itemsize

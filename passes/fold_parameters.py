@@ -7,10 +7,11 @@
     func @f(%x, %t {graph.name = "dense.w.folded"})
       %y = graph.dot_general(%x, %t)
 
-The reference evaluator computes it, in the dtypes of the ops. What is stored, and what
-stays code, `build_time_values` decides. A weight that nothing reads, be it from the
-start, is dropped from the entry, and from the program where no entry takes it. States
-are never computed with: they change.
+The reference evaluator computes it, in the dtypes of the ops: what is small at once,
+and what is large when it is written, so that memory does not grow with the weights.
+What is stored, and what stays code, `build_time_values` decides. A weight that nothing
+reads, be it from the start, is dropped from the entry, and from the program where no
+entry takes it. States are never computed with: they change.
 
 Requires: the arrays of the weights; nothing changes where a program comes without them.
 Ensures: equal values of several entries are one weight; no entry has a large constant.
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.computed_arrays import ComputedArray, StoredArray, is_computed_alike
 from aotc.dialects.callees import callees
 from aotc.dialects.entries import Port, write_entry
 from aotc.dialects.function_table import index_functions
@@ -35,12 +37,16 @@ from aotc.dialects.graph import evaluate
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Module, Value, ir
 from aotc.passes.base import Pass, Unit
-from aotc.passes.build_time_values import BuildTimeValues, values_to_store
+from aotc.passes.build_time_values import BuildTimeValues, bytes_of, values_to_store
 from aotc.passes.properties import CONSTANTS_STORED
 from aotc.program import Program
 
 SUFFIX = "folded"  # of the name of a weight that is computed from another
 CONSTANTS = "constants"  # what weights belong to that are computed from none
+
+# What is no larger is computed in its pass, where it is compared with others by its
+# elements; the rest by the ops that compute it.
+MOST_BYTES_AT_ONCE = 2**16
 
 _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
@@ -60,7 +66,7 @@ class FoldParameters(Pass):
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
-            return _fold(unit.program)
+            return _fold(unit.program, stores_orders=unit.target is not None)
 
 
 def folds_parameters(program: Program) -> bool:
@@ -68,7 +74,7 @@ def folds_parameters(program: Program) -> bool:
     return program.has_arrays and FoldParameters.name not in program.without
 
 
-def _fold(program: Program) -> bool:
+def _fold(program: Program, *, stores_orders: bool) -> bool:
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
     numbers: dict[Any, int] = {}
@@ -77,8 +83,9 @@ def _fold(program: Program) -> bool:
         for entry in program.entries
         if entry.name not in called  # a call relies on the signature
     ]
+    chosen = values_to_store(entries, stores_orders=stores_orders)
     store, dropped, changed = _Store(program), set[str](), False
-    for entry, values in zip(entries, values_to_store(entries), strict=True):
+    for entry, values in zip(entries, chosen, strict=True):
         if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
             changed = True
@@ -115,16 +122,15 @@ class _Store:
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
 
-    def _keep(self, source: str | None, kind: Tensor, array: Array) -> str:
+    def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
         """The name of the weight that holds an array; added if there is none."""
-        alike = self._alike.setdefault((kind, _sample(array)), [])
+        sort = array.key if isinstance(array, ComputedArray) else array.tobytes()
+        alike = self._alike.setdefault((kind, sort), [])
         for name in alike:
-            if _has_same_bytes(self._program.parameters[name], array):
+            if is_computed_alike(self._program.parameters[name], array):
                 return name
         name = self._free_name(source)
-        # in the order in which it is written; a view would keep what it is a view of
-        whole = np.array(array, order="C")
-        self._program.add_parameter(name, whole, kind, "weight")
+        self._program.add_parameter(name, array, kind, "weight")
         alike.append(name)
         return name
 
@@ -137,24 +143,24 @@ class _Store:
         return next(name for name in names if name not in self._program.parameters)
 
 
-def _sample(array: Array) -> bytes:
-    """A few elements, from all over an array."""
-    steps = tuple(slice(None, None, max(1, size // 3)) for size in array.shape)
-    return array[steps].tobytes()
-
-
-def _has_same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays of one type are alike to the last bit."""
-    return np.array_equal(_bytes_of(one), _bytes_of(other))
-
-
-def _bytes_of(array: Array) -> Array:
-    """In row-major order; a view where the array is in that order."""
-    return np.asarray(array, order="C").reshape(-1).view(np.uint8)
-
-
 def _computed_arrays(
-    entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, Array]
+    entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
+) -> list[tuple[Value, StoredArray]]:
+    """Some values of an entry with their arrays, in the order of its ops."""
+    kinds = {value: Tensor.of(value) for value in values}
+    small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
+    arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
+    leaves = {x: weights[name] for x, name in entry.weight_of.items()}
+    for value in values:
+        if value not in arrays:
+            ops = entry.ops_of(entry.values_below([value]))
+            arrays[value] = ComputedArray(ops, value, leaves)
+    order = [x for op in entry.ops_computed() for x in op.results if x in arrays]
+    return [(value, arrays[value]) for value in order]
+
+
+def _evaluated(
+    entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> Iterator[tuple[Value, Array]]:
     """Some values of an entry with their arrays, by the reference evaluator.
 
@@ -165,10 +171,13 @@ def _computed_arrays(
     arrays = {x: weights[n] for x, n in entry.weight_of.items() if x in below}
     for op in entry.ops_of(below):
         with np.errstate(all="ignore"):  # an overflow is what it is in a call
-            found = evaluate(op, [arrays[x] for x in op.operands], [])
+            found = evaluate(op, [np.asarray(arrays[x]) for x in op.operands], [])
         arrays.update(zip(op.results, found, strict=True))
         reads.subtract(op.operands)
-        yield from ((x, arrays[x]) for x in op.results if x in wanted)
+        for value in op.results:
+            if value in wanted:
+                # as it is written; a view would keep what it is a view of
+                yield value, np.array(arrays[value], order="C")
         for value in (*op.operands, *op.results):
             if not reads[value]:
                 arrays.pop(value, None)

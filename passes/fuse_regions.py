@@ -11,7 +11,7 @@ arithmetic on parameters, which `fold-parameters` does at build time.
 A region is differentiated by no one, so derivatives are written before.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -144,9 +144,15 @@ class FuseRegions(Pass):
         """Those of some families."""
         region_of = Region.of if self.anchors_only else region_at
         capabilities, functions = choosing.capabilities, table_of(unit.module)
-        for entry in entries_of(unit.module):
-            states = _new_states(functions[entry.name], entry)
+        entries = entries_of(unit.module)
+        all_found = list[dict[str, list[_Anchor]]]()
+        for entry in entries:
             found = _all_anchors(functions, entry, choosing)
+            known = {name for others in all_found for name in others}  # shared loops
+            all_found.append({k: x for k, x in found.items() if k not in known})
+        _share_packings(functions, entries, all_found, capabilities)
+        for entry, found in zip(entries, all_found, strict=True):
+            states = _new_states(functions[entry.name], entry)
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
@@ -192,6 +198,42 @@ def _all_anchors(
         else anchors
         for name, anchors in found.items()
     }
+
+
+def _share_packings(
+    functions: Mapping[str, Function],
+    entries: Sequence[Entry],
+    found: Sequence[dict[str, list[_Anchor]]],
+    capabilities: Capabilities,
+) -> None:
+    """Let all products by one weight of a program read one packing of it.
+
+    Args:
+        functions: of the module, by name.
+        entries: of the program.
+        found: the anchors of each entry by function; kernels are replaced in it.
+        capabilities: of the target.
+    """
+    readers: dict[tuple[str, str], list[tuple[str, list[_Anchor], int]]] = {}
+    for entry, by_function in zip(entries, found, strict=True):
+        arguments = functions[entry.name].entry_block.arguments
+        ports = zip(arguments, entry.arguments, strict=True)
+        names = {value: port.name for value, port in ports if port.kind == "weight"}
+        anchors = by_function.get(entry.name, [])
+        for place, (op, fused) in enumerate(anchors):
+            family = capabilities.family_of(fused)
+            is_packed = (
+                family.alike is not None and family.packing_of(fused) is not None
+            )
+            if is_packed and op.operands[1] in names:
+                key = names[op.operands[1]], fused.kernel
+                readers.setdefault(key, []).append((entry.name, anchors, place))
+    for rows in readers.values():
+        contracts = [contracts_of(functions[name]) for name, _, _ in rows]
+        alike = [anchors[place] for _, anchors, place in rows]
+        planned = capabilities.plan_alike(alike, contracts)
+        for (_, anchors, place), fused in zip(rows, planned, strict=True):
+            anchors[place] = anchors[place][0], fused
 
 
 def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:

@@ -25,6 +25,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions_of
@@ -89,7 +91,7 @@ def _arrays_of_weights(program: Program) -> dict[str, dict[Value, Array]]:
     functions = functions_of(program.module)
     return {
         entry.name: {
-            value: program.parameters[port.name]
+            value: np.asarray(program.parameters[port.name])
             for value, port in zip(
                 functions[entry.name].entry_block.arguments,
                 entry.arguments,

@@ -16,7 +16,7 @@ LEAVES = {
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
-PROGRAM = MODEL | {"program"}
+PROGRAM = MODEL | {"program", "computed_arrays", "parameter_archive"}
 TRACING = PROGRAM | {"tracing"}
 ALLOWED = {
     "redaction": set(),
@@ -45,7 +45,9 @@ ALLOWED = {
     "timing": EDGE | {"runtime", "worker"},
     "mlir": LEAVES,
     "dialects": MODEL,
-    "program": MODEL,
+    "parameter_archive": LEAVES,
+    "computed_arrays": MODEL | {"parameter_archive"},
+    "program": MODEL | {"computed_arrays"},
     "program_verifier": PROGRAM | {"kernels"},
     "program_files": PROGRAM | {"program_verifier"},
     # what a model.py is written with

@@ -161,6 +161,7 @@ def compile_units(
     dump: Path | None = None,
     finished: Callable[[Compiled], None] | None = None,
     cache: Cache | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[Compiled]:
     """Compile lowered programs, each for its target; in parallel.
 
@@ -169,6 +170,7 @@ def compile_units(
         dump: folder for what the compiler is given beside the IR.
         finished: is told of each variant as soon as it is compiled.
         cache: where modules are taken from and kept.
+        meanwhile: is called while the compilers work.
 
     Raises:
         CompileError: the compiler refused the module, or died.
@@ -178,6 +180,7 @@ def compile_units(
     jobs = [_Job.of(unit, cache, dump=dump) for unit in units]
     with _workers(len(jobs)) as (pool, running):
         work = [pool.submit(_compile, job, running) for job in jobs]
+        meanwhile()
         for future in as_completed(work):
             if finished is not None:
                 finished(future.result())

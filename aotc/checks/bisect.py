@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from aotc import reference
 from aotc.backend import Compiled, compile_units
 from aotc.checks.judging import Rule
@@ -152,7 +154,7 @@ def _same_call(
     entry = program.entry(name)
     made = {("weight", name): array for name, array in program.parameters.items()}
     known = {**made, **given}
-    values = [known[port.kind, port.name] for port in entry.arguments]
+    values = [np.asarray(known[port.kind, port.name]) for port in entry.arguments]
     return program.module, entry, values
 
 

@@ -56,7 +56,9 @@ class Bundle:
 
     def load(self) -> Call:
         """See `Loadable`."""
-        model = load(self.path, allow_unsigned=True, target=self.target)
+        model = load(
+            self.path, allow_unsigned=True, target=self.target, weights="mapped"
+        )
         return partial(_call_model, model)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def recipe_of(
     program: Program,
     source: Mapping[str, str],
     variants: Sequence[Compiled],
-    parameters: Mapping[str, Any],
+    archives: Iterable[str],
     *,
     full: bool,
 ) -> Recipe:
@@ -65,20 +65,19 @@ def recipe_of(
         program: what was compiled.
         source: what it says, see `source_parts`.
         variants: the compiled code.
-        parameters: of the code, where passes may have changed those of the program.
+        archives: digests of the files of parameters, where passes may have changed
+            those of the program.
         full: whether the check has no limit of work.
     """
     entries = ", ".join(entry.name for entry in program.entries)
     targets = ", ".join(str(variant.target) for variant in variants)
-    own = program.parameters
-    changed = {name: x for name, x in parameters.items() if own.get(name) is not x}
     return Recipe(
         "self-check",
         f"{targets}: {entries}",
         {
             **source,
             "code": digest(*_code(variants)),
-            "what passes made of them": arrays_digest(changed),
+            "archives": digest(*archives),
             "mode": "full" if full else "auto",
             "aotc": code_digest(),
             "packages": digest(

@@ -163,6 +163,7 @@ def write_bundle(
         CompileError: the compiler fails; `self-check`: it is wrong.
     """
     from aotc import packager  # with the compiler's side
+    from aotc.artifacts.pack import TRIAL_SUFFIX, scratch_folder
     from aotc.backend import compile_units
     from aotc.passes import run_passes
     from aotc.passes.base import Unit
@@ -182,22 +183,27 @@ def write_bundle(
     variants = compile_units(units, cache=Cache.of_user())
     title = program.title.name or "function", program.title.version or "1.0.0"
     weights = packager.weight_files(programs)
-    pack = partial(packager.pack, program, variants, weights, title)
-    if original is not None:
-        checked = _self_check(original, variants, pack)
-        findings = {**(findings or {}), "self_check": checked}
-    return pack(folder, findings=findings, signer=signer), variants
+    with scratch_folder(folder, title) as work:
+        archives = packager.write_archives(weights, work)
+        given = program, variants, weights, title
+        pack = partial(packager.pack, *given, archives=archives)
+        if original is not None:
+            trial = pack(work / f"bundle{TRIAL_SUFFIX}")
+            checked = _self_check(original, variants, trial)
+            packager.take_back(archives, trial)
+            findings = {**(findings or {}), "self_check": checked}
+        return pack(folder, findings=findings, signer=signer), variants
 
 
 def _self_check(
-    original: Program, variants: Sequence[Compiled], pack: Callable[[Path], Path]
+    original: Program, variants: Sequence[Compiled], bundle: Path
 ) -> list[dict[str, Any]]:
     """Self-check code as a build does; return the findings for the manifest.
 
     Args:
         original: a copy of what was compiled, which is used up.
         variants: the code.
-        pack: writes a bundle of it into a folder.
+        bundle: of it.
 
     Raises:
         CompileError: `self-check`, and others of `check_entries`.
@@ -207,8 +213,5 @@ def _self_check(
 
     run_passes(original.module, ("autodiff",), silently=True)
     full = options.get("AOTC_SELF_CHECK") == "full"
-    with temporary_folder() as work:
-        found = check_entries(
-            original, original.module, pack(work), variants, full=full
-        )
+    found = check_entries(original, original.module, bundle, variants, full=full)
     return [each.to_manifest() for each in found]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc import options
-from aotc.cache import Cache, Recipe, digest
+from aotc.cache import Cache, Recipe, arrays_digest, digest
 from aotc.target import Target
 
 if TYPE_CHECKING:
@@ -92,12 +92,7 @@ class KeptBundle:
 
 
 def _weights_digest(program: Program) -> str:
-    parts = [
-        part
-        for name, array in program.parameters.items()
-        for part in (name, str(array.dtype), str(array.shape), array.tobytes())
-    ]
-    return digest(*parts)
+    return arrays_digest(program.parameters)
 
 
 def cache_of_functions() -> Cache | None:

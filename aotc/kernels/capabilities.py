@@ -13,10 +13,11 @@ Passes ask this table, and no family or emitter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.kernels.families import FAMILIES
@@ -83,6 +84,25 @@ class Capabilities:
         schedule = family.schedule_of(fused)
         found = family.candidates(anchor, self.machine, schedule)
         return [each.to_plain() for each in found]
+
+    def plan_alike(
+        self,
+        anchors: Sequence[tuple[GraphOp, Fused]],
+        contracts: Sequence[Sequence[Contract]],
+    ) -> list[Fused]:
+        """Return the kernels of ops by one weight that read one packing of it.
+
+        Args:
+            anchors: the ops, and their kernels, which are of one family.
+            contracts: of the symbols of each.
+        """
+        family = self.family_of(anchors[0][1])
+        assert family.alike is not None
+        schedules = [family.schedule_of(fused) for _, fused in anchors]
+        ops = [op for op, _ in anchors]
+        found = family.alike(ops, schedules, contracts, self.machine)
+        pairs = zip(anchors, found, strict=True)
+        return [Fused(fused.kernel, each.to_plain()) for (_, fused), each in pairs]
 
     def choose(
         self,

@@ -101,6 +101,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         most_joined=4,  # of more, results would wait long for their readers
         packing=_panel_packing,
         fetching=contraction.plan_fetching,
+        alike=contraction.plan_alike,
         cycles=contraction.cycles_of,
         why_not_joined=joined.why_not_joined,
         why_misread=contraction.why_misread,

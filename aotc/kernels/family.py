@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor
@@ -17,6 +18,8 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value
 from aotc.numerics import STRICT
+
+_Contracts = Sequence[Sequence[Contract]]  # of the symbols of several ops
 
 A = TypeVar("A", bound=GraphOp)
 S = TypeVar("S", bound=Schedule)
@@ -73,6 +76,9 @@ class Family(Generic[A, S]):
             been edited, for what it is not; "" if it would not.
         fetching: the schedule for an op whose weights come from main memory in each
             call, given that for other calls.
+        alike: the schedules for ops by one weight, given that of each by itself and the
+            contracts of the symbols of each: such as read one packing of it. None for a
+            family that has no such choice.
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
             time, because it keeps something from one to the next
             (`Arguments.workgroup`). There are at most as many runs as threads.
@@ -99,6 +105,9 @@ class Family(Generic[A, S]):
     ops_before: Callable[[A], Sequence[GraphOp]] = lambda op: ()
     is_never_alone: bool = False
     fetching: Callable[[A, S], S] = lambda op, schedule: schedule
+    alike: (
+        Callable[[Sequence[A], Sequence[S], _Contracts, Machine], Sequence[S]] | None
+    ) = None
     cycles: Callable[[A, S, Machine, Callable[[Size], int]], int] | None = None
     why_not_joined: Callable[[Sequence[A], S, Machine], str] | None = None
     why_misread: Callable[[Function, A, S], str] = lambda *_: ""

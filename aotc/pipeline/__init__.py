@@ -8,6 +8,7 @@ memory, `optimize` single passes on IR in text form.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,12 @@ def build(
         SetupError: the compiler is not installed, or the machine refuses something:
             `cannot-write`, `file-access` or `out-of-memory`.
     """
-    run = Build(Request(source, **asked), reporter or Silent())
+    with closing(Build(Request(source, **asked), reporter or Silent())) as run:
+        return _build(run)
+
+
+def _build(run: Build) -> BuildReport:
+    """Take a build through its stages."""
     require_compiler()
     run.require_room()
     rest = list(STAGES)

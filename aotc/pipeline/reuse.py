@@ -27,6 +27,7 @@ from aotc.backend import Compiled, Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
+from aotc.computed_arrays import StoredArray
 from aotc.counting import counters
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
@@ -161,7 +162,8 @@ class KeptBuild:
             return
         if any(each.kept is None for each in made.variants):
             return
-        blobs = [bytecode(made.module), *(each.tobytes() for each in arrays)]
+        stored = (np.asarray(each).tobytes() for each in arrays)
+        blobs = [bytecode(made.module), *stored]
         facts = {
             "sizes": [len(each) for each in blobs],
             "graph_ops": made.graph_ops,
@@ -248,14 +250,14 @@ def _find_variant(
 
 def _parameter_rows(
     parameters: Arrays, own: Arrays
-) -> tuple[list[list[Any]], list[np.ndarray[Any, Any]]]:
+) -> tuple[list[list[Any]], list[StoredArray]]:
     """Return parameters as JSON, and the arrays that the program does not have.
 
     A row is the name, and that of an array of the program, or dtype and shape.
     """
     names = {id(array): name for name, array in own.items()}
     rows: list[list[Any]] = []
-    changed = []
+    changed: list[StoredArray] = []
     for name, array in parameters.items():
         if id(array) in names:
             rows.append([name, names[id(array)]])

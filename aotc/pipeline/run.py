@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotc import importers, options, packager
 from aotc.artifacts import Signer
-from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.pack import TRIAL_SUFFIX, scratch_folder
 from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache, arrays_digest
 from aotc.checks.required import require_run, require_runnable
@@ -105,6 +105,7 @@ class Build:
         self.made: Made | None = None  # by an equal build: no pass is run
         self._reporter = reporter
         self._signer: Signer | None = None
+        self._opened = ExitStack()
 
     # ---- the program
 
@@ -356,11 +357,35 @@ class Build:
             given = self.program, self.report.variants, (), self.source.title
             require_run(packager.manifest(*given, self.report.findings()), targets)
 
+    @cached_property
+    def archives(self) -> packager.Archives:
+        """The archives of the weights, written once: any bundle takes these."""
+        return packager.write_archives(self.weights, self._scratch)
+
+    def write_archives(self) -> None:
+        """Write the archives of the weights, if there is to be a bundle."""
+        if self.request.packs:
+            _ = self.archives
+
+    @cached_property
+    def _scratch(self) -> Path:
+        """A folder on the file system of the bundle."""
+        asked = self.request.output, self.source.title
+        return self._opened.enter_context(scratch_folder(*asked))
+
     @contextmanager
     def trial_bundle(self) -> Iterator[Callable[[], Path]]:
         """A function that writes a bundle on first use, only to run it."""
-        with temporary_folder() as work:
-            yield functools.cache(lambda: self._write(work, None, force=False))
+        written: list[Path] = []
+
+        def write() -> Path:
+            folder = self._scratch / f"bundle{TRIAL_SUFFIX}"
+            written.append(self._write(folder, None, force=True))
+            return written[0]
+
+        yield functools.cache(write)
+        for bundle in written:
+            packager.take_back(self.archives, bundle)
 
     def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
         """Write what has been made as a bundle."""
@@ -370,10 +395,15 @@ class Build:
             self.weights,
             self.source.title,
             output,
+            archives=self.archives,
             findings=self.report.findings(),
             signer=signer,
             force=force,
         )
+
+    def close(self) -> None:
+        """Remove what the build has on the disk beside its bundle."""
+        self._opened.close()
 
 
 def _set_io_layout(unit: Unit, layout: str) -> None:

@@ -244,10 +244,14 @@ class Compile(Stage):
 
         tell_waiting()
         build.parameters = packager.merge_parameters(build.programs)
-        build.report.variants = compile_units(
-            build.units, dump=build.dump, finished=tell_variant, cache=build.cache
-        )
         build.weights = packager.weight_files(build.programs)
+        build.report.variants = compile_units(
+            build.units,
+            dump=build.dump,
+            finished=tell_variant,
+            cache=build.cache,
+            meanwhile=build.write_archives,
+        )
 
 
 class CompareWithSource(Stage):
@@ -311,7 +315,8 @@ class CheckItself(Stage):
                 report.self_checks = check()
                 return
             start = time.perf_counter()
-            compiled = report.variants, build.parameters
+            archives = [each.sha256 for each in build.archives.values()]
+            compiled = report.variants, archives
             recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
             report.self_checks, report.self_check_reuse = found_or_made(
                 build.cache, recipe, check

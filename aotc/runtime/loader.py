@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import iree.runtime as iree
 
+from aotc import options
 from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
-from aotc.errors import VerificationError
+from aotc.errors import InputError, VerificationError
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
@@ -40,6 +41,7 @@ def load(
     target: str | None = None,
     fallback: bool = True,
     callbacks: Callbacks | None = None,
+    weights: str | None = None,
 ) -> Model:
     """Load a bundle.
 
@@ -66,6 +68,12 @@ def load(
             each bundle warns. A variant that `target` names is no fallback.
         callbacks: functions that compute calls of sizes without code, by the names in
             policies `callback:NAME`: of the inputs by name, with the entry's result.
+        weights: where weights lie, by default as AOTC_WEIGHTS says. `private`: they are
+            copied to memory of this process, in huge pages where there are such, and
+            verified as they are copied: nobody can change them any more. `mapped`: they
+            are verified and then mapped from the bundle's files, which takes less time,
+            and no memory of its own in several processes; whoever may write to these
+            files can change what the model computes, or end it by making them shorter.
 
     Raises:
         InputError: there is no bundle, or an argument is wrong.
@@ -73,9 +81,13 @@ def load(
         SetupError: `incompatible`, `no-driver`, or `fallback-refused`; or the machine
             refuses to read it: `file-access` or `out-of-memory`.
     """
+    is_mapped = _is_mapped(weights)
     with system_errors():
         model = retry_if_replaced(
-            path, lambda: _load(path, trust, allow_unsigned, threads, target, fallback)
+            path,
+            lambda: _load(
+                path, trust, allow_unsigned, threads, target, fallback, is_mapped
+            ),
         )
         require_callbacks(callbacks or {}, model.manifest.symbols.values())
         for entry in model.entries.values():
@@ -90,6 +102,7 @@ def _load(
     threads: int | None,
     target: str | None,
     fallback: bool,
+    is_mapped: bool,
 ) -> Model:
     # 1. verify
     bundle = read_bundle(path, trust, allow_unsigned)
@@ -100,7 +113,7 @@ def _load(
     device = engine.device(variant.backend, threads, is_small=small)
     # 3. verify the files, 4. map
     bundle.check_small()
-    code = _map(bundle, variant, device)
+    code = _map(bundle, variant, device, is_mapped)
     return Model(bundle.manifest, variant, code, selection)
 
 
@@ -110,8 +123,10 @@ def _load(
 # weights are mapped by IREE itself, and inputs are never borrowed.
 
 
-def _map(bundle: VerifiedBundle, variant: Variant, device: Any) -> Module:
-    scopes = _parameters(bundle, variant)
+def _map(
+    bundle: VerifiedBundle, variant: Variant, device: Any, is_mapped: bool = False
+) -> Module:
+    scopes = _parameters(bundle, variant, is_mapped)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
         code = bundle.load(variant.file)
@@ -166,10 +181,23 @@ def start(
     return Module(context, module, device, on_cpu)
 
 
+def _is_mapped(weights: str | None) -> bool:
+    """Whether weights are mapped from the files of the bundle, see `load`."""
+    mode = options.get("AOTC_WEIGHTS") if weights is None else weights
+    if mode not in options.WEIGHTS_MODES:
+        known = " or ".join(options.WEIGHTS_MODES)
+        raise InputError("bad-option", f"expected weights={known}; got {mode!r}")
+    return bool(mode == "mapped")
+
+
 def _load_weights(
-    bundle: VerifiedBundle, weights: Weights, index: Any, *, on_cpu: bool
+    bundle: VerifiedBundle, weights: Weights, index: Any, *, on_cpu: bool, mapped: bool
 ) -> None:
     """Add verified weights to a parameter index, in huge pages where those help."""
+    if mapped:
+        with bundle.mapped_path(weights.file) as path:
+            index.load(path, weights.format)
+        return
     if on_cpu:
         with huge_pages_for(bundle.manifest.files[weights.file].size) as pages:
             if pages is not None:
@@ -183,7 +211,9 @@ def _load_weights(
         index.load(path, weights.format)
 
 
-def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
+def _parameters(
+    bundle: VerifiedBundle, variant: Variant, is_mapped: bool
+) -> dict[str, Any]:
     """The weights that `variant` needs, as parameter indexes by scope."""
     scopes: dict[str, Any] = {}
     for weights in bundle.manifest.weights:
@@ -191,9 +221,8 @@ def _parameters(bundle: VerifiedBundle, variant: Variant) -> dict[str, Any]:
             continue
         index = scopes.setdefault(weights.scope, iree.ParameterIndex())
         try:
-            _load_weights(
-                bundle, weights, index, on_cpu=BACKENDS[variant.backend].on_cpu
-            )
+            on_cpu = BACKENDS[variant.backend].on_cpu
+            _load_weights(bundle, weights, index, on_cpu=on_cpu, mapped=is_mapped)
         except (RuntimeError, ValueError, IndexError) as error:
             raise_system_error(error, weights.file)
             first_line = str(error).partition("\n")[0]

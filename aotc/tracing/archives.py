@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,9 +60,49 @@ def _view(data: Any, entry: Mapping[str, Any]) -> Any:
 
 
 def _read_npz(file: Path) -> dict[str, Any]:
-    with np.load(file, allow_pickle=False) as archive:
-        return dict(archive)
+    """Views of the mapped file, but for what is compressed in it."""
+    with np.load(file, allow_pickle=False) as loaded:
+        whole = np.asarray(np.memmap(file, np.uint8, "r"))
+        members = loaded.zip.infolist()
+        rows = {each.filename.removesuffix(".npy"): each for each in members}
+        found = {name: _member_view(whole, rows[name]) for name in loaded.files}
+        return {k: loaded[k] if x is None else x for k, x in found.items()}
 
+
+def _member_view(whole: Any, member: zipfile.ZipInfo) -> Any:
+    """An array that is stored in a .npz file; None if it is compressed, or none.
+
+    Raises:
+        ValueError: its bytes are not those that were written.
+    """
+    if member.compress_type != zipfile.ZIP_STORED:
+        return None
+    # a local header, of which bytes 26 to 30 say how long the name and the rest are
+    start = member.header_offset
+    lengths = whole[start + 26 : start + 30].view("<u2")
+    start += 30 + int(lengths.sum())
+    data = whole[start : start + member.file_size]
+    stream = io.BytesIO(data[:_NPY_HEADER].tobytes())
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = _NPY_HEADERS[version]
+        shape, is_fortran, dtype = read(stream)
+    except (KeyError, ValueError):
+        return None  # as NumPy reads it, or says that it cannot
+    count = math.prod(shape)
+    if dtype.hasobject or not count:
+        return None
+    if zlib.crc32(data.data) != member.CRC:
+        raise ValueError(f"the checksum of '{member.filename}' is wrong")
+    array = data[stream.tell() :].view(dtype)
+    return array.reshape(shape, order="F" if is_fortran else "C")
+
+
+_NPY_HEADER = 1 << 14  # bytes that hold the header of an array, if it is a plain one
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 # what the format calls the dtypes that aotc has
 _SAFETENSORS = {name.upper(): name for name in dtypes.NAMES}

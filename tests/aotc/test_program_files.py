@@ -14,10 +14,10 @@ from aotc import pipeline
 from aotc.errors import InputError
 from aotc.importers import load
 from aotc.packager import merge_parameters, weight_files
+from aotc.parameter_archive import read_archive
 from aotc.passes.base import Unit
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.pipeline import IR_STAGES, build
-from aotc.program_files import read_archive
 from aotc.target import Target
 
 MODEL = """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aotc.artifacts import leftovers
+from aotc.artifacts.pack import scratch_folder
 
 MODEL = """
 import aotc
@@ -88,3 +89,13 @@ def test_a_worker_dies_with_its_parent_and_the_next_build_clears_up(
     with leftovers.temporary_folder() as own, leftovers.temporary_folder() as other:
         assert {*(tmp_path / "tmp").iterdir()} == {own, other, foreign}
     assert list((tmp_path / "tmp").iterdir()) == [foreign]
+
+
+def test_a_build_that_is_killed_while_it_is_checked_leaves_no_bundle(build, tmp_path):
+    trial = ".model-1.0.0.aotc.*/bundle.trial/manifest.json"
+    wait_for(lambda: [*tmp_path.glob(trial)])
+    build.kill()
+    build.wait()
+    assert [*tmp_path.rglob("*.aotc")] == []
+    with scratch_folder(tmp_path, ("model", "1.0.0")):
+        assert [*tmp_path.glob(trial)] == []

@@ -6,6 +6,7 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.errors import InputError
+from aotc.tracing.archives import load_arrays
 
 HEAD = """\
 from typing import NamedTuple
@@ -475,3 +476,30 @@ def test_what_an_entry_takes_in_vain_is_told(model):
     assert "the input 'y'" in unused
     assert "the State 'kept'" in kept
     assert ".frozen" in kept
+
+
+def test_npz_weights_are_mapped_and_damaged_ones_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "a.x": rng.standard_normal((100, 30)),
+        "a.y": np.asfortranarray(rng.standard_normal((7, 9)).astype("f4")),
+        "none": np.zeros((0, 3)),
+        "one": np.float32(3),
+    }
+    for save, is_mapped in ((np.savez, True), (np.savez_compressed, False)):
+        save(tmp_path / "w.npz", **arrays)
+        found = load_arrays(tmp_path / "w.npz")
+        flat = {"none": found["none"], "one": found["one"]}
+        flat |= {f"a.{name}": array for name, array in found["a"].items()}
+        assert flat.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(flat[name], array)
+            assert flat[name].dtype == array.dtype
+        assert flat["a.x"].flags.writeable != is_mapped
+    np.savez(tmp_path / "w.npz", **arrays)
+    content = bytearray((tmp_path / "w.npz").read_bytes())
+    content[content.find(arrays["a.x"].tobytes()) + 5] ^= 1
+    (tmp_path / "w.npz").write_bytes(content)
+    with pytest.raises(InputError, match="checksum") as refused:
+        load_arrays(tmp_path / "w.npz")
+    assert refused.value.code == "bad-file"

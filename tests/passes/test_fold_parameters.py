@@ -15,10 +15,10 @@ from aotc.dialects.parameters import parameters_of
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.mlir import ir
+from aotc.parameter_archive import read_archive
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.pipeline import IR_STAGES, build
-from aotc.program_files import read_archive
 from aotc.target import Target
 
 HEAD = """

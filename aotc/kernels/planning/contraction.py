@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from aotc.dialects.contracts import Contract
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
+from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
@@ -27,6 +29,7 @@ from aotc.kernels.planning.tile import (
     cycles,
     group_count,
     terms_at_a_time,
+    widths_of,
     with_blocks,
 )
 from aotc.mlir import Function, Value
@@ -97,6 +100,65 @@ def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
     if several and _fetches(geometry, tile, least):
         return replace(tile, ahead=1)
     return tile
+
+
+def plan_alike(
+    ops: Sequence[GraphOp],
+    tiles: Sequence[Tile],
+    contracts: Sequence[Sequence[Contract]],
+    machine: Machine,
+) -> list[Tile]:
+    """Tiles for products by one weight, all with its panels: it is packed once.
+
+    The panels are those by which the products are slowed down least in all, each by
+    what it takes with the tile of its own. A weight that comes from main memory takes
+    as long as that, if its sums do not take longer.
+
+    Args:
+        ops: the products.
+        tiles: of each by itself, packed.
+        contracts: of the symbols of each.
+        machine: that computes them.
+    """
+    kinds = {(tile.lanes, tile.terms) for tile in tiles}
+    if len({tile.columns for tile in tiles}) == 1 or len(kinds) > 1:
+        return [*tiles]
+    ((lanes, terms),) = kinds
+    machine = replace(machine, lanes=lanes)
+    sizes = []
+    for op, known in zip(ops, contracts, strict=True):
+        with known_contracts(known):
+            sizes.append(known_geometry(op).typical)
+
+    def slowdown(vectors: int) -> float:
+        return sum(
+            _time(size, choose_tile(size, machine, terms, vectors), machine)
+            / _time(size, own, machine)
+            for size, own in zip(sizes, tiles, strict=True)
+        )
+
+    widths = [{*widths_of(size, machine)} for size in sizes]
+    common = min(sorted(set.intersection(*widths)), key=slowdown)
+    found = []
+    for op, size, own, known in zip(ops, sizes, tiles, contracts, strict=True):
+        with known_contracts(known):
+            tile = choose_tile(size, machine, terms, common)
+            found.append(own if own.vectors == common else _like(op, tile, own))
+    return found
+
+
+def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
+    """A tile that fetches ahead where the one in whose place it is does."""
+    tile = _fetch_next(known_geometry(op), tile)
+    return plan_fetching(op, tile) if own.ahead else tile
+
+
+def _time(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+    """Cycles of a product, by its sums or by the memory that its weight comes from."""
+    weight = geometry.depth * geometry.features * geometry.bytes
+    reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
+    sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)
+    return max(sums, reading)
 
 
 def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:

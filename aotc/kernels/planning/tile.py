@@ -111,15 +111,25 @@ def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
     return 1 if mma is None else mma.terms
 
 
-def choose_tile(geometry: Geometry, machine: Machine, terms: int = 1) -> Tile:
+def choose_tile(
+    geometry: Geometry, machine: Machine, terms: int = 1, vectors: int | None = None
+) -> Tile:
     """The tile for which a contraction takes the fewest cycles, as `cycles` has it.
 
     Args:
         geometry: of static sizes, see `Geometry.typical`.
         machine: that computes it.
         terms: that are multiplied at a time.
+        vectors: of a panel; None for as many as are best.
     """
-    return with_blocks(geometry, _ranked_tiles(geometry, machine, terms)[0])
+    ranked = _ranked_tiles(geometry, machine, terms)
+    found = (each for each in ranked if vectors in (None, each.vectors))
+    return with_blocks(geometry, next(found))
+
+
+def widths_of(geometry: Geometry, machine: Machine) -> range:
+    """How many vectors a panel can have."""
+    return range(1, _most_vectors(geometry, machine) + 1)
 
 
 def choose_interleaved(
@@ -160,7 +170,7 @@ def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Til
     """Return all tiles that fit the registers, by their cycles."""
     tiles = [
         Tile(machine.lanes, vectors, rows, block=1, terms=terms)
-        for vectors in range(1, _most_vectors(geometry, machine) + 1)
+        for vectors in widths_of(geometry, machine)
         for rows in _rows_to_try(geometry, vectors, machine)
     ]
     return tuple(

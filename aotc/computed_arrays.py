@@ -1,0 +1,156 @@
+"""Arrays that graph ops compute from others, evaluated when they are asked for.
+
+What a build makes of weights is as large as they are, and is read once, when it is
+written. Until then it is a `ComputedArray`: ops of the graph dialect and the arrays
+that they read, which may be views of a mapped file, or computed in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.graph import GraphOp, evaluate
+from aotc.dialects.types import Tensor
+from aotc.mlir import Block, Value, func, ir
+from aotc.parameter_archive import parts_of
+
+Array = np.ndarray[Any, Any]
+
+
+class ComputedArray:
+    """An array that graph ops compute when `numpy.asarray` asks for it, each time.
+
+    Args:
+        ops: what computes it, in order; they are copied.
+        result: of one of them.
+        arrays: of the values that they read and do not compute.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[GraphOp],
+        result: Value,
+        arrays: Mapping[Value, StoredArray],
+    ) -> None:
+        kind = Tensor.of(result)
+        self.shape: tuple[int, ...] = tuple(map(int, kind.shape))
+        self.dtype: np.dtype[Any] = dtypes.to_numpy(kind.dtype)
+        made = {value for op in ops for value in op.results}
+        read = dict.fromkeys(x for op in ops for x in op.operands if x not in made)
+        self.leaves = [arrays[value] for value in read]
+        self._module, self._block = _copy_ops(ops, [*read], result)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Compute it."""
+        with self._module.context, np.errstate(all="ignore"):  # as in a call
+            array = _run(self._block, self.leaves)
+        return array if dtype is None else array.astype(dtype)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What computes it, whatever the leaves are: equal for equal ops."""
+        *ops, end = _ops_of(self._block)
+        numbers = {value: n for n, value in enumerate(self._block.arguments)}
+        rows = []
+        for op in ops:
+            facts = tuple(op.attributes[name] for name in type(op).codecs)
+            given = tuple(numbers[value] for value in op.operands)
+            rows.append((type(op), facts, given, tuple(x.type for x in op.results)))
+            for value in op.results:
+                numbers[value] = len(numbers)
+        types = tuple(value.type for value in self._block.arguments)
+        return types, tuple(rows), numbers[end.operands[0]]
+
+
+StoredArray = Array | ComputedArray
+
+
+def _copy_ops(
+    ops: Sequence[GraphOp], read: Sequence[Value], result: Value
+) -> tuple[ir.Module, Block]:
+    """Copy ops to a function of a module of their own; return that and its block."""
+    with result.type.context, ir.Location.unknown():
+        module = ir.Module.create()
+        kind = ir.FunctionType.get([value.type for value in read], [result.type])
+        with ir.InsertionPoint(module.body):
+            block = func.FuncOp("computed", kind).add_entry_block()
+        copies = dict(zip(read, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in ops:
+                copied = op.operation.clone()
+                for index, value in enumerate(op.operands):
+                    copied.operands[index] = copies[value]
+                copies.update(zip(op.results, copied.results, strict=True))
+            func.ReturnOp([copies[result]])
+    return module, block
+
+
+def _ops_of(block: Block) -> list[Any]:
+    """Return the ops of a block: some of the graph, and the one that ends it."""
+    return [*block.operations]
+
+
+def _run(block: Block, leaves: Sequence[StoredArray]) -> Array:
+    """Return what the ops of a block compute; nothing is kept longer than it is read.
+
+    A leaf that is computed is so for each op that reads it.
+    """
+    *ops, end = _ops_of(block)
+    reads = Counter(value for op in (*ops, end) for value in op.operands)
+    arrays: dict[Value, StoredArray] = dict(zip(block.arguments, leaves, strict=True))
+    for op in ops:
+        found = evaluate(op, [np.asarray(arrays[x]) for x in op.operands], [])
+        arrays.update(zip(op.results, found, strict=True))
+        reads.subtract(op.operands)
+        for value in (*op.operands, *op.results):
+            if not reads[value]:
+                arrays.pop(value, None)
+    return np.asarray(arrays[end.operands[0]])
+
+
+# ---- equality -----------------------------------------------------------------------
+
+
+def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
+    """Whether two arrays are alike to the last bit, which nothing is computed to see.
+
+    Of two that are computed, the ops must be equal and what they read alike.
+    """
+    if one is other:
+        return True
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if isinstance(one, ComputedArray) and isinstance(other, ComputedArray):
+        pairs = zip(one.leaves, other.leaves, strict=False)
+        return one.key == other.key and all(is_computed_alike(*each) for each in pairs)
+    if isinstance(one, ComputedArray) or isinstance(other, ComputedArray):
+        return False
+    return _have_same_bytes(one, other)
+
+
+def is_same_array(one: StoredArray, other: StoredArray) -> bool:
+    """Whether two arrays are alike to the last bit; they are computed if need be."""
+    if is_computed_alike(one, other):
+        return True
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    is_known = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return not is_known and _have_same_bytes(np.asarray(one), np.asarray(other))
+
+
+def _have_same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays of one type are alike; no more than parts are copied."""
+    pairs = zip(parts_of(one), parts_of(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)

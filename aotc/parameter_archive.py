@@ -1,0 +1,223 @@
+"""IREE's parameter archives (.irpa): written as a stream, read as a mapped file.
+
+`read_archive` gives the arrays that `archive_parts` was given. A tensor that repeats
+one element is written as that element (a splat entry of the format); others are
+evaluated when their turn comes, and written in parts. So an archive of any size takes
+the memory of its largest tensor, or less where that is a view.
+
+Source: `iree/schemas/parameter_archive.h` of IREE, version 0 of the format, whose own
+writer makes the same bytes. A header of 88 bytes is followed by entries that are
+aligned to 16 bytes, their names, and the data, aligned to 64.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MAGIC = b"IRPA"
+# Tensors below are written as they are, also where they repeat an element: they take
+# no room, and IREE would allocate memory for each.
+LEAST_SPLAT = 1 << 16  # bytes
+PART = 4 << 20  # bytes that are copied and written at once
+
+_SPLAT, _DATA = 1, 2  # types of entries
+_HEADER = struct.Struct("<4sHHQQQQ6Q")
+_ENTRY = struct.Struct("<QI8x4QQ")  # size, type, name, metadata, alignment
+_DATA_TAIL = struct.Struct("<QQ")  # offset and length
+_SPLAT_TAIL = struct.Struct("<Q16sB")  # length, pattern and its length
+_ENTRY_ALIGNMENT = 16
+_ALIGNMENT = 64  # of data
+_FILE_ALIGNMENT = 4096
+
+Array = np.ndarray[Any, Any]
+
+
+# ---- writing ------------------------------------------------------------------------
+
+
+def archive_parts(parameters: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
+    """Return the bytes of an archive, part by part.
+
+    Args:
+        parameters: by name: arrays, or what has their `dtype`, `shape` and `nbytes` and
+            gives one by `__array__` when its turn comes.
+    """
+    splats = {name: _splat_of(array) for name, array in parameters.items()}
+    sizes = {
+        name: array.nbytes for name, array in parameters.items() if splats[name] is None
+    }
+    offsets, length = _lay_out(sizes)
+    entries, names = bytearray(), bytearray()
+    for name, array in parameters.items():
+        text = name.encode()
+        entries += b"\0" * (-len(entries) % _ENTRY_ALIGNMENT)
+        place = len(names), len(text), 0, 0
+        entries += _entry(place, splats[name], offsets.get(name, 0), array.nbytes)
+        names += text
+    head = _head(entries, names, len(parameters), length, has_data=bool(sizes))
+    yield head
+    done = 0
+    for name, offset in offsets.items():
+        yield b"\0" * (offset - done)
+        yield from parts_of(parameters[name])
+        done = offset + sizes[name]
+    yield b"\0" * (-(len(head) + done) % _FILE_ALIGNMENT)
+
+
+def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Return the offset of each tensor in the data, and the length of all."""
+    offsets, end = {}, 0
+    for name, size in sizes.items():
+        offsets[name] = end + -end % _ALIGNMENT
+        end = offsets[name] + size
+    return offsets, end
+
+
+def _entry(
+    place: tuple[int, int, int, int], splat: bytes | None, offset: int, length: int
+) -> bytes:
+    if splat is None:
+        size = _ENTRY.size + _DATA_TAIL.size
+        head = _ENTRY.pack(size, _DATA, *place, _ALIGNMENT)
+        return head + _DATA_TAIL.pack(offset, length)
+    size = _ENTRY.size + _SPLAT_TAIL.size
+    head = _ENTRY.pack(size, _SPLAT, *place, 0)
+    return head + _SPLAT_TAIL.pack(length, splat, len(splat))
+
+
+def _head(
+    entries: bytearray, names: bytearray, count: int, length: int, *, has_data: bool
+) -> bytes:
+    """Return all that comes before the data."""
+    start = _HEADER.size + -_HEADER.size % _ENTRY_ALIGNMENT
+    after = start + len(entries)
+    storage = after + len(names)
+    storage += -storage % _ALIGNMENT if has_data else 0
+    segments = (start, len(entries), after, len(names), storage, length)
+    header = _HEADER.pack(MAGIC, 0, 0, _HEADER.size, 0, 0, count, *segments)
+    return bytes(header.ljust(start, b"\0") + entries + names).ljust(storage, b"\0")
+
+
+def parts_of(array: Any, size: int = PART) -> Iterator[memoryview]:
+    """Return the bytes of an array in row-major order, part by part.
+
+    Args:
+        array: or what gives one by `__array__`.
+        size: of a part in bytes, about.
+    """
+    yield from _parts(np.asarray(array), size)
+
+
+def _parts(array: Array, size: int) -> Iterator[memoryview]:
+    if not array.size:
+        return
+    if array.nbytes <= size or array.flags.c_contiguous:
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        for start in range(0, len(flat), size):
+            yield flat[start : start + size]
+        return
+    rows = size * len(array) // array.nbytes
+    if not rows:
+        for row in array:
+            yield from _parts(row, size)
+        return
+    for start in range(0, len(array), rows):
+        yield from _parts(array[start : start + rows], array.nbytes)
+
+
+def _splat_of(array: Any) -> bytes | None:
+    """Return the element that a large array repeats; None if there are others.
+
+    What is still to be computed is not looked at.
+    """
+    if not isinstance(array, np.ndarray) or array.nbytes < LEAST_SPLAT:
+        return None
+    first: bytes = array[(0,) * array.ndim].tobytes()
+    if not any(array.strides):
+        return first
+    for part in _parts(array, PART):
+        width = math.gcd(len(first), 8)
+        words = np.frombuffer(part, f"u{width}").reshape(-1, len(first) // width)
+        if not (words == np.frombuffer(first, f"u{width}")).all():
+            return None
+    return first
+
+
+# ---- reading ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArchiveEntry:
+    """An entry of an archive.
+
+    Args:
+        length: in bytes.
+        data: so many bytes, or those of the element that a splat repeats.
+        is_splat: whether it is one.
+    """
+
+    length: int
+    data: Array
+    is_splat: bool
+
+    def array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """Return the elements, read-only, without a copy.
+
+        Raises:
+            ValueError: there are not so many bytes.
+        """
+        if self.length != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"expected {self.length} bytes in all")
+        if self.is_splat:
+            return np.broadcast_to(self.data.view(dtype), shape)
+        return self.data.view(dtype).reshape(shape)
+
+
+def read_archive(path: Path) -> dict[str, ArchiveEntry]:
+    """Return the entries of an archive by name; their data are views of the file.
+
+    Raises:
+        ValueError: it is no archive of version 0, or damaged.
+    """
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        return dict(_entries(data))
+    except struct.error as error:
+        raise ValueError(str(error)) from None
+
+
+def _entries(data: mmap.mmap) -> Iterator[tuple[str, ArchiveEntry]]:
+    magic, major, _, _, _, _, count, place, _, names, _, storage, _ = (
+        _HEADER.unpack_from(data)
+    )
+    if (magic, major) != (MAGIC, 0):
+        raise ValueError("expected a parameter archive of version 0")
+    for _ in range(count):
+        size, kind, start, length, _, _, _ = _ENTRY.unpack_from(data, place)
+        name = data[names + start : names + start + length].decode()
+        yield name, _read_entry(data, place + _ENTRY.size, kind, storage)
+        place += size + -size % _ENTRY_ALIGNMENT
+
+
+def _read_entry(data: mmap.mmap, place: int, kind: int, storage: int) -> ArchiveEntry:
+    if kind == _SPLAT:
+        length, pattern, width = _SPLAT_TAIL.unpack_from(data, place)
+        return ArchiveEntry(
+            length, np.frombuffer(pattern, np.uint8, width), is_splat=True
+        )
+    if kind != _DATA:
+        raise ValueError(f"expected entries of data or splats; got type {kind}")
+    offset, length = _DATA_TAIL.unpack_from(data, place)
+    if storage + offset + length > len(data):
+        raise ValueError("expected the data of all entries; the file is shorter")
+    found = np.frombuffer(data, np.uint8, length, storage + offset)
+    return ArchiveEntry(length, found, is_splat=False)

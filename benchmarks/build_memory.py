@@ -1,0 +1,266 @@
+"""Memory, disk and time of builds, by the number of parameters and of targets.
+
+    pip install -e '.[compiler]' && python benchmarks/build_memory.py [SIZE ...]
+
+Builds `decoders/sized.py`, a decoder of LLaMA's kind with a prompt and a step, with
+weights of each size, for one target and for two, without self-check. Weights are a
+sparse file: each tensor begins with a few random elements, and all others are zeros
+that take no room on the disk (the archive that is built of them does). A row says:
+
+- weights: bytes of the weights; largest: of the largest of them;
+- anonymous: the most memory of the build and of its compilers that is theirs alone,
+  from sampling /proc: pages of mapped files are not in it, for the system takes them
+  back when it needs them;
+- disk: the most that the build takes, by the bytes of the bundle;
+- seconds of the processor and of the clock;
+- of a process that loads the bundle for the first target and makes a step, with its
+  weights copied (`private`, the default) and mapped: seconds of the processor of
+  `load`; and resident memory after the step, by the bytes of the weights.
+
+3B and 7B are measured only if they are named: they take 6 and 14 GB of disk.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+MODEL = Path(__file__).parent / "decoders" / "sized.py"
+PAGE = Path(__file__).parent.parent / "docs" / "growth.md"
+MARKS = "<!-- written by benchmarks/build_memory.py -->", "<!-- end of builds -->"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A decoder: width, hidden width, layers, words."""
+
+    width: int
+    hidden: int
+    layers: int
+    words: int
+
+    def tensors(self):
+        """The shape of each weight by name."""
+        w, h = self.width, self.hidden
+        yield "words", (self.words, w)
+        for n in range(self.layers):
+            shapes = {"q": (w, w), "k": (w, w), "v": (w, w), "o": (w, w)}
+            shapes |= {"gate": (h, w), "up": (h, w), "down": (w, h)}
+            shapes |= {"before": (w,), "after": (w,)}
+            yield from ((f"layers.{n}.{k}", shape) for k, shape in shapes.items())
+        yield "norm", (w,)
+        yield "head", (self.words, w)
+
+
+SIZES = {
+    "26M": Size(512, 1408, 6, 8192),
+    "106M": Size(768, 2048, 12, 14336),
+    "348M": Size(1024, 2816, 22, 32000),
+    "1.1B": Size(2048, 5632, 19, 32000),
+    "3B": Size(3072, 8192, 24, 32000),
+    "7B": Size(4096, 11008, 32, 32000),
+}
+DEFAULT = ("26M", "106M", "348M")
+ITEM = {"bf16": 2, "f32": 4}
+LOAD = """
+import json, sys, time
+import numpy
+import aotc
+
+start = time.process_time()
+path, target, weights = sys.argv[1:]
+asked = {"allow_unsigned": True, "target": target, "threads": 2, "weights": weights}
+model = aotc.load(path, **asked)
+seconds = time.process_time() - start
+start = time.process_time()
+model.step(tokens=numpy.ones((1, 1), "i4"), position=numpy.int32(0))
+first = time.process_time() - start
+rows = open("/proc/self/status").read().splitlines()
+facts = dict(row.split(":", 1) for row in rows)
+held = sum(int(facts[k].split()[0]) for k in ("RssAnon", "RssShmem", "RssFile"))
+print(json.dumps([seconds, held << 10, first]))
+"""
+
+
+def main():
+    """Build, load, and print a row for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sizes", nargs="*", help=", ".join(SIZES))
+    parser.add_argument("--dtype", choices=ITEM, default="f32")
+    parser.add_argument(
+        "--targets", nargs="*", default=["x86_64-v4", "x86_64-v4,x86_64-v3"]
+    )
+    parser.add_argument("--folder", type=Path, help="where to work, instead of /tmp")
+    parser.add_argument("--no-load", action="store_true", help="build only")
+    parser.add_argument("--rows", type=Path, help="rows that were printed before")
+    parser.add_argument("--write", action="store_true", help="put it into docs/")
+    options = parser.parse_args()
+    before = options.rows.read_text().splitlines() if options.rows else []
+    rows = [json.loads(line) for line in before if line.startswith("{")]
+    for name in options.sizes or ([] if rows else DEFAULT):
+        for targets in options.targets:
+            rows.append(measure(name, options, targets))
+            print(json.dumps(rows[-1]), flush=True)
+    if options.write:
+        write_page(rows)
+
+
+def measure(name, options, targets):
+    """The row of one build."""
+    work = Path(tempfile.mkdtemp(dir=options.folder))
+    try:
+        source, out = work / "source", work / "out"
+        source.mkdir()
+        shutil.copy(MODEL, source / "model.py")
+        sizes = write_weights(
+            SIZES[name], options.dtype, source / "weights.safetensors"
+        )
+        row = {"size": name, "dtype": options.dtype, "targets": targets}
+        row |= {"weights": sum(sizes), "largest": max(sizes)}
+        row |= build(source / "model.py", out, targets)
+        bundle = next(out.iterdir())
+        row["bundle"] = used(bundle)
+        if not options.no_load:
+            first = next((bundle / "variants").glob(f"{targets.split(',')[0]}*")).stem
+            for mode in ("private", "mapped"):
+                given = [sys.executable, "-c", LOAD, str(bundle), first, mode]
+                figures = json.loads(subprocess.check_output(given))
+                names = (f"{mode}_load", f"{mode}_resident", f"{mode}_first")
+                row |= zip(names, figures, strict=True)
+        return row
+    finally:
+        shutil.rmtree(work)
+
+
+def write_weights(size, dtype, path):
+    """Write a sparse file of random weights; return the bytes of each."""
+    header, sizes, rng = {}, [], np.random.default_rng(0)
+    for name, shape in size.tensors():
+        start = sum(sizes)
+        sizes.append(int(np.prod(shape)) * ITEM[dtype])
+        facts = {"dtype": dtype.upper(), "shape": shape}
+        header[name] = {**facts, "data_offsets": [start, start + sizes[-1]]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 64 + 56)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for facts in header.values():
+            file.seek(8 + len(text) + facts["data_offsets"][0])
+            values = 0.1 * rng.standard_normal(256).astype("f4")
+            raw = values.view("u2")[1::2] if dtype == "bf16" else values
+            file.write(raw.tobytes())
+        file.truncate(8 + len(text) + sum(sizes))
+    return sizes
+
+
+def build(source, out, targets):
+    """The figures of a build, which is a process of its own."""
+    command = ["aotc", "build", str(source), "-o", str(out)]
+    for each in targets.split(","):
+        command += ["--target", each]
+    command += ["--self-check=off", "--no-sign"]
+    temporary = out.with_name("tmp")
+    temporary.mkdir()
+    settings = {**os.environ, "AOTC_CACHE": "off", "TMPDIR": str(temporary)}
+    start, before = time.perf_counter(), os.times()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=settings)
+    watch = Watch(process.pid, out.parent)
+    code = process.wait()
+    watch.stop()
+    if code:
+        raise SystemExit(f"the build failed with {code}")
+    after = os.times()
+    return {
+        "anonymous": watch.memory,
+        "disk": watch.disk,
+        "cpu": after.children_user
+        + after.children_system
+        - before.children_user
+        - before.children_system,
+        "wall": time.perf_counter() - start,
+    }
+
+
+class Watch:
+    """The most memory of a process and its children, and disk, every 50 ms."""
+
+    def __init__(self, pid, folder):
+        self.memory = self.disk = 0
+        self._pid, self._folder, self._done = pid, folder, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._at_first = used(folder)
+        self._thread.start()
+
+    def _run(self):
+        while not self._done.wait(0.05):
+            self.memory = max(self.memory, anonymous(self._pid))
+            self.disk = max(self.disk, used(self._folder) - self._at_first)
+
+    def stop(self):
+        """End."""
+        self._done.set()
+        self._thread.join()
+
+
+def anonymous(pid):
+    """Bytes of a process and of those below it that no file has."""
+    total = 0
+    with suppress(OSError, KeyError):  # it has ended
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+        facts = dict(row.split(":", 1) for row in rows if ":" in row)
+        total = sum(int(facts[k].split()[0]) << 10 for k in ("RssAnon", "RssShmem"))
+        below = Path(f"/proc/{pid}/task").glob("*/children")
+        for each in [child for file in below for child in file.read_text().split()]:
+            total += anonymous(int(each))
+    return total
+
+
+def used(folder):
+    """Bytes of the disk that the files below a folder take."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # it is gone
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+    return total
+
+
+def write_page(rows):
+    """Put the table into docs/growth.md."""
+    head = (
+        "| parameters | targets | weights, MB | largest, MB | anonymous, MB | disk | "
+        "CPU, s | load, s | resident | mapped: load, s | resident |"
+    )
+    lines = [head, "|---" * 11 + "|"]
+    for row in rows:
+        cells = [
+            f"{row['size']} {row['dtype']}",
+            str(len(row["targets"].split(","))),
+            *(f"{row[k] / 1e6:,.0f}" for k in ("weights", "largest", "anonymous")),
+            f"{row['disk'] / row['bundle']:.2f}",
+            f"{row['cpu']:.0f}",
+        ]
+        for mode in ("private", "mapped"):
+            resident = row.get(f"{mode}_resident", 0) / row["weights"]
+            cells += [f"{row.get(f'{mode}_load', 0):.1f}", f"{resident:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    text = PAGE.read_text()
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(
+        "\n\n".join([before + MARKS[0], "\n".join(lines), MARKS[1] + after])
+    )
+
+
+if __name__ == "__main__":
+    main()

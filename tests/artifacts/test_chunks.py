@@ -1,0 +1,101 @@
+"""Digests of the parts of large files: written, verified by threads, and refused."""
+
+import hashlib
+import json
+
+import pytest
+
+from aotc.artifacts import chunks, files, schema
+from aotc.artifacts.fields import Invalid
+from aotc.artifacts.manifest import FILE
+from aotc.artifacts.pack import read_bundle, write_bundle
+from aotc.errors import VerificationError
+
+FILES = {"variants/a.vmfb": b"a", "variants/b.vmfb": b"b"}
+CONTENT = bytes(range(256)) * 40  # 10,240 bytes: chunks of 1,000 do not divide it
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(chunks, "SIZE", 1000)
+
+
+@pytest.fixture
+def bundle(data, tmp_path):
+    """A bundle one file of which has chunks, and its name."""
+    contents = {**FILES, "weights.irpa": CONTENT}
+    path = write_bundle(tmp_path, data, contents, None)
+    return read_bundle(path, allow_unsigned=True), "weights.irpa"
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 2000, 10_240])
+@pytest.mark.parametrize("part", [1, 300, 1000, 4096])
+def test_a_file_has_the_digests_of_its_parts_if_it_has_several(size, part):
+    data, hasher = CONTENT[:size], chunks.Hasher()
+    for start in range(0, size, part):
+        hasher.update(data[start : start + part])
+    assert (hasher.size, hasher.sha256) == (size, hashlib.sha256(data).hexdigest())
+    parts = [data[start : start + 1000] for start in range(0, size, 1000)]
+    digests = tuple(hashlib.sha256(each).hexdigest() for each in parts)
+    found = hasher.chunks
+    assert (found.sha256 if found else ()) == (digests if size > 1000 else ())
+
+
+def test_a_bundle_lists_them_and_readers_verify_by_them(bundle):
+    found, name = bundle
+    file = found.manifest.files[name]
+    assert len(file.chunks.sha256) == 11
+    memory = memoryview(bytearray(len(CONTENT)))
+    found.load_into(name, memory)
+    assert memory == CONTENT
+    with found.mapped_path(name) as path, open(path, "rb") as opened:
+        assert opened.read() == CONTENT
+
+
+@pytest.mark.parametrize("place", [0, 999, 1000, 5555, 10_239])
+def test_a_changed_byte_of_any_chunk_is_refused(bundle, place):
+    found, name = bundle
+    path = found.path / name
+    content = bytearray(CONTENT)
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(VerificationError) as refused:
+        found.load_into(name, memoryview(bytearray(len(CONTENT))))
+    assert refused.value.code == "digest-mismatch"
+    with pytest.raises(VerificationError) as refused, found.mapped_path(name):
+        pass
+    assert refused.value.code == "digest-mismatch"
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x"])
+def test_a_file_of_another_size_is_refused(bundle, content):
+    found, name = bundle
+    (found.path / name).write_bytes(content)
+    with pytest.raises(VerificationError) as refused, found.mapped_path(name):
+        pass
+    assert refused.value.code == "size-mismatch"
+
+
+def test_a_file_without_chunks_is_mapped_by_the_digest_of_the_whole(bundle):
+    found, name = bundle
+    file = found.manifest.files[name]
+    with files.open_root(found.path) as root:
+        with files.mapped_path(root, name, file.size, file.sha256, None) as path:
+            assert open(path, "rb").read() == CONTENT  # noqa: SIM115
+        wrong = hashlib.sha256(b"").hexdigest()
+        with (
+            pytest.raises(VerificationError),
+            files.mapped_path(root, name, file.size, wrong, None),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("count", [1, 10, 12])
+def test_a_manifest_with_too_few_or_too_many_of_them_is_refused(bundle, count):
+    found, name = bundle
+    data = json.loads((found.path / FILE).read_text())
+    for row in data["files"]:
+        if row["path"] == name:
+            row["chunks"]["sha256"] = [row["sha256"]] * count
+    with pytest.raises(Invalid, match="chunks"):
+        schema.check(data)
