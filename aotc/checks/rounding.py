@@ -22,12 +22,14 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.checks.comparisons import Comparisons, compares_floats
-from aotc.dialects.graph import LOW, Evaluator
+from aotc.dialects.functions import is_entry
+from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
+from aotc.mlir import ir
 from aotc.numerics import RELAXED
 from aotc.program import numerics_of
 
@@ -50,6 +52,8 @@ class SeenOps:
         # Ops that have been seen to round, and how many terms they add up.
         self.rounding: dict[Any, float] = {}
         self.exact: set[Any] = set()  # and those that were exact when last seen
+        # Operands, by op and number, that have no numbers below the normal ones.
+        self.normal: set[tuple[Any, int]] = set()
         self.evaluate = Evaluator()
 
 
@@ -74,7 +78,9 @@ class Noise:
     ) -> list[Any]:
         """The results of `op`."""
         if not type(op).reads_bits and not type(op).selects:  # they pass them on
-            operands = [_flush(operand) for operand in operands]
+            operands = [
+                self._flushed(op, number, x) for number, x in enumerate(operands)
+            ]
         results = self._rounded(op, operands, symbols)
         if type(op).adds_products and _may_overflow(operands):
             return [self._overflowed(op, operands, symbols, results[0])]
@@ -82,6 +88,18 @@ class Noise:
         if self._has_overflowed and isinstance(op, (Add, Subtract)):
             return [self._meeting(operands, results[0])]
         return results
+
+    def _flushed(self, op: Any, number: int, array: Any) -> Any:
+        """An operand with zeros for numbers below the normal ones.
+
+        The arguments of an entry are the same in each evaluation: looked at once.
+        """
+        if (op, number) in self._seen.normal:
+            return array
+        found = _flush(array)
+        if found is array and _is_argument(op.operands[number]):
+            self._seen.normal.add((op, number))
+        return found
 
     def _meeting(self, operands: Sequence[Any], found: Any) -> Any:
         """A sum or difference with other numbers where infinities make it NaN.
@@ -239,6 +257,16 @@ class Noise:
         return (walk * scale).astype(np.float32)
 
 
+def _is_argument(value: Any) -> bool:
+    """Whether a value is an argument of an entry, if with its elements moved."""
+    while not isinstance(value.owner, ir.Block):
+        made = value.owner.opview
+        if not isinstance(made, GraphOp) or not type(made).rearranges:
+            return False
+        value = made.operands[0]
+    return is_entry(value.owner.owner.opview)
+
+
 def noises() -> Iterator[Noise]:
     """For as many evaluations of the same graph and inputs as are asked for."""
     seen = SeenOps()
@@ -325,7 +353,7 @@ def _flush(array: Any) -> Any:
     if not is_float(array) or array.dtype == np.float16:
         return array
     least = ml_dtypes.finfo(array.dtype).smallest_normal
-    flat = array.reshape(-1)
+    flat = array.ravel(order="K")  # of a transposed one, too, without a copy
     for start in range(0, flat.size, _CHUNK):  # within the cache, until one is found
         if (np.abs(flat[start : start + _CHUNK]) < least).any():
             return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
@@ -366,7 +394,7 @@ def _is_whole(array: Any) -> bool:
     """Whether an array has no fractions."""
     if not is_float(array):
         return True
-    some = array.reshape(-1)[:_SOME]  # as a rule this decides
+    some = array.ravel(order="K")[:_SOME]  # as a rule this decides
     return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
