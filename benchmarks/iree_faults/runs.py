@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import iree.compiler
@@ -74,27 +75,50 @@ def compile_the_sum_of_all_of_a_product() -> str | None:
 
     Not a module alone: sums are split into blocks between two phases of IREE.
     """
-    import aotc
     from aotc import numpy as anp
+    from aotc.passes import lower_to_linalg
+
+    assert lower_to_linalg.products_reduced_over_symbols
+    lower_to_linalg.products_reduced_over_symbols = lambda block: set()
+    return _build_refusal(lambda x: anp.mean(x @ x.T), ("n", 5), "stack allocation")
+
+
+def compile_many_sums_before_a_long_one() -> str | None:
+    """Compile a sum over four axes as it is, until IREE refuses it."""
+    from aotc import numpy as anp
+    from aotc.dialects.ops import reduction
+
+    assert reduction.with_few_axes
+    reduction.with_few_axes = lambda low, x, kind, axes: (x, kind, [*axes])
+    shape = ("n", 29, 9, 39)
+    tries = (_build_refusal(anp.sum, shape, "large vector sizes") for _ in range(20))
+    return next((said for said in tries if said is not None), None)
+
+
+def _build_refusal(
+    function: Callable[[Any], Any], shape: tuple[Any, ...], message: str
+) -> str | None:
+    """What IREE says of a function of an array, if a build of it is refused.
+
+    Raises:
+        Differs: that is not the message.
+    """
+    import aotc
     from aotc.backend import compile_targets
     from aotc.errors import CompileError
-    from aotc.passes import lower_to_linalg
     from aotc.pipeline import lower
     from aotc.target import Target
     from aotc.tracing.assembly import trace
 
-    assert lower_to_linalg.products_reduced_over_symbols
-    lower_to_linalg.products_reduced_over_symbols = lambda block: set()
-
-    @aotc.entry(x=aotc.Spec(("n", 5)))
-    def mean(x: Any) -> Any:
-        return anp.mean(x @ x.T)
+    @aotc.entry(x=aotc.Spec(shape))
+    def entry(x: Any) -> Any:
+        return function(x)
 
     target = Target.parse("x86_64-v3")
     try:
-        compile_targets(lower(trace([mean], {}), target), [target])
+        compile_targets(lower(trace([entry], {}), target), [target])
     except CompileError as error:
-        if "stack allocation" not in error.message:
+        if message not in error.message:
             raise Differs(error.message) from error
         return f"IREE says: {error.message.partition(': ')[2]}"
     return None

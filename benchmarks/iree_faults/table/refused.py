@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import runs
 from ..fault import Fault, Symptom
-from ..witnesses import CompilerDies, Dies, Elsewhere, Fails, Refused, Shows, Source
+from ..witnesses import CompilerDies, Dies, Fails, Refused, Shows, Source
 
 _VECTOR_DISTRIBUTION = "--iree-codegen-llvmgpu-use-reduction-vector-distribution"
 _AGGRESSIVE = "--iree-dispatch-creation-enable-aggressive-fusion"
@@ -84,7 +84,7 @@ ROWS = (
         "Makes one dispatch of sums over three axes and a long one after them, and "
         "refuses it in one of four runs.",
         ("dialects/lowering/summation.py: with_few_axes",),
-        Elsewhere("shows by chance, in one of four compilations"),
+        Shows(runs.compile_many_sums_before_a_long_one),
     ),
     Fault(
         "pool-of-one-window",
