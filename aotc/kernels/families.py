@@ -133,7 +133,8 @@ class Family(Generic[A, S]):
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
         """Return what elementwise ops follow an op in its kernel on a machine."""
         columns = _last_axes(op.results[0], self.column_axes(op))
-        return Elementwise(self.epilogue, columns, self.dtypes(op, machine))
+        dtypes = self.dtypes(op, machine)
+        return Elementwise(self.epilogue, columns, dtypes, NARROW, stored=NARROW)
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
         """Return what elementwise ops make the second operand of an op."""

@@ -99,6 +99,39 @@ def windows(w, x):
     return dot_general(rows, kernel, contract=contract, dtype="i32")
 
 
+@aotc.entry(x=aotc.Spec((37, 65), "u8"))
+def mixed(w, x):
+    """Unsigned rows by signed columns."""
+    return dot_general(x, w["one_row"], **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((37, 65), "i8"))
+def mixed_back(w, x):
+    """Signed rows by unsigned columns, of which there are no more than half."""
+    unsigned = np.astype(np.maximum(w["one_row"], 0), "u8")
+    return dot_general(x, unsigned, **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((37, 65), "u8"), residual=aotc.Spec((37, 200), "u8"))
+def requantized(w, x, residual):
+    """What is scaled, added to bytes, and rounded to bytes, which are read again."""
+    y = dot_general(x, w["one_row"], **_MATRICES) - w["bias"][:200]
+    z = np.astype(y, "f32") * (w["scale"][:200] * 0.001)
+    z = z + (np.astype(np.astype(residual, "i32") - 7, "f32")) * 0.25
+    q = np.astype(np.clip(np.round(z / 0.5) + 3.0, 0.0, 255.0), "u8")
+    signed = np.astype(z * 3.0, "i8")  # beyond what it holds
+    return q, np.astype(np.astype(q, "i32") - 3, "f32") * 0.5, signed
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))
+def mixed_windows(w, x):
+    """Windows of unsigned bytes over an image."""
+    ones = {"strides": (1, 1), "dilation": (1, 1)}
+    rows = emit("windows", x, window=(3, 3), **ones)
+    contract = ((3, 4, 5), (0, 1, 2))
+    return dot_general(rows, w["kernel"], contract=contract, dtype="i32")
+
+
 @aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))
 def convolved(w, x):
     """A quantised convolution: what is around the image is its zero point."""

@@ -106,10 +106,10 @@ def test_processors_without_instructions_for_integers_have_no_kernels_of_them():
         ("aarch64", {"smlal"}),
         ("aarch64-v8.2", {"smlal", "sdot", "udot"}),
         ("x86_64-v3", {"vpmaddwd"}),
-        ("x86_64-v4-dot", {"vpdpwssd"}),
+        ("x86_64-v4-dot", {"vpdpwssd", "vpdpbusd"}),
     ],
 )
 def test_kernels_multiply_by_the_instructions_that_a_level_has(level, names):
     text = assembly(MODEL, Target.parse(level))
-    known = "smlal", "sdot", "udot", "vpmaddwd", "vpdpwssd"
+    known = "smlal", "sdot", "udot", "vpmaddwd", "vpdpwssd", "vpdpbusd"
     assert {name for name in known if f"\t{name}\t" in text} == names

@@ -46,6 +46,15 @@ def splat(value: float, lanes: int) -> Value:
     return constant(vector_type(lanes), value)
 
 
+def splat_integer(value: int, lanes: int, bits: int) -> Value:
+    """A constant vector of one integer, as so many bits have it."""
+    element = ir.IntegerType.get_signless(bits)
+    signed = value - (1 << bits) if value >= 1 << bits - 1 else value
+    number = ir.IntegerAttr.get(element, signed)
+    splat = ir.DenseElementsAttr.get_splat(vector_type(lanes, element), number)
+    return constant_of(splat)
+
+
 def elements(values: Sequence[float]) -> Value:
     """A constant vector of some numbers."""
     numbers = np.array(values, np.float32)
@@ -138,6 +147,8 @@ def _narrow(x: Value, element: Type) -> Value:
     if element == x.type.element_type:
         return x
     lanes = _lanes(x)
+    if isinstance(element, ir.IntegerType):
+        return arith.trunci(vector_type(lanes, element), x)
     if element != ir.BF16Type.get():
         return arith.truncf(vector_type(lanes, element), x)
     i16, i32 = (vector_type(lanes, ir.IntegerType.get_signless(n)) for n in (16, 32))

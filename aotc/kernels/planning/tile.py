@@ -24,7 +24,7 @@ class Tile(Schedule):
         products: that one workgroup computes, of a batch of them.
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
         terms: of a sum that are multiplied at a time, which lie together in the packed
-            operand: 1 or 2.
+            operand: 1, 2 or 4.
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
         interleaved: how many products have the same columns in a panel, side by side.
@@ -100,7 +100,7 @@ _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory agai
 
 def choose_multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
     """Return the instruction for elements as they lie; None if there is none."""
-    found = machine.multipliers_of(geometry.dtype)
+    found = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
     return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
 
 
@@ -226,7 +226,10 @@ def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator
     """The tiles' rows for which there are registers; others would split as fewer."""
     width = _run_length(geometry)
     if geometry.is_narrow:
-        most = most_rows(vectors, PART, machine, spare=1)
+        mma = choose_multiplier(geometry, machine)
+        has_offset = mma is not None and mma.offset != 0  # its sums, and its vector
+        spare = 1 + (vectors + 1 if has_offset else 0)
+        most = most_rows(vectors, PART, machine, spare=spare)
     else:
         most = most_rows(vectors, geometry.left_steps[0], machine)
     for rows in range(1, min(width, most) + 1):
@@ -266,7 +269,7 @@ def cycles(
     panel in each step, of rows once in a tile. A step is that of as many terms as are
     multiplied at a time.
     """
-    known = machine.multipliers_of(geometry.dtype)
+    known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
     mma = next((mma for mma in known if mma.terms == terms), FMA)
     if mma.factor == "f32":
         widening = _WIDENING.get(geometry.dtype, 0.0)
@@ -278,6 +281,7 @@ def cycles(
     for width, count in panels:
         for size in split_evenly(_run_length(geometry), rows):
             busy = size * width * mma.operations + widening * width
+            busy += width if mma.offset else 0
             if geometry.is_narrow:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / machine.lanes
             steps = -(-geometry.depth // terms)

@@ -108,5 +108,5 @@ class Widening:
             )
 
     def _copy(self, memory: Value, source: Value, target: Value, count: int) -> None:
-        x = self.factors.load(memory, source, count)
+        x = self.factors.rows(memory, source, count)
         vectors.store(x, self.memory, target, count)
