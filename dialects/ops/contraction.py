@@ -37,7 +37,7 @@ from aotc.mlir import Value, arith, ir, linalg
 Axes = tuple[int, ...]
 Side = tuple[Value, Axes, Axes]  # an operand, its batch and its contracted axes
 
-_BYTES = ("i8", "u8")
+BYTES = ("i8", "u8")  # of which either may be multiplied by the other
 
 _I8 = Tensor((3, 3), "i8")
 _U8 = Tensor((3, 3), "u8")
@@ -54,6 +54,9 @@ def dot_axes(
         "lhs_contract": contract[0],
         "rhs_contract": contract[1],
     }
+
+
+MATRICES = dot_axes(contract=((1,), (0,)))
 
 
 def bilinear_jvp(b: Builder, op: GraphOp, dl: Tangent, dr: Tangent) -> Value:
@@ -102,8 +105,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Axes) -> Tensor:
         """Batch, free of lhs, free of rhs."""
         require_dtype(lhs, dt.NUMBERS)
-        is_of_bytes = lhs.dtype in _BYTES and dtype == "i32"
-        require_dtype(rhs, _BYTES if is_of_bytes else (lhs.dtype,))
+        is_of_bytes = lhs.dtype in BYTES and dtype == "i32"
+        require_dtype(rhs, BYTES if is_of_bytes else (lhs.dtype,))
         _require_wider(lhs, dtype)
         for x, side in ((lhs, "lhs"), (rhs, "rhs")):
             require_distinct(x, (*axes[f"{side}_batch"], *axes[f"{side}_contract"]))
@@ -249,7 +252,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
             body = multiply_accumulate(wide.dtype, *factors, is_long=is_marked)
-            total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
+            total = contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
 
     @classmethod
@@ -455,7 +458,7 @@ def _axes_of(op: DotGeneral) -> dict[str, Axes]:
     return {name: getattr(op, name) for name in dot_axes(((), ()))}
 
 
-def _contract(
+def contract(
     low: Lowering,
     axes: dict[str, Axes],
     lhs: Value,
@@ -463,7 +466,16 @@ def _contract(
     wide: Tensor,
     body: Body,
 ) -> Value:
-    """The sums of products over `axes`, of type `wide`."""
+    """Return the sums of products over `axes`, of type `wide`, as a generic.
+
+    Args:
+        low: lowers it.
+        axes: as `dot_axes` has them.
+        lhs: an operand.
+        rhs: the other one.
+        wide: the type of the sums.
+        body: adds a product to a sum.
+    """
     left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
     summed = len(axes["lhs_contract"])
     loops = len(out) + summed
@@ -523,7 +535,7 @@ def _in_blocks(
     left, right = factors
     dtypes = Tensor.of(op.lhs).dtype, Tensor.of(op.rhs).dtype
     body = multiply_accumulate(parts.dtype, *dtypes)
-    total = _contract(low, axes, left, right, parts, body)
+    total = contract(low, axes, left, right, parts, body)
     return lowered_sum(low, total, parts, (first,))
 
 

@@ -26,7 +26,13 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.nests import Nest
-from aotc.dialects.ops.contraction import bilinear_jvp
+from aotc.dialects.ops.contraction import (
+    BYTES,
+    MATRICES,
+    bilinear_jvp,
+    contract,
+    multiply_accumulate,
+)
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import (
@@ -50,7 +56,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     w is kernel[k…, c, f]. x is N, spatial…, C (1 to 3 spatial axes); kernel is
     spatial…, C / groups, F. `padding` holds low and high zeros for each spatial axis.
-    With groups, feature group g sees channel group g only.
+    With groups, feature group g sees channel group g only. Products of bytes, i8 or u8
+    on either side, are summed in i32.
     """
 
     why = "two adjoints that are convolutions; lowered by its kind"
@@ -79,8 +86,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         groups: int,
     ) -> Tensor:
         """N, positions…, F."""
-        require_dtype(x, dt.FLOATS)
-        require_dtype(kernel, (x.dtype,))
+        require_dtype(x, (*dt.FLOATS, *BYTES))
+        is_of_bytes = x.dtype in BYTES
+        require_dtype(kernel, BYTES if is_of_bytes else (x.dtype,))
         if x.rank not in (3, 4, 5) or kernel.rank != x.rank:
             raise InputError(
                 "shape-mismatch",
@@ -105,7 +113,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             [x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]]
         )
         counts = windowed_shape(padded, window, strides, dilation)
-        return x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
+        y = x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
+        return y.with_dtype("i32") if is_of_bytes else y
 
     @staticmethod
     def ref(
@@ -123,14 +132,18 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         patches = Windows.ref(
             np.pad(x, around), window=window, strides=strides, dilation=dilation
         )
-        spatial, wide = len(window), dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        dtype = dt.canonical(x.dtype)
+        # sums of bytes are exact in f64, of which NumPy multiplies matrices fast
+        wide = np.float64 if dtype in BYTES else dt.to_numpy(accumulator(dtype))
+        spatial = len(window)
         parts = [
             np.tensordot(p.astype(wide), k.astype(wide), axes=spatial + 1)
             for p, k in zip(
                 np.split(patches, groups, -1), np.split(kernel, groups, -1), strict=True
             )
         ]
-        return np.concatenate(parts, -1)
+        y = np.concatenate(parts, -1)
+        return y.astype(np.int32) if dtype in BYTES else y
 
     @staticmethod
     def nest(op: "ConvGeneral") -> Nest:
@@ -280,6 +293,24 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "padding": (1, 1, 0, 0),
                 "dilation": (1, 1),
                 "groups": 3,
+            },
+        ),
+        Sample(
+            (Tensor((2, 5, 4, 6), "i8"), Tensor((3, 2, 2, 6), "i8")),
+            {
+                "strides": (2, 1),
+                "padding": (1, 1, 0, 1),
+                "dilation": (1, 1),
+                "groups": 3,
+            },
+        ),
+        Sample(
+            (Tensor((2, 5, 4, 3), "u8"), Tensor((3, 2, 3, 4), "i8")),
+            {
+                "strides": (2, 1),
+                "padding": (1, 1, 0, 1),
+                "dilation": (1, 1),
+                "groups": 1,
             },
         ),
         Sample(
@@ -437,7 +468,7 @@ _DEPTHWISE = {  # ops of linalg, by the number of spatial axes
 def _lower(low: Lowering, op: ConvGeneral, x: Value, kernel: Value) -> Value:
     """`conv_general` as linalg; half precision accumulates in f32."""
     source, weight, result = Tensor.of(op.x), Tensor.of(op.kernel), Tensor.of(op.y)
-    wide = accumulator(source.dtype)
+    wide = _accumulator(op)
     before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
     sizes = [n + a + z for n, a, z in zip(source.shape, before, after, strict=True)]
     padded = source.with_shape(sizes)
@@ -470,11 +501,13 @@ def _by_patches(
     positions = element_count(row_type.shape[:-1])
     matrix = row_type.with_shape((positions, depth))
     product = wide.with_shape((positions, features))
-    total = linalg.matmul(
-        low.reshape(rows, row_type, matrix),
-        low.reshape(kernel, weight, weight.with_shape((depth, features))),
-        outs=[low.full(product, 0.0)],
-    )
+    left = low.reshape(rows, row_type, matrix)
+    right = low.reshape(kernel, weight, weight.with_shape((depth, features)))
+    if dt.is_float(source.dtype):
+        total = linalg.matmul(left, right, outs=[low.full(product, 0.0)])
+    else:
+        body = multiply_accumulate(wide.dtype, source.dtype, weight.dtype)
+        total = contract(low, MATRICES, left, right, product, body)
     return low.reshape(total, product, wide)
 
 
