@@ -100,6 +100,13 @@ class Geometry:
         *outer, last = self.layout.sums
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
+    def ends_with(self, terms: int) -> bool:
+        """Whether the terms beside each other are always a multiple of so many."""
+        if self.layout is None:
+            return self.group_channels % terms == 0
+        size = self.layout.sums[-1].size
+        return isinstance(size, int) and size % terms == 0
+
     @property
     def depth(self) -> int:
         """How many products each sum is of."""

@@ -41,6 +41,7 @@ w = aotc.Weights(
         },
         "experts": _integers("i1", 3, 20, 24),
         "kernel": _integers("i1", 3, 3, 16, 24),
+        "second": _integers("i1", 3, 3, 24, 24),
         "odd_kernel": _integers("i1", 3, 3, 3, 24),
         "bias": _rng.integers(-9999, 9999, 640).astype("i4"),
         "scale": _rng.normal(size=640).astype("f4"),
@@ -130,6 +131,23 @@ def mixed_windows(w, x):
     rows = emit("windows", x, window=(3, 3), **ones)
     contract = ((3, 4, 5), (0, 1, 2))
     return dot_general(rows, w["kernel"], contract=contract, dtype="i32")
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "f32"))
+def quantized(w, x):
+    """Two quantised convolutions, whose values are added, by steps of powers of two."""
+
+    def steps(x, zero_point=0):
+        q = nn.quantize(x, 0.25, zero_point, "u8")
+        return nn.dequantize(q, 0.25, zero_point)
+
+    def kernel(name):
+        return nn.dequantize(w[name], 2.0**-6)
+
+    x = steps(x, 100)
+    y = steps(nn.relu(nn.conv2d(x, kernel("kernel"), padding=1)))
+    z = nn.conv2d(y, kernel("second"), padding="SAME", strides=(1, 2))
+    return steps(z + y[:, :, ::2], 50)
 
 
 @aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))

@@ -8,10 +8,13 @@ import pytest
 
 import aotc
 from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.types import Tensor
 from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
+from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -45,6 +48,9 @@ def _inputs(entry, rows):
     rng, found = np.random.default_rng(1), {}
     for port in entry.ports("input"):
         shape = [n if isinstance(n, int) else rows for n in port.type.shape]
+        if port.type.dtype == "f32":
+            found[port.name] = rng.uniform(-40, 40, shape).astype("f")
+            continue
         info = np.iinfo(to_numpy(port.type.dtype))
         kind = info.dtype
         values = rng.integers(info.min, info.max, shape, kind, endpoint=True)
@@ -73,11 +79,33 @@ def test_sums_of_integers_are_exact(bundle, name):
                 np.testing.assert_array_equal(mine, theirs)
 
 
-def refusals(level):
+def regions(level):
     unit = Unit(load(MODEL)).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
+    return unit
+
+
+def refusals(level):
+    unit = regions(level)
     return refusals_in(unit.module, capabilities_of(unit.target))
+
+
+def test_quantised_convolutions_read_and_write_bytes():
+    unit = regions("x86_64-v4-dot")
+    functions = functions_of(unit.module)
+    calls = [
+        op
+        for op in functions["quantized"].entry_block.operations
+        if isinstance(op, func.CallOp)
+    ]
+    first, second = (
+        [Tensor.of(value).dtype for value in (*op.operands, *op.results)]
+        for op in calls
+    )
+    image, kernel, *_, result = first
+    assert (image, kernel, result) == ("u8", "i8", "u8")
+    assert second[:2] == ["u8", "i8"]
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])

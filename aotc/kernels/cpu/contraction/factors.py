@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.types import lowered_element
-from aotc.dtypes import UNSIGNED
+from aotc.dtypes import UNSIGNED, bits
 from aotc.kernels.cpu import vectors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Mma, multiplier_of
@@ -42,6 +42,11 @@ class Factors:
     def terms(self) -> int:
         """How many neighbouring terms of a sum one instruction multiplies."""
         return self.mma.terms
+
+    @property
+    def lanes_of_factor(self) -> int:
+        """How many elements that are multiplied a vector holds."""
+        return 32 * self.lanes // bits(self.mma.factor)
 
     @property
     def element(self) -> Type:
