@@ -6,7 +6,7 @@ comparing the compiled result with this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,35 @@ def evaluate(
         return Evaluation(functions, symbols, watch, with_op).call(name, arrays)
 
 
+def evaluate_part(
+    module: Any,
+    ops: Sequence[Any],
+    known: Mapping[Any, Any],
+    symbols: Sequence[int],
+    wanted: Sequence[Any],
+    *,
+    with_op: EvaluateOp | None = None,
+) -> list[Any]:
+    """The arrays of some values of a function, computed by some of its ops.
+
+    Args:
+        module: as for `evaluate`.
+        ops: of one block, in order.
+        known: arrays of the values that these ops read and do not make.
+        symbols: of the function.
+        wanted: results of the ops.
+        with_op: as for `evaluate`.
+    """
+    with module.context, np.errstate(all="ignore"):
+        run = Evaluation(
+            functions_of(module), list(symbols), None, with_op or Evaluator()
+        )
+        values = dict(known)
+        for step in _steps_of(ops, kept=wanted):
+            run.take_step(step, values)
+        return [values[value] for value in wanted]
+
+
 def evaluate_devices(
     module: Any, name: str, inputs: Sequence[Sequence[Any]], axis_name: str
 ) -> list[list[Any]]:
@@ -107,25 +136,27 @@ class Evaluation:
             declared, results = self._declared[name]
             return list(declared.evaluate(self.call, arrays, self.symbols, results))
         if name not in self._steps:
-            self._steps[name] = _steps_of(function.entry_block)
+            self._steps[name] = _steps_of(list(function.entry_block.operations))
         return self._run(function.entry_block, arrays, self._steps[name])
 
     def _run(self, block: Any, arrays: list[Any], steps: Sequence[_Step]) -> list[Any]:
         values = dict(zip(block.arguments, arrays, strict=True))
-        for step in steps:
-            operands = [values[value] for value in step.operands]
-            for value in step.last_reads:  # so that a network does not keep all it has
-                del values[value]
-            if step.callee is not None:
-                results = self.call(step.callee, operands)
-            elif isinstance(step.op, func.ReturnOp):
-                return operands
-            else:
-                results = self.with_op(step.op, operands, self.symbols)
-            if self.watch is not None:
-                self.watch(step.op, operands, results)
-            values.update(zip(step.results, results, strict=True))
-        raise AssertionError("a function ends in a return")
+        for step in steps[:-1]:
+            self.take_step(step, values)
+        return [values[value] for value in steps[-1].operands]  # a return
+
+    def take_step(self, step: _Step, values: dict[Any, Any]) -> None:
+        """Compute an op of values that are known, and drop those read for the last."""
+        operands = [values[value] for value in step.operands]
+        for value in step.last_reads:  # so that a network does not keep all it has
+            del values[value]
+        if step.callee is not None:
+            results = self.call(step.callee, operands)
+        else:
+            results = self.with_op(step.op, operands, self.symbols)
+        if self.watch is not None:
+            self.watch(step.op, operands, results)
+        values.update(zip(step.results, results, strict=True))
 
 
 @dataclass(frozen=True)
@@ -147,8 +178,9 @@ class _Step:
     last_reads: list[Any]
 
 
-def _steps_of(block: Any) -> list[_Step]:
-    ops, seen = list(block.operations), set()
+def _steps_of(ops: Sequence[Any], kept: Sequence[Any] = ()) -> list[_Step]:
+    """Read ops of a block; of what they read, `kept` is not dropped."""
+    seen = set(kept)
     found: list[_Step] = []
     for op in reversed(ops):
         operands = list(op.operands)

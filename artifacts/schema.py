@@ -252,6 +252,12 @@ _parity = record(
         "outputs": listing(record({"name": _string, "error": number})),
     }
 )
+_blocks = record(
+    {
+        name: integer(0)
+        for name in ("blocks", "kinds", "compared", "compared_kinds", "operations")
+    }
+)
 _self_check = record(
     {
         "entry": _identifier,
@@ -266,6 +272,7 @@ _self_check = record(
         "ulp_below": number,
         "rounding_ulp_below": number,
         "by": one_of("machine", "emulator", "evaluator"),
+        "blocks": _blocks,
     },
 )
 _boundary = record(

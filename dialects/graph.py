@@ -155,6 +155,7 @@ class GraphOp(_Declared):
     is_approximated = False  # whether compiled code only comes near to its formula
     rearranges = False  # whether its result has no elements but those of its operand
     keeps_order = False  # whether these are all of them, in the same order
+    selects = False  # whether its results have no numbers but operands' and constants
     adds_products = False  # whether it is sums of products of its operands' elements
     commutes = False  # whether its operands may change places
     takes_images = False  # whether x and y are N, spatial axes, C
@@ -419,11 +420,19 @@ def evaluate(
 ) -> list[np.ndarray]:
     """The results that `op` computes from NumPy `arrays`, by its `ref` rule.
 
+    Sums of products are made in f64 and rounded once: what a bundle stores of them is
+    then the same on all processors, as far as the library allows that multiplies.
+
     Args:
         op: an op of the graph dialect.
         arrays: its operands, concrete.
         symbols: the value of every symbol of the enclosing function.
     """
+    if type(op).precision == LOW:
+        arrays = [
+            x.astype(np.float64) if dt.is_float(dt.canonical(x.dtype)) else x
+            for x in arrays
+        ]
     return Evaluator()(op, arrays, symbols)
 
 

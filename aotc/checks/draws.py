@@ -54,6 +54,8 @@ class Draw:
         kind: of integers of which nothing is known.
         structure: how much is other than random.
         turn: number of the call: what has one structure only takes others in turn.
+        shows_first: whether masks hide no first position: all that a causal mask leaves
+            to the first row.
     """
 
     rng: np.random.Generator
@@ -61,6 +63,7 @@ class Draw:
     kind: Integers
     structure: Structure = Structure.NONE
     turn: int = 0
+    shows_first: bool = False
 
     # ---- floats ---------------------------------------------------------------------
 
@@ -137,6 +140,8 @@ class Draw:
         seen = made[number % len(made)](self.rng, places, row)
         if not has_all and length > 1:
             seen |= ~seen.any(-1, keepdims=True) & (places == length - 1)
+        if self.shows_first:
+            seen = seen | (places == 0)
         return np.broadcast_to(seen, (rows, length))
 
     # ---- integers -------------------------------------------------------------------

@@ -32,6 +32,7 @@ class Choice:
         integers: how those are drawn of which nothing says what they mean.
         structure: how much of the arrays is other than random.
         turn: of the first call among those whose structures are to differ.
+        shows_first: whether masks hide no first position.
     """
 
     seed: int = 0
@@ -42,6 +43,7 @@ class Choice:
     integers: Integers = Integers.BITS
     structure: Structure = Structure.NONE
     turn: int = 0
+    shows_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,14 @@ def samples_of(
         if not choice.given:
             parts = entry.nearest_allowed(parts, choice.sizes)
         turn = choice.turn + number
-        draw = Draw(rng, choice.positive, choice.integers, choice.structure, turn)
+        draw = Draw(
+            rng,
+            choice.positive,
+            choice.integers,
+            choice.structure,
+            turn,
+            choice.shows_first,
+        )
         arrays = [
             choice.given[port.name]
             if port.name in choice.given
@@ -170,11 +179,14 @@ def _random_array(
         return draw.floats(shape, use).astype(numpy)
     if kind.dtype == "bool":
         return draw.bits(shape).astype(numpy)
+    if use.is_mask and draw.has_masks(shape):
+        return draw.bits(shape).astype(numpy)
     limit = use.limit(sizes)
     if limit is not None:
         if draw.kind is Integers.ANY and example is None:
             return draw.around(limit, shape, numpy)
-        return draw.between(0, limit - 1, shape, numpy)
+        least = 0 if draw.structure is Structure.ALL else use.least(sizes)
+        return draw.between(min(least, limit - 1), limit - 1, shape, numpy)
     if example is not None and example.size:
         least, most = int(example.min()), int(example.max())
         if least >= 0 and most <= 1 and draw.has_masks(shape):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,68 @@ from aotc.artifacts.checked import RUN_BY, sizes_text
 from aotc.checks.judging import UNITS, Verdict
 
 _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
+
+
+@dataclass(frozen=True)
+class BlockCount:
+    """How many blocks of an entry were compared, where that is done block by block.
+
+    Args:
+        blocks: how many there are.
+        kinds: of how many kinds: blocks of one are the same ops of other weights.
+        compared: how many were compared.
+        compared_kinds: of how many kinds these are.
+        operations: the share of the entry's operations that these compute.
+    """
+
+    blocks: int
+    kinds: int
+    compared: int = 0
+    compared_kinds: int = 0
+    operations: float = 0.0
+
+    def plus(self, is_new: bool, operations: float) -> BlockCount:
+        """Count one more that was compared.
+
+        Args:
+            is_new: whether it is the first of its kind.
+            operations: the share of those that it computes.
+        """
+        return replace(
+            self,
+            compared=self.compared + 1,
+            compared_kinds=self.compared_kinds + is_new,
+            operations=min(self.operations + operations, 1.0),
+        )
+
+    @property
+    def is_of_all_kinds(self) -> bool:
+        """Whether a block of each kind was compared."""
+        return self.compared_kinds == self.kinds
+
+    @property
+    def missing(self) -> str:
+        """Say which were not compared; empty where all were."""
+        left = self.blocks - self.compared
+        if not left:
+            return ""
+        kinds = self.kinds - self.compared_kinds
+        like = f"{kinds} kinds" if kinds else "like others that were compared"
+        return f"{left} of {self.blocks} blocks ({like})"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.compared} of {self.blocks} blocks, {self.compared_kinds} of "
+            f"{self.kinds} kinds, {self._percent} % of the operations, on one input"
+        )
+
+    @property
+    def _percent(self) -> int:
+        return int(100 * self.operations + 1e-6)  # 100 is all of them
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it; the share in percent, rounded down."""
+        return {**asdict(self), "operations": self._percent}
 
 
 @dataclass(frozen=True)
@@ -28,6 +90,7 @@ class SelfCheck:
             `aotc.artifacts.checked`.
         is_lasting: whether another run here would find the same: neither time nor
             memory ran out.
+        blocks: how many were compared, if it was done block by block.
     """
 
     entry: str
@@ -37,6 +100,13 @@ class SelfCheck:
     results: tuple[Verdict, ...] = ()
     by: str = "machine"
     is_lasting: bool = True
+    blocks: BlockCount | None = None
+
+    @property
+    def operations(self) -> float:
+        """The share of the entry's operations that was compared."""
+        whole = 1.0 if self.checked else 0.0
+        return whole if self.blocks is None else self.blocks.operations
 
     @property
     def error(self) -> float:
@@ -58,18 +128,41 @@ class SelfCheck:
             is_lasting=self.is_lasting and is_lasting,
         )
 
+    def without_last_reason(self) -> SelfCheck:
+        """The same without what was said last of what was not compared."""
+        return replace(self, unchecked=self.unchecked[:-1])
+
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
         """The same with sizes that were compared, and the verdicts there."""
         checked = self.checked if sizes in self.checked else (*self.checked, sizes)
-        if self.results:
+        return replace(self._with_results(results), checked=checked)
+
+    def extend_by_blocks(
+        self, count: BlockCount, results: Sequence[Verdict]
+    ) -> SelfCheck:
+        """The same with blocks that were compared, and the verdicts on what they give.
+
+        If blocks of all kinds were, `extend` says at which sizes.
+        """
+        return replace(self._with_results(results), blocks=count)
+
+    def _with_results(self, results: Sequence[Verdict]) -> SelfCheck:
+        """The same with more verdicts: on the same results, or on some by name."""
+        names = [each.distance.name for each in results]
+        if names == [each.distance.name for each in self.results]:
             pairs = zip(self.results, results, strict=True)
-            results = [one.worse_of(other) for one, other in pairs]
-        return replace(self, checked=checked, results=tuple(results))
+            return replace(self, results=tuple(x.worse_of(y) for x, y in pairs))
+        found = {each.distance.name: each for each in self.results}
+        for each in results:
+            known = found.get(each.distance.name)
+            found[each.distance.name] = each if known is None else known.worse_of(each)
+        return replace(self, results=tuple(found.values()))
 
     def to_json(self) -> dict[str, Any]:
         """As the report holds it, with all figures."""
         return {
             **self.to_manifest(),
+            "operations": self.operations,
             "results": [each.to_json() for each in self.results],
         }
 
@@ -95,14 +188,16 @@ class SelfCheck:
             ],
             "error_below": _next_power_of_ten(self.error),
             **figures,
+            **({} if self.blocks is None else {"blocks": self.blocks.to_json()}),
         }
 
     def __str__(self) -> str:
         title = f"{self.entry} on {self.target}"
         rows = []
-        if self.checked:
+        if self.checked or self.blocks:
             at = sizes_text(self.checked)
             by = "" if self.by == "machine" else f" by {RUN_BY[self.by]}"
+            by += f" block by block ({self.blocks})" if self.blocks else ""
             rows.append(f"{title} checked{by}{at}: {self._error_text()}")
         reasons: dict[str, list[Mapping[str, int]]] = {}
         for sizes, why in self.unchecked:

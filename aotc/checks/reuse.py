@@ -26,7 +26,7 @@ from aotc.backend.reuse import stated_version
 from aotc.cache import Cache, Recipe, arrays_digest, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
-from aotc.checks.report import SelfCheck
+from aotc.checks.report import BlockCount, SelfCheck
 from aotc.mlir import Module
 from aotc.program import Program
 from aotc.pytree import flatten
@@ -140,6 +140,7 @@ def _row(stored: Mapping[str, Any]) -> SelfCheck:
         tuple((sizes, why) for sizes, why in stored["unchecked"]),
         tuple(results),
         stored["by"],
+        blocks=BlockCount(**stored["blocks"]) if stored["blocks"] else None,
     )
 
 

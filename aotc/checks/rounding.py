@@ -36,7 +36,21 @@ _LANES = 8  # at least, that sums are made in at once
 # What a sum that overflows is in one evaluation after the other: what is computed from
 # it is NaN in the first one and not in the second.
 _OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
+_MUCH_LARGER = 4  # times the elements of the other operand of a product
+_SOME = 1024  # elements of an array
+_CHUNK = 2**16  # elements that are looked at together
 _FIRST = 4  # numbers that are looked for before all are, which takes long
+
+
+class SeenOps:
+    """What several evaluations of the same graph have found of its ops."""
+
+    def __init__(self) -> None:
+        self.comparisons = Comparisons()
+        # Ops that have been seen to round, and how many terms they add up.
+        self.rounding: dict[Any, float] = {}
+        self.exact: set[Any] = set()  # and those that were exact when last seen
+        self.evaluate = Evaluator()
 
 
 class Noise:
@@ -44,25 +58,22 @@ class Noise:
 
     Args:
         seed: of the errors.
-        comparisons: over this evaluation and others.
+        seen: what is known of ops, by this evaluation and others.
     """
 
-    def __init__(self, seed: int, comparisons: Comparisons) -> None:
-        self._comparisons = comparisons
+    def __init__(self, seed: int, seen: SeenOps) -> None:
+        self._seen = seen
+        self._evaluate = seen.evaluate
         self._turns: Counter[Any] = Counter()
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._evaluate = Evaluator()
-        # Ops that have been seen to round, and how many terms they add up.
-        self._rounding: dict[Any, float] = {}
-        self._exact: set[Any] = set()  # and those that were exact when last seen
         self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
     ) -> list[Any]:
         """The results of `op`."""
-        if not type(op).reads_bits:
+        if not type(op).reads_bits and not type(op).selects:  # they pass them on
             operands = [_flush(operand) for operand in operands]
         results = self._rounded(op, operands, symbols)
         if type(op).adds_products and _may_overflow(operands):
@@ -102,32 +113,49 @@ class Noise:
     def _rounded(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
     ) -> list[Any]:
-        if isinstance(op, Constant):
+        if isinstance(op, Constant) or type(op).selects:
             return self._evaluate(op, operands, symbols)
         if _may_be_winograd(op):
             return [self._disturb(self._convolve(op, *operands))]
-        if op not in self._rounding:
+        if op not in self._seen.rounding:
             results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
             most = 1.0 if type(op).is_approximated else np.inf
             terms = _terms(op, operands, results)
             if terms > 1 and not all(map(_is_whole, operands)):
                 most = -1.0  # a sum of fractions is whole by chance only
-            briefly = op in self._exact  # a loop runs it again
+            briefly = op in self._seen.exact  # a loop, or another evaluation
             if all(_is_exact(x, operands, most, briefly) for x in results):
-                self._exact.add(op)
+                self._seen.exact.add(op)
                 if compares_floats(op, operands, results):
                     return [self._answer(op, operands, results[0])]
                 return results
-            self._rounding[op] = terms
-        terms = self._rounding[op]
-        axes = op.axes if isinstance(op, ReduceSum) else None
-        moved = [self._disturb(operand, terms, axes) for operand in operands]
+            self._seen.rounding[op] = terms
+        moved = self._disturb_operands(op, operands)
         found = [self._disturb(x) for x in self._evaluate(op, moved, symbols)]
         beside = type(op).cancelling(operands[0]) if operands else None
         if beside is None:
             return found
         return [self._disturb_beside(beside, y) for y in found]
+
+    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+        """Operands with random errors, which move what an op computes of them.
+
+        Of two that are multiplied and differ much in size, as activations and weights
+        do, the smaller one has the errors of both: each product moves as far.
+        """
+        terms = self._seen.rounding[op]
+        axes = op.axes if isinstance(op, ReduceSum) else None
+        least = min((x.size for x in operands), default=0)
+        if type(op).adds_products and len(operands) == 2:
+            is_spared = [x.size > _MUCH_LARGER * least for x in operands]
+            scale = np.sqrt(2) if any(is_spared) else 1.0
+        else:
+            is_spared, scale = [False] * len(operands), 1.0
+        return [
+            x if is_large else self._disturb(x, terms, axes, scale)
+            for x, is_large in zip(operands, is_spared, strict=True)
+        ]
 
     def _convolve(self, op: ConvGeneral, x: Any, kernel: Any) -> Any:
         """A convolution by the algorithm that `--numerics` allows for it.
@@ -149,10 +177,14 @@ class Noise:
         """What a comparison may say."""
         turn = self._turns[op]
         self._turns[op] += 1
-        return self._comparisons.answer(op, turn, operands, found)
+        return self._seen.comparisons.answer(op, turn, operands, found)
 
     def _disturb(
-        self, array: Any, terms: float = 1.0, axes: Sequence[int] | None = None
+        self,
+        array: Any,
+        terms: float = 1.0,
+        axes: Sequence[int] | None = None,
+        scale: float = 1.0,
     ) -> Any:
         """An array with random errors.
 
@@ -160,6 +192,7 @@ class Noise:
             array: of any dtype; what are no floats has none.
             terms: of it that are added up to one result.
             axes: along which they are, where that is known.
+            scale: of the errors.
         """
         if not is_float(array):
             return array
@@ -168,7 +201,8 @@ class Noise:
         x: Any = np.asarray(array, wide)
         # Uniform: errors that were all of one size would often cancel exactly.
         errors: Any = self._rng.random(x.shape, wide)
-        errors = (errors - wide(0.5)) * wide(2 * _ULPS * float(facts.eps))
+        errors -= wide(0.5)
+        errors *= wide(2 * _ULPS * float(facts.eps))
         if terms > 1:
             errors += self._walk(x.shape, terms) * wide(facts.eps)
             if _is_repetitive(x, axes):
@@ -176,13 +210,21 @@ class Noise:
                     self._rng.uniform(-1.0, 1.0) * min(terms, LONGEST) / (2 * _LANES)
                 )
                 errors += wide(drift * float(facts.eps))
+        if scale != 1.0:
+            errors *= wide(scale)
         if array.dtype == np.float16:  # below the normal ones the last place is theirs
             least = wide(facts.smallest_normal)
             errors *= np.where(x != 0, np.maximum(np.abs(x), least), wide(0))
         else:
             errors *= x
-        moved = np.where(np.isfinite(x), x + errors, x)
-        return moved.astype(array.dtype)
+        moved = x + errors
+        most = float(facts.max)
+        if not np.abs(moved).max(initial=0.0) < most / 2:
+            # The largest number is what masks are made of. What compiled code adds to
+            # it rounds to it again, and never to infinity.
+            is_open = np.isfinite(moved) & (np.abs(x) < most)
+            moved = np.where(is_open, moved, x)
+        return moved.astype(array.dtype, copy=False)
 
     def _walk(self, shape: tuple[int, ...], terms: float) -> Any:
         """Errors of operands, in units, as sums in series have: those of neighbours
@@ -199,8 +241,8 @@ class Noise:
 
 def noises() -> Iterator[Noise]:
     """For as many evaluations of the same graph and inputs as are asked for."""
-    comparisons = Comparisons()
-    return (Noise(seed, comparisons) for seed in count())
+    seen = SeenOps()
+    return (Noise(seed, seen) for seed in count())
 
 
 def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
@@ -219,9 +261,19 @@ def _may_overflow(operands: Sequence[Any]) -> bool:
     dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
     bound = float(min(x.size for x in operands))  # no element has more terms
     for x in operands:
-        finite = np.abs(x[np.isfinite(x)].astype(np.float64))
-        bound *= float(finite.max(initial=0.0))
+        bound *= _largest_finite(x)
     return not bound < float(np.finfo(dtype).max)
+
+
+def _largest_finite(x: Any) -> float:
+    """The largest absolute value of finite elements."""
+    if not x.size:
+        return 0.0
+    ends = [float(np.fmin.reduce(x, None)), float(np.fmax.reduce(x, None))]
+    if np.isfinite(ends).all():  # as a rule; one pass each, and no copy
+        return max(map(abs, ends))
+    finite = np.abs(x[np.isfinite(x)].astype(np.float64))
+    return float(finite.max(initial=0.0))
 
 
 def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
@@ -273,7 +325,11 @@ def _flush(array: Any) -> Any:
     if not is_float(array) or array.dtype == np.float16:
         return array
     least = ml_dtypes.finfo(array.dtype).smallest_normal
-    return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):  # within the cache, until one is found
+        if (np.abs(flat[start : start + _CHUNK]) < least).any():
+            return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
+    return array
 
 
 def _is_exact(
@@ -292,29 +348,33 @@ def _is_exact(
     """
     if not is_float(result):
         return True
-    x = np.abs(result.astype(np.float64))
-    left = np.isfinite(x) & ((x != np.rint(x)) | (x > most))
-    given = [np.abs(y.astype(np.float64)) for y in operands if is_float(y)]
+    left = np.isfinite(result) & ((result != np.rint(result)) | (abs(result) > most))
+    given = [y for y in operands if is_float(y)]
     for y in given:
-        if y.shape == x.shape:  # in its place, which is faster than to look for it
-            left &= x != y
-    x = x[left]
+        if y.shape == result.shape:  # in its place, which is faster than to look for it
+            left &= (result != y) & (result != -y)
+    x = result[left]
     if not x.size:
         return True
-    given = [y.ravel() for y in given]
     if not given or not _are_among(x[:_FIRST], given):  # as a rule this decides
         return False
-    return briefly or bool(np.isin(x, np.concatenate(given)).all())
+    sizes = np.concatenate([np.abs(y).ravel().astype(np.float64) for y in given])
+    return briefly or bool(np.isin(np.abs(x).astype(np.float64), sizes).all())
 
 
 def _is_whole(array: Any) -> bool:
     """Whether an array has no fractions."""
-    return not is_float(array) or bool((array == np.rint(array.astype(float))).all())
+    if not is_float(array):
+        return True
+    some = array.reshape(-1)[:_SOME]  # as a rule this decides
+    return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
 def _are_among(x: Any, given: Sequence[Any]) -> bool:
-    """Whether each of a few numbers is among those that were given."""
-    return all(any((y == number).any() for y in given) for number in x)
+    """Whether each of a few numbers is among those given, but for the sign."""
+    return all(
+        any(((y == number) | (y == -number)).any() for y in given) for number in x
+    )
 
 
 def is_float(array: Any) -> bool:

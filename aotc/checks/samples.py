@@ -12,7 +12,7 @@ time, some more have nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import cycle, islice, product
 from math import prod
@@ -62,6 +62,7 @@ class Item:
             first values, which are often zeros that hide what is read of them.
         integers: how they are drawn.
         share: of the work.
+        shows_first: whether masks hide no first position.
     """
 
     number: int
@@ -69,11 +70,18 @@ class Item:
     positive: bool
     integers: Integers
     share: Share = Share.USUAL
+    shows_first: bool = False
 
     @property
     def structure(self) -> Structure:
         """How much of the inputs is other than random."""
         return Structure.ALL if self.share is Share.SPARE else Structure.SOME
+
+    def with_first_shown(self) -> Item:
+        """The same with masks that hide no first position, be they integers."""
+        is_small = self.integers is Integers.SMALL
+        integers = Integers.BITS if is_small else self.integers
+        return replace(self, shows_first=True, integers=integers)
 
     @property
     def structure_text(self) -> str:
@@ -162,9 +170,14 @@ def _structured(graph: Any, entry: Entry) -> int:
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
     """How many elements the inputs of a call have."""
-    parts = [sizes[each.name] // each.multiple_of for each in entry.symbols]
+    parts = parts_of(entry, sizes)
     shapes = [port.type.shape for port in entry.ports("input")]
     return sum(prod(evaluate_size(n, parts) for n in shape) for shape in shapes)
+
+
+def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
+    """The values of an entry's symbols, in parts of multiples."""
+    return [sizes[each.name] // each.multiple_of for each in entry.symbols]
 
 
 def calls_of(
@@ -192,6 +205,7 @@ def calls_of(
             integers=item.integers,
             structure=item.structure,
             turn=number,
+            shows_first=item.shows_first,
         )
         (sample,) = samples_of(graph, entry, choice, _example(program, entry))
         inputs.append(sample.arrays)

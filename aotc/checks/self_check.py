@@ -22,6 +22,8 @@ import numpy as np
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
 from aotc.checks.bisect import locate_divergence
+from aotc.checks.block_check import BlockFindings, check_blocks
+from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
@@ -34,9 +36,16 @@ from aotc.checks.samples import (
     calls_of,
     input_elements,
     items_of,
+    parts_of,
 )
 from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
+from aotc.checks.work import (
+    TOO_LONG,
+    NoMemoryToCompare,
+    NothingToCompare,
+    OverBudget,
+    Work,
+)
 from aotc.dialects import context
 from aotc.dialects.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
@@ -165,9 +174,13 @@ def _check(
         try:
             trial = _trial(subject, item, work.part(limit))
         except NothingToCompare as reason:
-            for variant, _ in running:
+            for variant, process in running:
                 key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
+                if isinstance(reason, OverBudget):
+                    code = variant, process
+                    part = work.part(2 * limit / len(running))
+                    rows[key] = _by_blocks(rows[key], subject, item, code, part)
             continue
         spare.note(subject, item, before - work.left)
         for variant, process in running:
@@ -252,13 +265,29 @@ class _Trial:
 def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
     """The calls of an item, with what the reference evaluator makes of them.
 
+    Where no result is finite, masks show the first position and are tried again: a row
+    of a causal mask beside them may have seen nothing, and all that attends to it.
+
     Raises:
         NothingToCompare: it makes nothing of them.
     """
+    trial = _trial_of(subject, item, work)
+    if _says_nothing(_all_results(trial.expected)):
+        trial = _trial_of(subject, item.with_first_shown(), work)
+        if _says_nothing(_all_results(trial.expected)):
+            raise NothingToCompare("no result is finite on the random inputs")
+    return trial
+
+
+def _trial_of(subject: Subject, item: Item, work: Work) -> _Trial:
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        for _ in calls.inputs:
+            work.require(subject.ops, parts_of(subject.entry, item.sizes))
+        before = work.left
         expected = list(subject.reference_results(calls, work))
+        spent = before - work.left
     except MemoryError:
         raise NoMemoryToCompare from None
     except InputError as error:
@@ -266,10 +295,9 @@ def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
             f"the model refuses the random inputs: {error.message}"
         ) from None
     results = _all_results(expected)
-    if _says_nothing(results):
-        raise NothingToCompare("no result is finite on the random inputs")
 
     def with_noise(noise: Noise) -> Arrays:
+        work.count(spent)
         return _all_results(subject.reference_results(calls, noise))
 
     return _Trial(subject, item, calls, expected, Rounding(results, with_noise))
@@ -297,6 +325,53 @@ def _skip(
     if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
+
+
+def _by_blocks(
+    row: SelfCheck,
+    subject: Subject,
+    item: Item,
+    code: tuple[Compiled, CompiledProcess],
+    work: Work,
+) -> SelfCheck:
+    """Compare an entry block by block, if no call of it could be compared as a whole.
+
+    Args:
+        row: what was found of the entry, last that the item was not compared.
+        subject: the entry.
+        item: the one that was not.
+        code: of the entry.
+        work: of the reference evaluator.
+    """
+    variant, process = code
+    if row.checked:
+        is_known = row.blocks is not None and item.sizes in row.checked
+        return row.without_last_reason() if is_known else row
+    symbols = parts_of(subject.entry, item.sizes)
+    blocks = blocks_of(subject.graph, subject.entry, symbols)
+    if row.blocks or len(blocks) < 2 or not subject.entry.has_general_code:
+        return row
+    row = row.without_last_reason()
+    try:
+        work.hold(input_elements(subject.entry, item.sizes))
+        calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        shipped = next(subject.compiled_results(calls, process))
+        found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
+    except (DidNotEnd, NothingToCompare) as reason:
+        return _skip(row, item, reason)
+    except MemoryError:
+        return _skip(row, item, NoMemoryToCompare())
+    if found.wrong:
+        raise _error_of_block(subject, item, variant, found)
+    row = row.extend_by_blocks(found.count, found.verdicts)
+    if found.apart:
+        why = f"with what goes between blocks, it returns something else: {found.apart}"
+        row = row.skip(item.sizes, why)
+    elif found.count.is_of_all_kinds:
+        row = row.extend(item.sizes, ())
+    if found.count.missing:
+        row = row.skip(item.sizes, f"{found.count.missing}: {TOO_LONG}")
+    return row
 
 
 def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
@@ -376,6 +451,21 @@ def _guard(
             where=where,
             hint=_HINT,
         ) from error
+
+
+def _error_of_block(
+    subject: Subject, item: Item, variant: Compiled, found: BlockFindings
+) -> CompileError:
+    """What differs, and in which block."""
+    wrong = [f"  FAIL {each}" for each in found.verdicts if not each.passed]
+    return CompileError(
+        "self-check",
+        f"entry '{subject.entry.name}', compiled for '{variant.target}', does not "
+        f"compute what its graph says{sizes_text([item.sizes])}, in {found.wrong}:\n"
+        + "\n".join(wrong),
+        where=found.where,
+        hint=_HINT,
+    )
 
 
 # ---- a failure ----------------------------------------------------------------------

@@ -10,6 +10,7 @@ from aotc import printing, reference
 from aotc.checks.process import CompiledProcess
 from aotc.checks.samples import Calls
 from aotc.dialects.entries import Entry
+from aotc.dialects.functions import functions_of
 from aotc.program import Program
 
 Arrays = list[Any]
@@ -44,6 +45,12 @@ class Subject:
             if state.name in self.entry.updates
             for leaf in state.leaves
         ]
+
+    @property
+    def ops(self) -> list[Any]:
+        """The ops of the entry itself."""
+        body = functions_of(self.graph)[self.entry.name].entry_block
+        return list(body.operations)
 
     def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
         """All arguments of a call."""

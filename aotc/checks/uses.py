@@ -42,11 +42,16 @@ class Use:
         limits: of an integer that is a position or length: what it is below. Of several
             in one limit, for axes of which it is not known which one is meant, the
             largest counts.
+        leasts: what it is at least, if that is more than 0: lengths that leave
+            something to see.
+        is_position: whether it is such a number itself, and not only computed with.
         is_bias: whether a float is added to scores, as a mask of 0 and -infinity is.
-        is_factor: whether a float becomes such a mask by arithmetic: of 0 and 1.
+        is_factor: whether a number becomes such a mask by arithmetic: of 0 and 1.
     """
 
     limits: list[tuple[Size, ...]] = field(default_factory=list)
+    leasts: list[Size] = field(default_factory=list)
+    is_position: bool = False
     is_bias: bool = False
     is_factor: bool = False
 
@@ -58,6 +63,23 @@ class Use:
         """
         found = [max(evaluate_size(n, sizes) for n in each) for each in self.limits]
         return max(min(found), 1) if found else None
+
+    def least(self, sizes: Sequence[int]) -> int:
+        """Return what the integers are at least, as `limit` what they are below."""
+        return max((evaluate_size(n, sizes) for n in self.leasts), default=0)
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether an integer is 0 or 1, for what is hidden and what is seen."""
+        return (self.is_bias or self.is_factor) and not self.is_position
+
+    def extend(self, other: Use) -> None:
+        """Add what else is known."""
+        self.limits += other.limits
+        self.leasts += other.leasts
+        self.is_position |= other.is_position
+        self.is_bias |= other.is_bias
+        self.is_factor |= other.is_factor
 
 
 def uses_of_inputs(module: Any, entry: Entry) -> dict[str, Use]:
@@ -76,17 +98,36 @@ def uses_of_inputs(module: Any, entry: Entry) -> dict[str, Use]:
 _Names = frozenset[str]
 
 
+class _Integer(NamedTuple):
+    """An integer input that a value is computed of.
+
+    Args:
+        name: of the input.
+        ends: the least and the greatest number that has been added to it; None where
+            more than that has been done.
+    """
+
+    name: str
+    ends: tuple[Size, Size] | None = (0, 0)
+
+    def plus(self, low: Size, high: Size) -> _Integer:
+        """Return it after numbers have been added."""
+        if self.ends is None:
+            return self
+        return _Integer(self.name, (self.ends[0] + low, self.ends[1] + high))
+
+
 class _Origin(NamedTuple):
     """The inputs that a value comes from.
 
     Args:
         integers: those that it, an integer or bool, is computed of.
-        moved: the float of which it has elements and no others.
+        moved: the number of which it, a float, has elements and no others.
         scaled: the float of which it is made by arithmetic with constants.
         added: floats that have been added to it, and whether as made by arithmetic.
     """
 
-    integers: _Names = frozenset()
+    integers: frozenset[_Integer] = frozenset()
     moved: _Names = frozenset()
     scaled: _Names = frozenset()
     added: frozenset[tuple[str, bool]] = frozenset()
@@ -101,8 +142,9 @@ class _Origin(NamedTuple):
 def _origin(port: Any) -> _Origin:
     if port.kind != "input":
         return _Origin()
-    name = frozenset({port.name})
-    return _Origin(moved=name) if dtypes.is_float(port.type.dtype) else _Origin(name)
+    if dtypes.is_float(port.type.dtype):
+        return _Origin(moved=frozenset({port.name}))
+    return _Origin(frozenset({_Integer(port.name)}))
 
 
 def _union(origins: Iterable[_Origin]) -> _Origin:
@@ -146,19 +188,15 @@ class _Search:
         for inner in control.functions if control else ():
             taken, _ = signature(self._functions[inner])
             self.visit(inner, arguments[len(inputs) - len(taken) :])
-        integers = _union(arguments).integers if arguments else frozenset[str]()
+        whole = _computed(_union(arguments).integers) if arguments else frozenset()
         return [
-            _Origin() if dtypes.is_float(each.dtype) else _Origin(integers)
+            _Origin() if dtypes.is_float(each.dtype) else _Origin(whole)
             for each in results
         ]
 
     def _visit_op(self, op: Any, operands: list[_Origin]) -> list[_Origin]:
-        for use, names in _uses_in(op, operands, self._known):
-            for name in names:
-                known = self.uses.setdefault(name, Use())
-                known.limits += use.limits
-                known.is_bias |= use.is_bias
-                known.is_factor |= use.is_factor
+        for name, use in _uses_in(op, operands, self._known):
+            self.uses.setdefault(name, Use()).extend(use)
         if isinstance(op, func.CallOp):
             found = self.visit(callee_of(op), operands)
         else:
@@ -178,8 +216,11 @@ def _result_origin(op: Any, operands: Sequence[_Origin]) -> _Origin:
     if not operands:
         return _Origin()
     whole = _union(operands)
+    if isinstance(op, Cast) and dtypes.is_float(Tensor.of(op.results[0]).dtype):
+        return whole._replace(moved=whole.moved | {x.name for x in whole.integers})
     if isinstance(op, _MOVES):
         return whole
+    whole = whole._replace(integers=_integers_of(op, operands))
     if not isinstance(op, _OF_SCORES):
         return _Origin(whole.integers)
     if isinstance(op, _ARITHMETIC) and any(
@@ -193,25 +234,87 @@ def _result_origin(op: Any, operands: Sequence[_Origin]) -> _Origin:
     return _Origin(whole.integers, added=added)
 
 
+def _integers_of(op: Any, operands: Sequence[_Origin]) -> frozenset[_Integer]:
+    """Return the integers that an op other than a move computes with, and how."""
+    integers = _union(operands).integers
+    if type(op).selects:
+        return integers
+    if isinstance(op, (Add, Subtract)):
+        sign = 1 if isinstance(op, Add) else -1
+        for value, other, factor in ((0, 1, sign), (1, 0, 1)):
+            ends = _ends_of(op.operands[other])
+            if ends is not None and (sign > 0 or value == 0):
+                low, high = ends if factor > 0 else (0 - ends[1], 0 - ends[0])
+                return frozenset(x.plus(low, high) for x in operands[value].integers)
+    return _computed(integers)
+
+
+def _computed(integers: Iterable[_Integer]) -> frozenset[_Integer]:
+    """Return the same integers, as what has been computed with."""
+    return frozenset(_Integer(each.name, None) for each in integers)
+
+
+def _ends_of(value: Any) -> tuple[Size, Size] | None:
+    """Return the least and the greatest of known integers; None if not known."""
+    number = splat_of(value)
+    if number is not None and Tensor.of(value).dtype in dtypes.INTEGERS:
+        return int(number), int(number)
+    count = _counted(value)
+    return None if count is None else (0, count - 1)
+
+
+def _in_range(
+    integers: Iterable[_Integer], below: Sequence[Size], least: Size = 0
+) -> Iterator[tuple[str, Use]]:
+    """Yield that a value is within a range, for each of the integers it is made of.
+
+    Of several ways from an integer to the value, as those of negative positions that
+    are counted from the end, the one that leaves most is meant.
+
+    Args:
+        integers: that the value is made of.
+        below: sizes of which the value is below the largest.
+        least: of the value.
+    """
+    ways: dict[str, list[_Integer]] = {}
+    for each in integers:
+        ways.setdefault(each.name, []).append(each)
+    for name, found in ways.items():
+        plain = next((x for x in found if x.ends in (None, (0, 0))), None)
+        low, high = (found[0] if plain is None else plain).ends or (0, 0)
+        is_direct = all(x.ends is not None for x in found)
+        leasts = [least - low] if is_direct else []
+        yield name, Use([tuple(size - high for size in below)], leasts, is_direct)
+
+
+# `iota < n`: n positions are seen, and at least one is to be; so they are if others,
+# `iota >= n`, are hidden. Of `iota <= n` and `iota > n`, n is the last one seen.
+_COUNTS = ("lt", "ge")
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
 def _uses_in(
     op: Any, operands: Sequence[_Origin], known: Mapping[Any, _Origin]
-) -> Iterator[tuple[Use, _Names]]:
-    """Yield what an op says of the inputs that it reads, and their names."""
+) -> Iterator[tuple[str, Use]]:
+    """Yield the names of the inputs that an op reads, and what it says of them."""
     sources = dict(zip(op.operands, operands, strict=True))
     if isinstance(op, (Gather, Scatter)):
         shape = Tensor.of(op.x).shape
         for axis, indices in zip(IndexMap.of(op).axes, op.indices, strict=True):
-            yield Use([(shape[axis],)]), sources[indices].integers
+            yield from _in_range(sources[indices].integers, (shape[axis],))
     elif isinstance(op, (DynamicSlice, DynamicUpdateSlice)):
         yield from _starts_in(op, known)
     elif isinstance(op, Compare):
-        pairs = ((op.lhs, op.rhs), (op.rhs, op.lhs))
-        for value, other in pairs:
+        mirrored = _MIRRORED.get(op.direction, op.direction)
+        for value, other, direction in (
+            (op.rhs, op.lhs, op.direction),
+            (op.lhs, op.rhs, mirrored),
+        ):
             size = _counted(other)
             if size is not None:
-                # any position, and as a length the whole axis
-                most = size + (op.direction not in ("eq", "ne"))
-                yield Use([(most,)]), sources[value].integers
+                is_count = direction in _COUNTS
+                ends = (size + is_count,), int(is_count)
+                yield from _in_range(sources[value].integers, *ends)
     elif isinstance(op, (LogSoftmax, Softmax)):
         yield from _masks(operands[0].added)
     elif isinstance(op, Attention):
@@ -234,15 +337,15 @@ def _counted(value: Any) -> Size | None:
     return numbers.size if is_counting else None
 
 
-def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[Use, _Names]]:
+def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
     """Yield that floats are masks."""
     for name, by_arithmetic in floats:
-        yield Use([], not by_arithmetic, by_arithmetic), frozenset({name})
+        yield name, Use(is_bias=not by_arithmetic, is_factor=by_arithmetic)
 
 
 def _starts_in(
     op: DynamicSlice | DynamicUpdateSlice, known: Mapping[Any, _Origin]
-) -> Iterator[tuple[Use, _Names]]:
+) -> Iterator[tuple[str, Use]]:
     """Yield the places that slices of a size may start at, for what says where."""
     sizes = op.sizes if isinstance(op, DynamicSlice) else Tensor.of(op.update).shape
     pairs = zip(Tensor.of(op.x).shape, sizes, strict=True)
@@ -250,9 +353,9 @@ def _starts_in(
     parts = list(_concatenated(op.starts))
     if len(parts) == len(places):
         for part, place in zip(parts, places, strict=True):
-            yield Use([(place,)]), known[part].integers
+            yield from _in_range(known[part].integers, (place,))
     else:
-        yield Use([tuple(places)]), known[op.starts].integers
+        yield from _in_range(known[op.starts].integers, tuple(places))
 
 
 def _concatenated(value: Any) -> Iterator[Any]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aotc.dialects.graph import LOW, Evaluator
+from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
 
+TOO_LONG = "the reference evaluator would take too long (--self-check=full)"
 _WORK_OF_AN_OP = 10_000
-_PRODUCTS = 8  # that NumPy computes in the time of one element
+_PRODUCTS = 32  # that BLAS computes in the time of one element
 
 
 class NothingToCompare(Exception):
@@ -63,10 +64,26 @@ class Work:
             self._shapes[op] = [Tensor.of(result).shape for result in op.results]
         for shape in self._shapes[op]:
             self.hold(prod(evaluate_size(n, symbols) for n in shape))
-        self.take(_WORK_OF_AN_OP + sum(prod(getattr(x, "shape", ())) for x in operands))
-        if type(op).precision == LOW:
-            self.take(_products(op, operands) / _PRODUCTS)
+        self.take(_work_of(op, [getattr(x, "shape", ()) for x in operands]))
         return self._evaluate(op, operands, symbols)
+
+    def require(self, ops: Iterable[Any], symbols: Sequence[int]) -> None:
+        """Refuse ops that would take too long, before they are run.
+
+        What ops of other functions that they call take is not known, and left out.
+
+        Raises:
+            NothingToCompare: they are too many.
+        """
+        total = 0.0
+        for op in ops:
+            if isinstance(op, GraphOp):
+                values = (*op.operands, *op.results)
+                shapes = [_shape_of(value, symbols) for value in values]
+                total += sum(map(prod, shapes[len(op.operands) :]))
+                total += _work_of(op, shapes[: len(op.operands)])
+        if total > self.left:
+            raise OverBudget(TOO_LONG)
 
     def part(self, limit: float) -> Work:
         """A part of what is left that is no more than a limit."""
@@ -84,26 +101,38 @@ class Work:
             )
         self.take(elements)
 
+    def count(self, elements: float) -> None:
+        """Count elements that are computed in any case."""
+        self.left -= elements
+        if self.whole is not None:
+            self.whole.count(elements)
+
     def take(self, elements: float) -> None:
         """To be called before so many elements are computed.
 
         Raises:
             NothingToCompare: they are too many.
         """
-        self.left -= elements
-        if self.whole is not None:
-            self.whole.left -= elements
+        self.count(elements)
         if self.left < 0:
-            raise OverBudget(
-                "the reference evaluator would take too long (--self-check=full)"
-            )
+            raise OverBudget(TOO_LONG)
 
 
-def _products(op: Any, operands: Sequence[Any]) -> float:
+def _shape_of(value: Any, symbols: Sequence[int]) -> tuple[int, ...]:
+    return tuple(evaluate_size(n, symbols) for n in Tensor.of(value).shape)
+
+
+def _work_of(op: Any, shapes: Sequence[tuple[int, ...]]) -> float:
+    """What an op takes besides making its results, given the shapes of its operands."""
+    products = _products(shapes) / _PRODUCTS if type(op).precision == LOW else 0.0
+    return _WORK_OF_AN_OP + sum(map(prod, shapes)) + products
+
+
+def _products(shapes: Sequence[tuple[int, ...]]) -> float:
     """About how many products a contraction takes.
 
     With the size of its result it is exact for a matrix product, whose three sizes
     multiply to the square of m·k·n. The larger operand stands in for the result.
     """
-    sizes = [float(prod(x.shape)) for x in operands[:2]]
+    sizes = [float(prod(shape)) for shape in shapes[:2]]
     return float(np.sqrt(prod(sizes) * max(sizes, default=1.0)))

@@ -19,6 +19,7 @@ from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast
 from aotc.dialects.padding import Padding
+from aotc.dialects.products import sum_of_products
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
@@ -96,7 +97,11 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         groups = query.shape[2] // max(key.shape[2], 1)
         query, key, value = (x.astype(wide) for x in (query, key, value))
         key, value = (np.repeat(x, groups, 2) for x in (key, value))
-        scores = np.einsum("blhd,bshd->bhls", query, key) * wide.type(scale)
+        b, heads, rows, columns, inner = range(5)
+        on_query, on_key = (b, rows, heads, inner), (b, columns, heads, inner)
+        on_scores = b, heads, rows, columns
+        scores = sum_of_products(query, on_query, key, on_key, on_scores)
+        scores = scores * wide.type(scale)
         if bias.ndim:
             scores = scores + bias.astype(wide)
         if causal:
@@ -106,7 +111,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         e = np.exp(scores - highest)
         total = e.sum(-1, keepdims=True)
         p = e / (np.where(total == 0, 1, total) if safe else total)
-        y = np.einsum("bhls,bshd->blhd", p, value)
+        y = sum_of_products(p, on_scores, value, on_key, on_query)
         return y, (highest + np.log(total))[..., 0]
 
     @classmethod

@@ -340,6 +340,7 @@ def _rows_of_itself(op: str) -> tuple[Row, ...]:
 class Maximum(Binary, name="maximum"):
     """y = the larger operand; NaN if either is. Ties share the derivative."""
 
+    selects = True
     on_vectors = True
     on_integers = True
     commutes = True
@@ -365,6 +366,7 @@ class Maximum(Binary, name="maximum"):
 class Minimum(Binary, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
 
+    selects = True
     on_vectors = True
     on_integers = True
     commutes = True

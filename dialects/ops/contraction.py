@@ -29,6 +29,7 @@ from aotc.dialects.nests import Access, Nest
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, this
+from aotc.dialects.products import sum_of_products
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
@@ -126,10 +127,11 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
-        """np.einsum over numbered axes."""
+        """Products of matrices, over numbered loops."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
-        return np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, out)
+        lhs, rhs = (x.astype(wide, copy=False) for x in (lhs, rhs))
+        return sum_of_products(lhs, left, rhs, right, out)
 
     @staticmethod
     def nest(op: "DotGeneral") -> Nest:

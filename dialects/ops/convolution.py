@@ -44,6 +44,7 @@ from aotc.dialects.ops.windows import (
 from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, call, this
+from aotc.dialects.products import sum_of_products
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.views import View
@@ -126,24 +127,29 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> np.ndarray:
-        """Windows times kernel, group by group."""
+        """Windows times kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
-        window = kernel.shape[:-2]
-        patches = Windows.ref(
-            np.pad(x, around), window=window, strides=strides, dilation=dilation
-        )
+        *window, channels, features = kernel.shape
         dtype = dt.canonical(x.dtype)
-        # sums of bytes are exact in f64, of which NumPy multiplies matrices fast
-        wide = np.float64 if dtype in BYTES else dt.to_numpy(accumulator(dtype))
-        spatial = len(window)
-        parts = [
-            np.tensordot(p.astype(wide), k.astype(wide), axes=spatial + 1)
-            for p, k in zip(
-                np.split(patches, groups, -1), np.split(kernel, groups, -1), strict=True
-            )
-        ]
-        y = np.concatenate(parts, -1)
-        return y.astype(np.int32) if dtype in BYTES else y
+        wide = dt.to_numpy("i32" if dtype in BYTES else accumulator(dtype))
+        padded = np.pad(x.astype(wide, copy=False), around)
+        read = Windows.ref(
+            padded, window=tuple(window), strides=strides, dilation=dilation
+        )
+        read = read.reshape(*read.shape[:-1], groups, channels)
+        kernel = kernel.astype(wide, copy=False)
+        kernel = kernel.reshape(*window, channels, groups, features // groups)
+        # loops: images and positions, windows, groups, channels, features
+        *kept, group, channel, feature = range(read.ndim + 1)
+        inner = kept[x.ndim - 1 :]
+        y = sum_of_products(
+            read,
+            (*kept, group, channel),
+            kernel,
+            (*inner, channel, group, feature),
+            (*kept[: x.ndim - 1], group, feature),
+        )
+        return y.reshape(*y.shape[:-2], features)
 
     @staticmethod
     def nest(op: "ConvGeneral") -> Nest:

@@ -62,6 +62,7 @@ def _first(
 class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
     """y = `sizes` elements of x from `starts` (an integer vector), moved to fit."""
 
+    selects = True
     why = "a window at a place that the model computes"
 
     x: Operand[Any]
@@ -134,6 +135,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     """y = x with `update` written from `starts` (an integer vector), moved to fit."""
 
+    selects = True
     why = "the adjoint of dynamic_slice, written in place"
 
     x: Operand[Any]

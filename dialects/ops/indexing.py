@@ -235,6 +235,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
     With mode "clip" an index out of bounds reads the nearest element, with "drop" zero.
     """
 
+    selects = True
     why = "reads at positions that the model computes, never out of bounds"
 
     x: Operand[Any]

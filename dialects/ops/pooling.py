@@ -215,6 +215,7 @@ class SumPool(Pool, name="sum_pool"):
 class MaxPool(Pool, name="max_pool"):
     """y = the largest element of each window; the first one gets the gradient."""
 
+    selects = True
     why = "no windows in memory; the first of equal elements gets the derivative"
 
     start = -np.inf

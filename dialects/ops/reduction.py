@@ -316,6 +316,7 @@ def _highest(dtype: str) -> float | int:
 class ReduceMax(Reduction, name="reduce_max"):
     """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
+    selects = True
     why = "ties share the derivative"
 
     needs_elements = True
@@ -334,6 +335,7 @@ class ReduceMax(Reduction, name="reduce_max"):
 class ReduceMin(Reduction, name="reduce_min"):
     """y = the smallest element over `axes`; NaN if any is. Ties share the gradient."""
 
+    selects = True
     why = "ties share the derivative"
 
     needs_elements = True

@@ -305,6 +305,7 @@ class ScatterSet(Scatter, name="scatter"):
     The last in row-major order of the indices, on every target.
     """
 
+    selects = True
     why = "the last update wins, and alone gets the derivative"
 
     dtypes = dt.NAMES

@@ -157,6 +157,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 class Select(GraphOp, name="select", traits=[Pure]):
     """y = on_true where the condition holds, on_false elsewhere."""
 
+    selects = True
     why = "the only choice by element; its derivative goes where it chose"
 
     condition: Operand[Any]
@@ -248,6 +249,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 class Clamp(GraphOp, name="clamp", traits=[Pure]):
     """y = min(max(x, low), high), elementwise bounds; x gets no gradient outside."""
 
+    selects = True
     on_scalars = True
     on_vectors = True
     on_integers = True

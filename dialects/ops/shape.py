@@ -50,6 +50,7 @@ def squeezed(shape: Shape) -> list[Size]:
 class Reshape(GraphOp, name="reshape", traits=[Pure]):
     """y = the same elements, in row-major order, in another shape."""
 
+    selects = True
     why = "a view; it moves nothing"
 
     x: Operand[Any]
@@ -193,6 +194,7 @@ def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
 class Transpose(GraphOp, name="transpose", traits=[Pure]):
     """y = x with its axes in the order of `permutation`."""
 
+    selects = True
     why = "a view that consumers absorb"
 
     x: Operand[Any]
@@ -342,6 +344,7 @@ def broadcast_permutation(
 class Broadcast(GraphOp, name="broadcast", traits=[Pure]):
     """y = x repeated: axis i becomes axis `axes[i]` of `shape`; size 1 stretches."""
 
+    selects = True
     why = "the adjoint of reduce_sum; makes broadcasting explicit"
 
     x: Operand[Any]
@@ -490,6 +493,7 @@ def _scalar_constant(value: Value) -> float | int | bool | None:
 class Reverse(GraphOp, name="reverse", traits=[Pure]):
     """y = x backwards along `axes`."""
 
+    selects = True
     why = "its own adjoint"
 
     x: Operand[Any]

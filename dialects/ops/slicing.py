@@ -43,6 +43,7 @@ def _first_two(b: Builder, x: Value) -> Value:
 class Slice(GraphOp, name="slice", traits=[Pure]):
     """y[i] = x[start + i * stride], `sizes` elements along each axis."""
 
+    selects = True
     why = "a view; its adjoint is pad"
 
     x: Operand[Any]
@@ -241,6 +242,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     `interior` counts those between each two. Negative `low` and `high` cut off.
     """
 
+    selects = True
     why = "the adjoint of slice, with zeros between elements too"
 
     x: Operand[Any]
@@ -480,6 +482,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     (Two operands because of Note [variadic ops] in transform.py.)
     """
 
+    selects = True
     why = "one copy; its adjoints are slices"
 
     lhs: Operand[Any]

@@ -84,6 +84,7 @@ def pad_spatial(
 class Windows(GraphOp, name="windows", traits=[Pure]):
     """y[n, o…, k…, c] = x[n, o * stride + k * dilation…, c]: all windows."""
 
+    selects = True
     why = "what convolution and pooling read; its adjoint folds"
 
     x: Operand[Any]

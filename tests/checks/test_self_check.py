@@ -13,6 +13,7 @@ from aotc import dtypes, pipeline, reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
+from aotc.checks.rounding import noises
 from aotc.checks.samples import items_of
 from aotc.cli.main import main
 from aotc.dialects import OPS
@@ -432,6 +433,57 @@ def test_noise_leaves_exact_results_alone():
     assert _is_exact(-x[::-1], [x])
     assert _is_exact(np.floor(x), [x])
     assert not _is_exact(x * np.float32(0.3), [x])
+
+
+# A decoder as exporters write it: what is hidden has the least number added to it, by
+# a mask of integers and by a causal one, which together hide all from some rows.
+MASKED = """
+import aotc
+import aotc.numpy as np
+import numpy
+from aotc import nn
+
+weights = aotc.Weights({"w": numpy.random.default_rng(0).normal(size=(8, 8)) / 3})
+
+
+@aotc.entry(x=aotc.Spec((2, 12, 8), "f32"), mask=aotc.Spec((2, 12), "i64"))
+def least(weights, x, mask):
+    low = numpy.finfo("f4").min
+    return attend(weights, x, (1.0 - mask.astype("f32"))[:, None] * low, low)
+
+
+@aotc.entry(x=aotc.Spec((2, 12, 8), "f32"), mask=aotc.Spec((2, 12), "i64"))
+def infinite(weights, x, mask):
+    low = -numpy.inf
+    return attend(weights, x, np.where(mask[:, None] > 0, 0.0, low), low)
+
+
+def attend(weights, x, hidden, low):
+    causal = np.arange(12)[:, None] >= np.arange(12)
+    for _ in range(2):
+        y = nn.layer_norm(x) @ weights["w"].astype("f32")
+        scores = np.where(causal, y @ np.swapaxes(y, 1, 2), low) + hidden
+        x = x + nn.softmax(scores) @ y
+    return x
+"""
+
+
+def test_decoders_with_masks_that_hide_all_from_a_row_are_checked(model):
+    model.write_text(MASKED)
+    for row in build(model).self_checks:
+        assert row.checked
+        assert not row.unchecked
+        assert row.farthest.rounding_ulp < 1e4  # no number is as good as open
+
+
+def test_noise_leaves_the_largest_number_finite_and_alone():
+    most = np.finfo(np.float32).max
+    noise = next(noises())
+    x = np.float32([most, -most, np.inf, *[most / 2, 1] * 50])
+    moved = noise._disturb(x)
+    assert (moved[:3] == x[:3]).all()
+    assert np.isfinite(moved[3:]).all()
+    assert (moved[3:] != x[3:]).mean() > 0.5
 
 
 SERIES = {

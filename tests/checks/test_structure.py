@@ -1,5 +1,7 @@
 """Inputs of checks have structure; integers are what they are used for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,29 @@ def attention(q, bias):
     return nn.attention(q, q, q, bias=bias)
 
 
+@aotc.entry(
+    x=S((4, 3), "f32"), start=S((), "i32"), length=S((), "i32"), cache=S((64, 3), "f32")
+)
+def prefill(x, start, length, cache):
+    """Four rows from `start` on, of which each sees those up to its own."""
+    seen = anp.arange(64) <= (anp.arange(4) + start)[:, None]
+    hidden = anp.arange(64) >= length
+    return anp.where(seen, 1, 0), hidden, anp.dynamic_update_slice(cache, x, [start, 0])
+
+
+@aotc.entry(s=S((2, 5, 5), "f32"), mask=S((2, 5), "i64"), t=S((9, 3), "f32"))
+def integer_mask(s, mask, t):
+    """As exporters write it: positions are counted, and numbers are hidden by it."""
+    hidden = (1.0 - mask.astype("f32"))[:, None, :] * -3.4e38
+    return nn.softmax(s * s + hidden), t[anp.cumsum(mask, 1) - 1]
+
+
+@aotc.entry(s=S((5, 9), "f32"), position=S((5,), "i32"), t=S((9, 3), "f32"))
+def biased_by_distance(s, position, t):
+    distance = (anp.arange(9) - position[:, None]).astype("f32")
+    return nn.softmax(s * s - 0.1 * distance), t[position]
+
+
 def uses(entry):
     module = trace([entry], {}).module
     (point,) = Program(module).entry_points
@@ -67,11 +92,32 @@ def uses(entry):
         (step, {"position": 64}),
         (lengths_and_labels, {"lengths": 8, "label": 10}),
         (in_a_loop, {"i": 30}),
+        (prefill, {"start": 61, "length": 65}),
     ],
 )
 def test_positions_and_lengths_are_read_from_use(entry, limits):
     found, _, _ = uses(entry)
     assert {name: use.limit([7]) for name, use in found.items()} == limits
+
+
+def test_a_length_leaves_something_to_see_and_a_position_is_within_its_axis():
+    _, module, point = uses(prefill)
+    choice = Choice(samples=9, structure=Structure.SOME)
+    drawn = [s.arrays for s in samples_of(module, point, choice, None)]
+    assert {int(x[1]) for x in drawn} >= {0, 60}
+    assert {int(x[2]) for x in drawn} >= {1, 64}
+    assert all(0 <= x[1] <= 60 and 1 <= x[2] <= 64 for x in drawn)
+
+
+def test_an_integer_mask_is_bits_and_a_position_that_biases_scores_is_not():
+    for entry, most in ((integer_mask, 1), (biased_by_distance, 8)):
+        _, module, point = uses(entry)
+        for integers in Integers:
+            choice = Choice(integers=integers, structure=Structure.SOME)
+            drawn = [s.arrays[1] for s in samples_of(module, point, choice, None)]
+            is_free = most > 1 and integers is Integers.ANY  # beyond the axis, too
+            assert np.max(drawn) == most or is_free
+            assert np.min(drawn) >= 0 or is_free
 
 
 def test_masks_that_are_added_to_scores_are_read_from_use():
@@ -109,6 +155,15 @@ def test_floats_have_ties_and_equal_rows_and_random_numbers_beside_them(positive
 def test_a_mask_beside_random_numbers_hides_no_row_as_a_whole(shape, turn):
     x = draw(Structure.SOME, turn=turn).floats(shape, Use(is_bias=True))
     assert (x == 0).any(-1).all() or shape[-1] == 1
+
+
+def test_masks_that_show_the_first_position_are_those_with_it():
+    for turn in range(6):
+        plain = draw(Structure.SOME, turn=turn)
+        shown = replace(draw(Structure.SOME, turn=turn), shows_first=True)
+        mask = plain.bits((2, 1, 8, 8))
+        mask[..., 0] = True
+        assert (shown.bits((2, 1, 8, 8)) == mask).all()
 
 
 def test_structure_alone_has_exact_zeros():

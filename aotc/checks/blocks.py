@@ -1,0 +1,222 @@
+"""Blocks of an entry: its ops, cut where the fewest values go from one to the next.
+
+That is where layers meet. Blocks of one kind are the same ops of other weights, as the
+layers of a network are. What weights and constants alone decide belongs to no block: it
+is computed where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Tensor, evaluate_size
+from aotc.mlir import func, ir
+
+_LONG = 0.3  # of the ops: what is read further on, as masks are, does not count
+_MOST = 256  # blocks of an entry
+_LITTLE = 0.02  # of the operations of a mean block
+_MIDDLE = (
+    0.1  # of the ops, at either end, is left out where the fewest values are sought
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some ops of an entry that follow one another.
+
+    Args:
+        ops: themselves, in order.
+        stored: ops before them, which compute of weights and constants what they read.
+        taken: the values that they read of blocks before.
+        given: the values that blocks after it read, or the entry returns.
+        kind: equal for blocks of the same ops.
+        operations: how many they compute.
+    """
+
+    ops: tuple[Any, ...]
+    stored: tuple[Any, ...]
+    taken: tuple[Any, ...]
+    given: tuple[Any, ...]
+    kind: Any
+    operations: float
+
+
+def blocks_of(module: Any, entry: Entry, symbols: Sequence[int]) -> list[Block]:
+    """Return the blocks of an entry in order; a single one where it has no layers.
+
+    Args:
+        module: graph IR.
+        entry: of the module.
+        symbols: the values of its symbols, in parts.
+    """
+    body = functions_of(module)[entry.name].entry_block
+    *ops, returned = body.operations
+    ports = zip(entry.arguments, body.arguments, strict=True)
+    stored = _stored(ops, [value for port, value in ports if port.kind == "weight"])
+    own = [op for op in ops if op not in stored]
+    last = {value: at for at, op in enumerate(own) for value in op.operands}
+    last |= dict.fromkeys(returned.operands, len(own))
+    counts = _Operations(module, symbols)
+    bounds = [0, *_cuts(own), len(own)]
+    spans = _joined([range(*x) for x in pairwise(bounds)], [*map(counts.of, own)])
+    return [_block(own, span, last, stored, counts) for span in spans if span]
+
+
+def _stored(ops: Iterable[Any], weights: Iterable[Any]) -> dict[Any, None]:
+    """Return the ops that compute of weights and constants alone."""
+    known, found = set(weights), dict[Any, None]()
+    for op in ops:
+        if isinstance(op, GraphOp) and all(value in known for value in op.operands):
+            found[op] = None
+            known.update(op.results)
+    return found
+
+
+def _cuts(ops: Sequence[Any]) -> list[int]:
+    """Return the numbers of the ops that begin a block, but for the first."""
+    made = {value: at for at, op in enumerate(ops) for value in op.results}
+    readers: dict[Any, list[int]] = {value: [] for value in made}
+    for at, op in enumerate(ops):
+        for value in set(op.operands) & made.keys():
+            readers[value].append(at)
+    change = [0] * (len(ops) + 1)
+    for value, at in made.items():
+        if readers[value] and readers[value][-1] - at <= _LONG * len(ops):
+            change[at + 1] += 1
+            change[readers[value][-1] + 1] -= 1
+    live, alive = [0] * (len(ops) + 1), 0
+    for at, step in enumerate(change):
+        alive += step
+        live[at] = alive
+    rest = int(len(ops) * _MIDDLE)
+    middle = range(rest + 1, len(ops) - rest)
+    least = min((live[at] for at in middle), default=0)
+
+    def begins(at: int, several: bool) -> bool:
+        """Whether the op before makes one of the few values, for several readers."""
+        needed = [readers[value] for value in ops[at - 1].results]
+        return live[at] <= least and any(len(x) > several for x in needed)
+
+    # What several ops read is in memory anyway, so returning it changes little.
+    inner = range(1, len(ops))
+    found = [at for at in inner if begins(at, True)]
+    if len(found) < 2:
+        found = [at for at in inner if begins(at, False)]
+    return found[:: max(1, -(-len(found) // _MOST))]
+
+
+def _joined(spans: Sequence[range], counts: Sequence[float]) -> list[range]:
+    """Return spans of which none but the first computes next to nothing.
+
+    Those that do are joined to the one before.
+
+    Args:
+        spans: of ops, by their numbers.
+        counts: the operations of each op.
+    """
+    sizes = [sum(counts[span.start : span.stop]) for span in spans]
+    least = _LITTLE * sum(sizes) / max(len(spans), 1)
+    found: list[range] = []
+    for span, size in zip(spans, sizes, strict=True):
+        if found and size < least:
+            found[-1] = range(found[-1].start, span.stop)
+        else:
+            found.append(span)
+    return found
+
+
+def _block(
+    own: Sequence[Any],
+    span: range,
+    last: Mapping[Any, int],
+    stored: Mapping[Any, None],
+    counts: _Operations,
+) -> Block:
+    """Return a block of an entry.
+
+    Args:
+        own: the ops of all blocks.
+        span: their numbers in this one.
+        last: the number of the last op that reads a value, beyond all for a result.
+        stored: ops that belong to no block.
+        counts: the operations.
+    """
+    ops = own[span.start : span.stop]
+    inside = dict.fromkeys(value for op in ops for value in op.results)
+    by_op = {value: op for op in stored for value in op.results}
+    read = dict.fromkeys(value for op in ops for value in op.operands)
+    outside = [value for value in read if value not in inside and value not in by_op]
+    taken = [value for value in outside if not isinstance(value.owner, ir.Block)]
+    given = [value for value in inside if last.get(value, -1) >= span.stop]
+    return Block(
+        tuple(ops),
+        tuple(_needed(read, by_op, stored)),
+        tuple(taken),
+        tuple(given),
+        _kind(ops, taken),
+        sum(map(counts.of, ops)),
+    )
+
+
+def _needed(
+    read: Iterable[Any], by_op: Mapping[Any, Any], stored: Iterable[Any]
+) -> list[Any]:
+    """Return the stored ops that some values are computed by, in order."""
+    needed, rest = set(), list(read)
+    while rest:
+        op = by_op.get(rest.pop())
+        if op is not None and op not in needed:
+            needed.add(op)
+            rest += op.operands
+    return [op for op in stored if op in needed]
+
+
+def _kind(ops: Sequence[Any], taken: Sequence[Any]) -> Any:
+    """Return what is equal for blocks of the same ops."""
+    names = {value: ("taken", number) for number, value in enumerate(taken)}
+    made = [value for op in ops for value in op.results]
+    names |= {value: ("made", number) for number, value in enumerate(made)}
+    return tuple(
+        (
+            op.operation.name,
+            tuple((name, op.attributes[name]) for name in sorted(op.attributes)),
+            tuple(value.type for value in op.results),
+            tuple(names.get(value, ("given", value.type)) for value in op.operands),
+        )
+        for op in ops
+    )
+
+
+class _Operations:
+    """Counts the operations of ops, of which loops have those of one turn.
+
+    Args:
+        module: with the functions that they call.
+        symbols: the values of the symbols, in parts.
+    """
+
+    def __init__(self, module: Any, symbols: Sequence[int]) -> None:
+        self._functions = functions_of(module)
+        self._symbols = symbols
+
+    def of(self, op: Any) -> float:
+        """Return how many operations an op computes."""
+        if isinstance(op, func.CallOp):
+            return sum(
+                self.of(inner)
+                for name in reachable_functions(self._functions, callee_of(op))
+                if not self._functions[name].is_external
+                for inner in self._functions[name].entry_block.operations
+                if isinstance(inner, GraphOp)
+            )
+        count = type(op).flops(op)
+        if count is None:
+            count = sum(Tensor.of(value).elements for value in op.results)
+        return float(evaluate_size(count, self._symbols))
