@@ -142,7 +142,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         # loops: images and positions, windows, groups, channels, features
         *kept, group, channel, feature = range(read.ndim + 1)
         inner = kept[x.ndim - 1 :]
-        y = sum_of_products(
+        y: np.ndarray = sum_of_products(
             read,
             (*kept, group, channel),
             kernel,

@@ -251,6 +251,7 @@ def verdict_of_steps(wrong, shown, step=0.5):
     Args:
         wrong: elements that were found to be off by `step`.
         shown: for each run with noise, the elements that were off by 0.5.
+        step: how far those of `wrong` are off.
     """
     expected = [np.arange(1000, dtype=np.float32)]
     runs = iter(shown)
