@@ -6,7 +6,8 @@
     %4 = graph.conv_general(%2, %3)           %4 = graph.multiply(%3, %s * %t)
 
 where %q and %w are of i8 or u8, %s and %z are one number each, and %t is one number, or
-one for each feature (Jacob et al., "Quantization and Training of Neural Networks for
+one for each feature; and so, without scales, where the integers were widened to i16 to
+subtract the zero point (Jacob et al., "Quantization and Training of Neural Networks for
 Efficient Integer-Arithmetic-Only Inference", CVPR 2018). What is around an image counts
 as its zero point. The sums are those of integers and exact, on every target the same;
 those of the dequantised numbers were rounded.
@@ -33,6 +34,8 @@ from aotc.dialects.ops.contraction import BYTES, DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.ops.windows import Windows
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import defining_op
@@ -42,6 +45,9 @@ from aotc.passes.base import FunctionPass
 from aotc.passes.properties import CALLS_INLINED
 
 _TOGETHER = 4  # channels that instructions multiply at a time
+
+
+_Move = Transpose | Reshape | Windows | Pad
 
 
 class IntegerProducts(FunctionPass):
@@ -69,19 +75,22 @@ class _Dequantized:
     Args:
         integers: of i8 or u8.
         zero: what is subtracted, of their shape; None for nothing.
-        scale: of their shape.
-        moves: the transposes and reshapes that follow, in order.
+        scale: of their shape; None for 1, of values that are integers, too.
+        moves: what follows, in order.
     """
 
     integers: Value
     zero: Value | None
-    scale: Value
-    moves: tuple[Transpose | Reshape, ...] = ()
+    scale: Value | None = None
+    moves: tuple[_Move, ...] = ()
 
     def moved(self, value: Value) -> Value:
-        """Return the integers, the zero or the scale as the value has them."""
+        """Return the integers, or the scale, as the value has them."""
         for op in self.moves:
-            value = type(op).build(value, **type(op).attributes_of(op))
+            attributes = type(op).attributes_of(op)
+            if isinstance(op, Pad):
+                attributes["value"] = float(self.offset or 0)
+            value = type(op).build(value, **attributes)
         return value
 
     @property
@@ -94,12 +103,20 @@ class _Dequantized:
     @property
     def offset(self) -> int | None:
         """The zero, if it is one known number."""
-        number = 0.0 if self.zero is None else _known_number(self.zero)
+        number = 0.0 if self.zero is None else splat_of(_unmoved(self.zero))
         return None if number is None else int(number)
+
+    @property
+    def has_one_zero(self) -> bool:
+        """Whether one number is subtracted, which is known if there is padding."""
+        is_padded = any(isinstance(op, Pad) for op in self.moves)
+        if self.zero is None or self.offset is not None:
+            return True
+        return not is_padded and not _varying_axes(self.zero)
 
     def scaled_axes(self) -> set[int]:
         """Return the axes of the value along which the scale varies."""
-        axes = _varying_axes(self.scale)
+        axes = set() if self.scale is None else _varying_axes(self.scale)
         for op in self.moves:
             if isinstance(op, Transpose):
                 axes = {at for at, axis in enumerate(op.permutation) if axis in axes}
@@ -129,12 +146,14 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
     """Return an op as a product of integers, if it is to be one."""
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
-    if Tensor.of(op.results[0]).dtype != "f32":
-        return None
     left, right = (_dequantized(value) for value in op.operands)
     if left is None or right is None or left.scaled_axes():
         return None
-    if right.offset != 0 or left.offset is None:
+    dtype = Tensor.of(op.results[0]).dtype
+    scales = [each.scale is not None for each in (left, right)]
+    if scales != [dtype == "f32"] * 2 or dtype not in ("f32", "i32"):
+        return None
+    if right.offset != 0 or not left.has_one_zero:
         return None
     rank = right.kind.rank
     if isinstance(op, ConvGeneral):
@@ -148,7 +167,7 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
     if right.scaled_axes() & {*summed} or not _fits(left, right, summed):
         return None
     is_weight = right.integers in weights
-    return _Product(op, left, right, summed) if is_weight or not left.offset else None
+    return _Product(op, left, right, summed) if is_weight or left.offset == 0 else None
 
 
 def _fits(left: _Dequantized, right: _Dequantized, summed: Sequence[int]) -> bool:
@@ -166,9 +185,12 @@ def _fits(left: _Dequantized, right: _Dequantized, summed: Sequence[int]) -> boo
 def _dequantized(value: Value) -> _Dequantized | None:
     """Return a value as dequantised integers; None if it is none."""
     op = defining_op(value)
-    if isinstance(op, (Transpose, Reshape)):
+    if isinstance(op, _Move) and not (isinstance(op, Pad) and op.value):
         found = _dequantized(op.x)
         return None if found is None else replace(found, moves=(*found.moves, op))
+    if Tensor.of(value).dtype == "i16":
+        integers = _integers(value)
+        return None if integers is None else _Dequantized(*integers)
     scaled = made_by(value, Multiply)
     if scaled is None:
         return None
@@ -187,7 +209,7 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
     zero = None
     if difference is not None:
         value, zero = difference.operands
-        if Tensor.of(value).dtype not in ("i32", "i64"):
+        if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
             return None  # it may wrap around
     while Tensor.of(value).dtype not in BYTES:
         cast = made_by(value, Cast)
@@ -197,13 +219,19 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
     return value, zero
 
 
-def _known_number(value: Value) -> float | None:
-    """Return the number that all elements of a value are, if that is known."""
+def _unmoved(value: Value) -> Value:
+    """Return what a value repeats, in another dtype or shape."""
     op = defining_op(value)
     while isinstance(op, (Cast, Reshape, Broadcast, Transpose)):
         value = op.operands[0]
         op = defining_op(value)
-    return splat_of(value)
+    return value
+
+
+def _is_beyond(zero: Value) -> bool:
+    """Return whether a zero point may be none of a byte, given that it was no byte."""
+    number = splat_of(_unmoved(zero))
+    return number is None or not -(2**7) <= number < 2**8
 
 
 def _varying_axes(value: Value) -> set[int]:
@@ -227,19 +255,28 @@ def _replace(product: _Product) -> None:
         kind = Tensor.of(op.results[0])
         total = _sum(b, product)
         columns = _along_columns(product)
-        offset = product.left.offset
-        if offset:
+        if product.left.offset != 0:
             weight = b.cast(product.right.moved(product.right.integers), dtype="i32")
             sums = b.reduce_sum(weight, axes=product.summed)
-            number = b.constant(value=np.array(offset, np.int32))
+            number = _zero_point(b, product.left)
             every = b.broadcast(number, shape=Tensor.of(sums).shape, axes=())
             excess = b.multiply(sums, every)
             repeated = b.broadcast(excess, shape=kind.shape, axes=columns)
             total = b.subtract(total, repeated)
-        scale = b.broadcast(_scale(b, product), shape=kind.shape, axes=columns)
-        found = b.multiply(b.cast(total, dtype="f32"), scale)
-    op.results[0].replace_all_uses_with(found)
+        scale = _scale(b, product)
+        if scale is not None:
+            scales = b.broadcast(scale, shape=kind.shape, axes=columns)
+            total = b.multiply(b.cast(total, dtype="f32"), scales)
+    op.results[0].replace_all_uses_with(total)
     op.operation.erase()
+
+
+def _zero_point(b: Builder, left: _Dequantized) -> Value:
+    """Return the one number that is subtracted, as an i32 of rank 0."""
+    if left.offset is not None or left.zero is None:
+        return b.constant(value=np.array(left.offset, np.int32))
+    number = _first(b, left.zero, range(Tensor.of(left.zero).rank))
+    return b.cast(number, dtype="i32")
 
 
 def _along_columns(product: _Product) -> tuple[int, ...]:
@@ -274,9 +311,11 @@ def _sum(b: Builder, product: _Product) -> Value:
     return b.conv_general(left, right, **{**attributes, "padding": rest})
 
 
-def _scale(b: Builder, product: _Product) -> Value:
-    """Return the product of both scales, for each column."""
+def _scale(b: Builder, product: _Product) -> Value | None:
+    """Return the product of both scales, for each column; None where there are none."""
     left, right = product.left, product.right
+    if left.scale is None or right.scale is None:
+        return None
     kept = free_axes(right.kind.rank, (), product.summed)
     shape = tuple(right.kind.shape[axis] for axis in kept)
     number = _first(b, left.scale, range(Tensor.of(left.scale).rank))

@@ -48,6 +48,18 @@ def dtypes_of_products(network):
     ]
 
 
+def widened(x, zero_point):
+    """Bytes less a zero point, which may be one that each call computes."""
+    q = nn.quantize(x, 0.25, 4, "u8")
+    return anp.subtract(anp.astype(q, "i16"), anp.astype(zero_point, "i16"))
+
+
+def product(x):
+    """A product of integers by a weight, in i32."""
+    wide = anp.astype(integers(SQUARE), "i16")
+    return anp.dot_general(x, wide, ((3,), (0,)), dtype="i32")
+
+
 def transposed_image(x):
     """Images in the order that ONNX has, of which a convolution takes a transpose."""
     image = anp.transpose(levels(anp.transpose(x, (0, 3, 1, 2)), 3), (0, 2, 3, 1))
@@ -69,6 +81,11 @@ def transposed_image(x):
         lambda x: anp.einsum("nhwc,wcf->nhf", levels(x, 1), weight(
             RNG.integers(-128, 128, (4, 4, 6)).astype("i1"), FEATURES)),
         transposed_image,
+        # integers that were widened, as exporters of integer ops have them
+        lambda x: nn.integer_conv(nn.quantize(x, 0.5, 9, "u8"), integers(KERNEL), 9, 0,
+            padding="SAME", strides=(2, 1)),
+        lambda x: product(widened(x, 3)),
+        lambda x: product(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8"))),
     ],
 )  # fmt: skip
 def test_a_product_of_dequantised_operands_is_one_of_integers(model, function):
