@@ -40,6 +40,7 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
+from aotc.dtypes import is_float
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.properties import CALLS_INLINED
@@ -220,10 +221,12 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
 
 
 def _unmoved(value: Value) -> Value:
-    """Return what a value repeats, in another dtype or shape."""
+    """Return the integers that a value repeats, in another dtype or shape."""
     op = defining_op(value)
     while isinstance(op, (Cast, Reshape, Broadcast, Transpose)):
-        value = op.operands[0]
+        if is_float(Tensor.of(op.x).dtype):
+            break
+        value = op.x
         op = defining_op(value)
     return value
 
