@@ -69,6 +69,7 @@ class Family(Generic[A, S]):
             computes none if that is nothing.
         prologue: the same of the elementwise ops that make its operand.
         floats: dtypes that it computes and writes, of those that a machine has.
+        stored: others that it writes, of what casts make at the end.
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
         views: the operands that are views which the kernel reads through, and what of.
@@ -108,6 +109,7 @@ class Family(Generic[A, S]):
     epilogue: Operands = NONE
     prologue: Operands = NONE
     floats: Container[str] = ("f32",)
+    stored: Container[str] = ()
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
@@ -134,7 +136,7 @@ class Family(Generic[A, S]):
         """Return what elementwise ops follow an op in its kernel on a machine."""
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
-        return Elementwise(self.epilogue, columns, dtypes, NARROW, stored=NARROW)
+        return Elementwise(self.epilogue, columns, dtypes, NARROW, self.stored)
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
         """Return what elementwise ops make the second operand of an op."""
@@ -227,6 +229,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         plan_unpacked=contraction.plan_unpacked,
         epilogue=OF_COLUMNS,
         floats=("f32", "bf16", "f16"),
+        stored=NARROW,
         second_columns=contraction.second_columns,
         column_axes=contraction.column_axes,
         candidates=contraction.candidates,
@@ -250,6 +253,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "depthwise": Family(
         anchors=(ConvGeneral,),
         schedule=depthwise.Sweep,
+        stored=NARROW,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -258,6 +262,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         schedule=depthwise.Sweep,
+        stored=NARROW,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,

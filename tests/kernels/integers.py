@@ -150,6 +150,13 @@ def quantized(w, x):
     return steps(z + y[:, :, ::2], 50)
 
 
+@aotc.entry(x=aotc.Spec((96, 64), "f32"), y=aotc.Spec((1, 8, 8, 32), "f32"))
+def quantized_rows(x, y):
+    """What is rounded to bytes after a softmax, and after a pooling."""
+    shares = nn.quantize(nn.softmax(x), 2.0**-6, 0, "u8")
+    return shares, nn.quantize(nn.max_pool(y, 2), 0.25, 3, "i8")
+
+
 @aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))
 def convolved(w, x):
     """A quantised convolution: what is around the image is its zero point."""
