@@ -124,6 +124,7 @@ def test_arm_multiplies_what_lies_apart_one_by_one(level):
 
 def test_processors_without_instructions_for_integers_have_no_kernels_of_them():
     found = refusals("riscv64-v")
+    assert not found.pop("quantized_rows")  # of floats
     assert all(found.values())
     assert found["square"][0].why == "its elements are i32, i8, not f32 or bf16"
 
