@@ -43,6 +43,7 @@ PASSES = {
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",
     "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
+    "integer-products": "aotc.passes.integer_products:IntegerProducts",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",

@@ -13,7 +13,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op, in_order, users_of
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
-from aotc.kernels.elementwise import Elementwise
+from aotc.kernels.elementwise import NARROW, Elementwise
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.schedules import key_of
@@ -170,6 +170,7 @@ def region_at(
         region.values[op.results[0]] = None
         region.reads.update(dict.fromkeys(reads))
         rest = in_order([*rest, *users_of(op.results)])
+    _drop_widened(region)
     if region.family.is_part is not None:
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
@@ -178,6 +179,31 @@ def region_at(
         _add_prologue(region, anchor.operands[0], prologue)
     _add_second(region)
     return region
+
+
+def _drop_widened(region: Region) -> None:
+    """Drop ops that widen bytes which the kernel writes, and what they are read for.
+
+    Whoever reads the bytes can do that: fewer of them go through memory.
+    """
+    narrow: set[Value] = set()
+    kept: list[GraphOp] = []
+    for op in region.members:
+        (value,) = op.results
+        is_narrow = Tensor.of(value).dtype in NARROW
+        if is_narrow or any(operand in narrow for operand in op.operands):
+            narrow.add(value)
+    for op in reversed(region.members):
+        (value,) = op.results
+        is_read = any(region.computes(use.owner) for use in value.uses)
+        if value in narrow and Tensor.of(value).dtype not in NARROW and not is_read:
+            del region.values[value]
+        else:
+            kept.insert(0, op)
+    if len(kept) < len(region.members):
+        region.members, region.reads = kept, {}
+        for op in kept:
+            region.reads.update(dict.fromkeys(_reads(op, region) or ()))
 
 
 def _prologue_of(region: Region, value: Value) -> Elementwise:

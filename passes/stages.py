@@ -58,6 +58,7 @@ PASS_STAGES = (
             "sink-transposes",
             "simplify",
             "sink-reshapes",
+            "integer-products",
             "fold-scales",
             "scale-weights",
             "rotate-pairs",

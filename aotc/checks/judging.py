@@ -12,6 +12,11 @@ divided by the number of runs (Good, "The population frequencies of species and 
 estimation of population parameters", Biometrika 40, 1953). No more than some times that
 are taken for open; any other that is finite on one side alone is wrong, whatever its
 neighbours are.
+
+So it is with jumps: what is rounded to whole numbers in the graph, as a quantised
+network rounds its activations, is a step off where rounding errors carry a number past
+the middle, and so may be any result after it. As many elements as that may be further
+off than their own noise, but no further than noise has moved any.
 """
 
 from __future__ import annotations
@@ -39,7 +44,25 @@ _KNOWN = 16.0  # so many elements that no run showed are estimated well by few r
 _UNSEEN_FACTOR = 4.0  # times the open elements that a further run is expected to show
 
 
-def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) -> Any:
+@dataclass(frozen=True)
+class Unseen:
+    """How many elements may be as no run with noise showed.
+
+    Args:
+        open: of which rounding may decide whether they are finite.
+        jumps: that rounding may move by a step.
+    """
+
+    open: float = 0.0
+    jumps: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.open or self.jumps)
+
+
+def error_ratios(
+    found: Any, expected: Any, spread: Any, unseen: Unseen | None = None
+) -> Any:
     """How far each element is off, divided by how far it may be; wrong above 1.
 
     Elements of which rounding decides whether they are finite may be anything.
@@ -48,22 +71,39 @@ def error_ratios(found: Any, expected: Any, spread: Any, unseen: float = 0.0) ->
         found: an array.
         expected: the array that it should be, of the same shape and dtype.
         spread: how far rounding moves each element of `expected`, in f64.
-        unseen: how many others may be open in this way (`Rounding.unseen`).
+        unseen: how many others may be off (`Rounding.unseen`); None for none.
 
     Returns:
         An f64 array of the same shape, infinite where nothing allows a difference.
     """
-    if not is_float(expected):
-        return np.where((found != expected) & ~(spread > 0), np.inf, 0.0)
+    unseen = unseen or Unseen()
     x, y = found.astype(np.float64), expected.astype(np.float64)
+    if not is_float(expected):
+        ratios = np.where((found != expected) & ~(spread > 0), np.inf, 0.0)
+        return _without_jumps(ratios, np.abs(x - y), spread, unseen)
     is_open = ~np.isfinite(spread)
     undecided = ~is_open & (np.isfinite(x) != np.isfinite(y))
-    if undecided.sum() <= unseen:
+    if undecided.sum() <= unseen.open:
         is_open |= undecided
     same = (x == y) | (np.isnan(x) & np.isnan(y)) | is_open
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf))
-        return error / _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
+        allowed = _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
+        return _without_jumps(error / allowed, error, spread, unseen)
+
+
+def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any:
+    """Return ratios that are 1 at the elements that may have moved by a step.
+
+    Args:
+        ratios: above 1 where an element is wrong by its own noise.
+        errors: how far each element is off.
+        spread: how far noise has moved each of them.
+        unseen: how many may have moved.
+    """
+    most = np.max(spread, initial=0.0, where=np.isfinite(spread))
+    moved = (ratios > 1) & (errors <= most)
+    return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
 def tolerances(expected: Any, spread: Any) -> Any:
@@ -126,6 +166,7 @@ class Rounding:
         self.runs = 0
         self.spreads = [np.zeros(np.shape(array)) for array in expected]
         self._shown = [np.zeros(np.shape(array), np.uint8) for array in expected]
+        self._moved = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
         """Evaluate once more."""
@@ -134,19 +175,24 @@ class Rounding:
         found = spreads(self._expected, [results])
         for count, spread in zip(self._shown, found, strict=True):
             count += np.isinf(spread)
+        for count, spread, x in zip(self._moved, found, self._expected, strict=True):
+            count += np.isfinite(spread) & (spread > _plain_tolerance(x))
         self.spreads = [
             np.maximum(*pair) for pair in zip(self.spreads, found, strict=True)
         ]
 
     @property
-    def unseen(self) -> list[float]:
-        """For each result, how many elements may be open that no run showed."""
-        return [unseen_open(count, self.runs) for count in self._shown]
+    def unseen(self) -> list[Unseen]:
+        """For each result, how many elements may be as no run showed."""
+        return [
+            Unseen(*(unseen_elements(count, self.runs) for count in counts))
+            for counts in zip(self._shown, self._moved, strict=True)
+        ]
 
     @property
     def estimate(self) -> float:
         """How many elements may be open that no run showed, in the result with most."""
-        return max(self.unseen, default=0.0)
+        return max((each.open for each in self.unseen), default=0.0)
 
     @property
     def is_all(self) -> bool:
@@ -155,13 +201,20 @@ class Rounding:
         return bool(elements) and all(np.isinf(each).all() for each in elements)
 
 
-def unseen_open(shown: Any, runs: int) -> float:
-    """Return how many elements may be open that no run showed.
+def _plain_tolerance(expected: Any) -> Any:
+    """Return how far each element may be off where noise does nothing."""
+    if not is_float(expected):
+        return 0.0
+    return _tolerance(expected.astype(np.float64), expected.dtype, 0.0)
+
+
+def unseen_elements(shown: Any, runs: int) -> float:
+    """Return how many elements may be open, or moved, that no run showed.
 
     See Note [elements that no run showed].
 
     Args:
-        shown: for each element, how many runs showed that it is open.
+        shown: for each element, how many runs showed it.
         runs: with noise.
     """
     return _UNSEEN_FACTOR * float(np.sum(shown == 1)) / runs if runs else 0.0
@@ -292,7 +345,7 @@ def judge(
         rounding: of `expected`.
     """
     pairs = list(zip(found, expected, strict=True))
-    unseen = [0.0] * len(pairs)
+    unseen = [Unseen()] * len(pairs)
     while True:
         ratios = [
             error_ratios(*pair, spread, more)

@@ -32,7 +32,7 @@ ALIKE = frozenset({Whole, Number, PerColumn})  # in all rows, or of the result's
 BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
 
-NARROW = ("i8", "u8")  # integers that vectors of f32 are made of
+NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,31 @@ class Elementwise:
         columns: the axes of their results along which rows share vectors.
         dtypes: of all elements.
         sources: other dtypes, of elements of which casts make these.
+        stored: other dtypes, of elements that casts make of these.
     """
 
     operands: Operands
     columns: Sequence[int]
     dtypes: Container[str] = ("f32",)
     sources: Container[str] = ()
+    stored: Container[str] = ()
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
         kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
         if isinstance(op, Cast):
-            source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
-            is_known = source in self.dtypes or source in self.sources
-            return is_known and kind in self.dtypes and is_float(kind)
+            return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
         if not all(kind in self.dtypes for kind in kinds):
             return False
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
+
+    def _casts(self, source: str, kind: str) -> bool:
+        """Return whether vectors of one dtype become vectors of another one."""
+        if kind in self.stored:
+            return source in self.dtypes and is_float(source)
+        is_narrow = source in self.sources or source in self.stored
+        is_known = source in self.dtypes or is_narrow
+        return is_known and kind in self.dtypes and (is_float(kind) or is_narrow)
 
     def operand(self, value: Value) -> Operand | None:
         """Return what the kernel reads for an operand; None if it cannot read it."""

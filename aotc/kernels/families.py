@@ -12,7 +12,7 @@ from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.kernels import packing
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS
+from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.planning import (
     attention,
@@ -94,6 +94,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         plan_unpacked=contraction.plan_unpacked,
         epilogue=OF_COLUMNS,
         floats=("f32", "bf16", "f16"),
+        stored=NARROW,
         second_columns=contraction.second_columns,
         column_axes=contraction.column_axes,
         candidates=contraction.candidates,
@@ -122,6 +123,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "depthwise": Family(
         anchors=(ConvGeneral,),
         schedule=depthwise.Sweep,
+        stored=NARROW,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -130,6 +132,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         schedule=depthwise.Sweep,
+        stored=NARROW,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,

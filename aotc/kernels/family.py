@@ -42,6 +42,7 @@ class Family(Generic[A, S]):
             computes none if that is nothing.
         prologue: the same of the elementwise ops that make its operand.
         floats: dtypes that it computes and writes, of those that a machine has.
+        stored: others that it writes, of what casts make at the end.
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
         views: the operands that are views which the kernel reads through, and what of.
@@ -92,6 +93,7 @@ class Family(Generic[A, S]):
     epilogue: Operands = NONE
     prologue: Operands = NONE
     floats: Container[str] = ("f32",)
+    stored: Container[str] = ()
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
@@ -155,7 +157,8 @@ class Family(Generic[A, S]):
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
         """Return what elementwise ops follow an op in its kernel on a machine."""
         columns = _last_axes(op.results[0], self.column_axes(op))
-        return Elementwise(self.epilogue, columns, self.dtypes(op, machine))
+        dtypes = self.dtypes(op, machine)
+        return Elementwise(self.epilogue, columns, dtypes, NARROW, self.stored)
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
         """Return what elementwise ops make the second operand of an op."""

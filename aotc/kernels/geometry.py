@@ -53,7 +53,8 @@ class Geometry:
         groups: of channels and features; those of one group see each other only.
         layout: of the operands of products; None if they lie as images do, and the
             kernel by window, channels and features.
-        dtype: of both operands.
+        dtype: of the left operand.
+        right_dtype: of the right one.
     """
 
     images: Size
@@ -68,10 +69,11 @@ class Geometry:
     groups: int = 1
     layout: Layout | None = None
     dtype: str = "f32"
+    right_dtype: str = "f32"
 
     @property
     def bytes(self) -> int:
-        """Of an element of an operand."""
+        """Of an element of an operand, which both have as many of."""
         return int(to_numpy(self.dtype).itemsize)
 
     @property
@@ -97,6 +99,13 @@ class Geometry:
             return self.window == (1, 1) or self.channels % terms == 0
         *outer, last = self.layout.sums
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
+
+    def ends_with(self, terms: int) -> bool:
+        """Whether the terms beside each other are always a multiple of so many."""
+        if self.layout is None:
+            return self.group_channels % terms == 0
+        size = self.layout.sums[-1].size
+        return isinstance(size, int) and size % terms == 0
 
     @property
     def depth(self) -> int:
@@ -206,7 +215,9 @@ def geometry_of(op: GraphOp) -> Geometry | None:
         found = _of_convolution(op)
     else:
         found = _of_pooling(op) if isinstance(op, Pool) else None
-    return None if found is None else replace(found, dtype=types[0].dtype)
+    if found is None:
+        return None
+    return replace(found, dtype=types[0].dtype, right_dtype=types[-2].dtype)
 
 
 def known_geometry(op: GraphOp) -> Geometry:
@@ -225,7 +236,9 @@ def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
     if known is None or Tensor.of(op.x).rank not in (3, 4):
         return None
     found = _of_windows(op, Tensor.of(op.kernel).shape[:-2], op.groups)
-    return None if found is None else replace(found, dtype=known.dtype)
+    if found is None:
+        return None
+    return replace(found, dtype=known.dtype, right_dtype=known.right_dtype)
 
 
 def product(

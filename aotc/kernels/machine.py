@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 from aotc.target import Target
@@ -19,7 +20,7 @@ class Mma:
     """An instruction that multiplies elements of two operands and adds to sums.
 
     Args:
-        dtypes: of the operands in memory.
+        dtypes: of the left and of the right operand in memory: pairs of them.
         terms: products that it adds to each sum, of elements that lie beside each other
             in both operands.
         factor: the dtype that elements are multiplied in, which has all of their
@@ -28,18 +29,26 @@ class Mma:
         intrinsic: LLVM's name of it; "" for the multiply-add of vectors.
         adds: whether it adds to sums that it is given; else another one does.
         operations: that both take together.
+        offset: what elements of the left operand are increased by before they are
+            multiplied, which makes them unsigned; the sums get rid of it.
     """
 
-    dtypes: tuple[str, ...]
+    dtypes: tuple[tuple[str, str], ...]
     terms: int
     factor: str
     sums: str
     intrinsic: str = ""
     adds: bool = True
     operations: int = 1
+    offset: int = 0
 
 
-FMA = Mma(("f32", "bf16", "f16"), 1, "f32", "f32")
+def _alike(*dtypes: str) -> tuple[tuple[str, str], ...]:
+    """Return pairs of one dtype each."""
+    return tuple((dtype, dtype) for dtype in dtypes)
+
+
+FMA = Mma(_alike("f32", "bf16", "f16"), 1, "f32", "f32")
 
 
 @dataclass(frozen=True)
@@ -85,12 +94,16 @@ class Machine:
 
     def to_plain(self) -> dict[str, Any]:
         """As a tuning file and the IR hold it, to tell whom schedules are for."""
-        rows = [{**asdict(mma), "dtypes": [*mma.dtypes]} for mma in self.multipliers]
+        rows = [
+            {**asdict(mma), "dtypes": [[*pair] for pair in mma.dtypes]}
+            for mma in self.multipliers
+        ]
         return {**asdict(self), "multipliers": rows}
 
-    def multipliers_of(self, dtype: str) -> list[Mma]:
-        """Return the instructions that multiply elements of a dtype, the best first."""
-        return [mma for mma in (*self.multipliers, FMA) if dtype in mma.dtypes]
+    def multipliers_of(self, left: str, right: str) -> list[Mma]:
+        """Return the instructions for elements of two dtypes, the best first."""
+        pair = left, right
+        return [mma for mma in (*self.multipliers, FMA) if pair in mma.dtypes]
 
     def half_fills(self, elements: int) -> bool:
         """Whether elements beside each other fill half a vector, or more."""
@@ -127,7 +140,8 @@ class Machine:
         return self.first_cache // self.ways
 
 
-_INTEGERS = ("i8", "u8", "i16")
+_BYTES = "i8", "u8"
+_INTEGERS = (*product(_BYTES, _BYTES), *_alike("i16"))
 
 
 def _pairs_of_integers(intrinsic: str, operations: int) -> Mma:
@@ -135,6 +149,7 @@ def _pairs_of_integers(intrinsic: str, operations: int) -> Mma:
 
 
 _MADD_512 = "llvm.x86.avx512.pmaddw.d.512"
+_DOT_512 = "llvm.x86.avx512.vpdpbusd.512"  # of unsigned by signed bytes
 _AVX2 = Machine(
     lanes=8,
     registers=16,
@@ -148,8 +163,10 @@ _AVX512 = Machine(
 _AVX512_DOT = replace(
     _AVX512,
     multipliers=(
+        Mma((("u8", "i8"),), 4, "i8", "i32", _DOT_512),
+        Mma((("i8", "i8"),), 4, "i8", "i32", _DOT_512, offset=128),
         _pairs_of_integers(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd
-        Mma(("bf16",), 2, "bf16", "f32", "llvm.x86.avx512bf16.dpbf16ps.512"),
+        Mma(_alike("bf16"), 2, "bf16", "f32", "llvm.x86.avx512bf16.dpbf16ps.512"),
     ),
 )
 
@@ -170,15 +187,15 @@ _NEON = Machine(
 _NEON_DOT = replace(
     _NEON,
     multipliers=(
-        Mma(("i8",), 4, "i8", "i32", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
-        Mma(("u8",), 4, "u8", "i32", "llvm.aarch64.neon.udot.v4i32.v16i8"),
+        Mma(_alike("i8"), 4, "i8", "i32", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
+        Mma(_alike("u8"), 4, "u8", "i32", "llvm.aarch64.neon.udot.v4i32.v16i8"),
         *_NEON.multipliers,
     ),
 )
 _NEON_BF16 = replace(
     _NEON_DOT,
     multipliers=(
-        Mma(("bf16",), 2, "bf16", "f32", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
+        Mma(_alike("bf16"), 2, "bf16", "f32", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
         *_NEON_DOT.multipliers,
     ),
 )
@@ -223,11 +240,11 @@ def _arm_machine(features: set[str]) -> Machine | None:
     return _NEON_BF16 if "bf16" in features else _NEON_DOT
 
 
-def multiplier_of(dtype: str, lanes: int, terms: int) -> Mma:
+def multiplier_of(left: str, right: str, lanes: int, terms: int) -> Mma:
     """Return the instruction for `terms` terms and vectors of `lanes` sums.
 
     A schedule says so much, and no two machines have different ones of that.
     """
     machines = [m for m in (_AVX2, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
-    known = [mma for machine in machines for mma in machine.multipliers_of(dtype)]
+    known = [mma for each in machines for mma in each.multipliers_of(left, right)]
     return next((mma for mma in known if mma.terms == terms), FMA)

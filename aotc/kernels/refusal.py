@@ -147,10 +147,11 @@ def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
     machine, families = capabilities.machine, capabilities.families.values()
     apt = [each for each in families if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in apt), key=len)
-    dtype = Tensor.of(op.operands[0]).dtype
-    has_integers = any(mma.sums == "i32" for mma in machine.multipliers_of(dtype))
-    if isinstance(op, DotGeneral) and has_integers:
-        return (*found, dtype)
+    dtypes = [Tensor.of(value).dtype for value in op.operands]
+    if isinstance(op, DotGeneral):
+        known = machine.multipliers_of(*dtypes)
+        if any(mma.sums == "i32" for mma in known):
+            return (*found, *dtypes)
     return [kind for kind in found if kind != "i32"]
 
 
@@ -167,7 +168,8 @@ def _why_product(op: DotGeneral, machine: Machine) -> str:
         return "it sums over no axis"
     geometry = geometry_of(op)
     if geometry is not None and not geometry.is_float:
-        terms = [mma.terms for mma in machine.multipliers_of(geometry.dtype)]
+        known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
+        terms = [mma.terms for mma in known]
         if not any(map(geometry.has_runs_of, terms)):
             return (
                 f"its terms do not lie beside each other by {min(terms)}, as they are "

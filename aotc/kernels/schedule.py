@@ -22,7 +22,7 @@ class Schedule:
     """The schedule of a kernel; that of a family with one way only has no fields.
 
     `phrases` are what the text says of fields that have not their usual values, in the
-    place of the name and the value.
+    place of the name and the value; `{}` in one stands for the value.
     """
 
     phrases: ClassVar[Mapping[str, str]] = {}
@@ -63,7 +63,11 @@ class Schedule:
         if {"rows", "vectors", "lanes"} <= rest.keys():
             rows, vectors, lanes = (rest.pop(x) for x in ("rows", "vectors", "lanes"))
             text = f"{_plural(rows, 'row')} × {_plural(vectors, 'vector')} of {lanes}"
-        phrases = [said for name, said in self.phrases.items() if name in rest]
+        phrases = [
+            said.format(rest[name])
+            for name, said in self.phrases.items()
+            if name in rest
+        ]
         rest = {name: x for name, x in rest.items() if name not in self.phrases}
         others = [f"{name.replace('_', ' ')} {rest[name]}" for name in sorted(rest)]
         return ", ".join(filter(None, [text, *others, *phrases]))

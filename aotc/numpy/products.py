@@ -29,9 +29,11 @@ def dot_general(
     """Sum of products over the axes `contract` for each index of the axes `batch`.
 
     Result axes: batch, the rest of x, the rest of y. `dtype` may be wider than the
-    operands': products of i8 summed in i32.
+    operands': products of i8 summed in i32, or of u8 by i8.
     """
-    x, y = one_dtype(x, y)
+    x, y = lift(x), lift(y)
+    if dtype is None or not {x.dtype, y.dtype} <= {"i8", "u8"}:
+        x, y = one_dtype(x, y)
     return emit(
         "dot_general",
         x,

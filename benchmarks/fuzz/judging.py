@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.checks.judging import Rounding, error_ratios
+from aotc.checks.judging import Rounding, Unseen, error_ratios
 from aotc.checks.rounding import is_float
 
 RUNS = 12  # with noise; an element at an edge moves in every other one
@@ -71,7 +71,7 @@ def judge(
     return Judgement(wrong, elements, left_open)
 
 
-def _compared(got: Any, want: Any, spread: Any, unseen: float) -> tuple[str, Any]:
+def _compared(got: Any, want: Any, spread: Any, unseen: Unseen) -> tuple[str, Any]:
     """How an array differs, and which elements are open."""
     if got.shape != want.shape or got.dtype != want.dtype:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in (got, want)]

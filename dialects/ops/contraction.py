@@ -40,6 +40,8 @@ from aotc.mlir import Value, arith, ir, linalg
 Axes = tuple[int, ...]
 Side = tuple[Value, Axes, Axes]  # an operand, its batch and its contracted axes
 
+BYTES = ("i8", "u8")  # of which either may be multiplied by the other
+
 _I8 = Tensor((3, 3), "i8")
 _U8 = Tensor((3, 3), "u8")
 _F16 = Tensor((3, 3), "f16")
@@ -57,12 +59,16 @@ def dot_axes(
     }
 
 
+MATRICES = dot_axes(contract=((1,), (0,)))
+
+
 class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     """y = the sum of lhs * rhs over the contracted axes, for each index of the others.
 
     Result axes: batch axes, free axes of lhs, free axes of rhs. The result has `dtype`,
     a wider one than the operands' perhaps (i8 products summed in i32); "" means theirs.
-    bf16 and f16 accumulate in f32.
+    Of i8 and u8 one operand may be the other, if the result is i32. bf16 and f16
+    accumulate in f32.
     """
 
     why = "all products of matrices; its adjoints are again one"
@@ -90,7 +96,8 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Axes) -> Tensor:
         """Batch, free of lhs, free of rhs."""
         require_dtype(lhs, dt.NUMBERS)
-        require_dtype(rhs, (lhs.dtype,))
+        is_of_bytes = lhs.dtype in BYTES and dtype == "i32"
+        require_dtype(rhs, BYTES if is_of_bytes else (lhs.dtype,))
         _require_wider(lhs, dtype)
         for x, side in ((lhs, "lhs"), (rhs, "rhs")):
             require_distinct(x, (*axes[f"{side}_batch"], *axes[f"{side}_contract"]))
@@ -222,16 +229,17 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
         wide = result.with_dtype(accumulator(result.dtype))
         block, is_marked = _block_of(op), _is_marked(op)
-        factor = Tensor.of(op.lhs).dtype
+        factors = Tensor.of(op.lhs).dtype, Tensor.of(op.rhs).dtype
+        is_matmul = _is_matmul(op) and len({*factors}) == 1
         if block is not None:
             total = _in_blocks(low, op, lhs, rhs, block)
-        elif _is_matmul(op) and not is_marked:
+        elif is_matmul and not is_marked:
             lhs, rhs = low.vary_one(lhs, rhs)
             init = low.full(wide, 0)
             total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
         else:
-            body = multiply_accumulate(wide.dtype, factor, is_long=is_marked)
-            total = _contract(low, _axes_of(op), lhs, rhs, wide, body)
+            body = multiply_accumulate(wide.dtype, *factors, is_long=is_marked)
+            total = contract(low, _axes_of(op), lhs, rhs, wide, body)
         return low.convert(total, wide, result.dtype)
 
     @classmethod
@@ -265,6 +273,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         Sample((_I8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
         Sample((_U8, _U8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
         Sample((_U8, _U8), {**dot_axes(contract=((0,), (1,))), "dtype": "i32"}),
+        Sample((_U8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
         Sample(
             (_F16, _F16),
             {**dot_axes(contract=((1,), (0,))), "dtype": "f32"},
@@ -403,21 +412,23 @@ def _widening(op: DotGeneral) -> Any:
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
 
-def multiply_accumulate(dtype: str, source: str, *, is_long: bool = False) -> Body:
+def multiply_accumulate(
+    dtype: str, left: str, right: str, *, is_long: bool = False
+) -> Body:
     """The body `total + x * y`, with x and y widened to `dtype` first."""
     add = addition(dtype, is_long=is_long)
     multiply = arith.mulf if dt.is_float(dtype) else arith.muli
-    if source == dtype:
+    if left == right == dtype:
         return lambda x, y, total: add(total, multiply(x, y))
-    widen = conversion(source, dtype)
-    return lambda x, y, total: add(total, multiply(widen(x), widen(y)))
+    one, other = conversion(left, dtype), conversion(right, dtype)
+    return lambda x, y, total: add(total, multiply(one(x), other(y)))
 
 
 def _axes_of(op: DotGeneral) -> dict[str, Axes]:
     return {name: getattr(op, name) for name in dot_axes(((), ()))}
 
 
-def _contract(
+def contract(
     low: Lowering,
     axes: dict[str, Axes],
     lhs: Value,
@@ -425,7 +436,16 @@ def _contract(
     wide: Tensor,
     body: Body,
 ) -> Value:
-    """The sums of products over `axes`, of type `wide`."""
+    """Return the sums of products over `axes`, of type `wide`, as a generic.
+
+    Args:
+        low: lowers it.
+        axes: as `dot_axes` has them.
+        lhs: an operand.
+        rhs: the other one.
+        wide: the type of the sums.
+        body: adds a product to a sum.
+    """
     left, right, out = loop_numbers(lhs.type.rank, rhs.type.rank, **axes)
     summed = len(axes["lhs_contract"])
     loops = len(out) + summed
@@ -483,8 +503,9 @@ def _in_blocks(
     shape = (*result.shape[:first], count, *result.shape[first:])
     parts = Tensor(shape, accumulator(result.dtype))
     left, right = factors
-    body = multiply_accumulate(parts.dtype, Tensor.of(op.lhs).dtype)
-    total = _contract(low, axes, left, right, parts, body)
+    dtypes = Tensor.of(op.lhs).dtype, Tensor.of(op.rhs).dtype
+    body = multiply_accumulate(parts.dtype, *dtypes)
+    total = contract(low, axes, left, right, parts, body)
     return lowered_sum(low, total, parts, (first,))
 
 

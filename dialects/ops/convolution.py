@@ -27,7 +27,13 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
 from aotc.dialects.nests import Nest
-from aotc.dialects.ops.contraction import dot_axes
+from aotc.dialects.ops.contraction import (
+    BYTES,
+    MATRICES,
+    contract,
+    dot_axes,
+    multiply_accumulate,
+)
 from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.ops.subpixel_convolution import without_inner_zeros
 from aotc.dialects.ops.windows import (
@@ -52,7 +58,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     w is kernel[k…, c, f]. x is N, spatial…, C (1 to 3 spatial axes); kernel is
     spatial…, C / groups, F. `padding` holds low and high zeros for each spatial axis.
-    With groups, feature group g sees channel group g only.
+    With groups, feature group g sees channel group g only. Products of bytes, i8 or u8
+    on either side, are summed in i32.
     """
 
     why = "two adjoints that are convolutions; lowered by its kind"
@@ -81,8 +88,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         groups: int,
     ) -> Tensor:
         """N, positions…, F."""
-        require_dtype(x, dt.FLOATS)
-        require_dtype(kernel, (x.dtype,))
+        require_dtype(x, (*dt.FLOATS, *BYTES))
+        is_of_bytes = x.dtype in BYTES
+        require_dtype(kernel, BYTES if is_of_bytes else (x.dtype,))
         if x.rank not in (3, 4, 5) or kernel.rank != x.rank:
             raise InputError(
                 "shape-mismatch",
@@ -107,7 +115,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             [x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]]
         )
         counts = windowed_shape(padded, window, strides, dilation)
-        return x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
+        y = x.with_shape([x.shape[0], *counts, kernel.shape[-1]])
+        return y.with_dtype("i32") if is_of_bytes else y
 
     @staticmethod
     def ref(
@@ -122,7 +131,8 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         """Windows times kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape
-        wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+        dtype = dt.canonical(x.dtype)
+        wide = dt.to_numpy("i32" if dtype in BYTES else accumulator(dtype))
         padded = np.pad(x.astype(wide, copy=False), around)
         read = Windows.ref(
             padded, window=tuple(window), strides=strides, dilation=dilation
@@ -133,7 +143,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         # loops: images and positions, windows, groups, channels, features
         *kept, group, channel, feature = range(read.ndim + 1)
         inner = kept[x.ndim - 1 :]
-        y = sum_of_products(
+        y: np.ndarray = sum_of_products(
             read,
             (*kept, group, channel),
             kernel,
@@ -290,6 +300,24 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
             },
         ),
         Sample(
+            (Tensor((2, 5, 4, 6), "i8"), Tensor((3, 2, 2, 6), "i8")),
+            {
+                "strides": (2, 1),
+                "padding": (1, 1, 0, 1),
+                "dilation": (1, 1),
+                "groups": 3,
+            },
+        ),
+        Sample(
+            (Tensor((2, 5, 4, 3), "u8"), Tensor((3, 2, 3, 4), "i8")),
+            {
+                "strides": (2, 1),
+                "padding": (1, 1, 0, 1),
+                "dilation": (1, 1),
+                "groups": 1,
+            },
+        ),
+        Sample(
             (f32("n", "h", "w", 2), f32(3, 2, 2, 3)),
             {
                 "strides": (2, 1),
@@ -436,7 +464,7 @@ _DEPTHWISE = {  # ops of linalg, by the number of spatial axes
 def _lower(low: Lowering, op: ConvGeneral, x: Value, kernel: Value) -> Value:
     """`conv_general` as linalg; half precision accumulates in f32."""
     source, weight, result = Tensor.of(op.x), Tensor.of(op.kernel), Tensor.of(op.y)
-    wide = accumulator(source.dtype)
+    wide = _accumulator(op)
     before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
     sizes = [n + a + z for n, a, z in zip(source.shape, before, after, strict=True)]
     padded = source.with_shape(sizes)
@@ -469,11 +497,13 @@ def _by_patches(
     positions = element_count(row_type.shape[:-1])
     matrix = row_type.with_shape((positions, depth))
     product = wide.with_shape((positions, features))
-    total = linalg.matmul(
-        low.reshape(rows, row_type, matrix),
-        low.reshape(kernel, weight, weight.with_shape((depth, features))),
-        outs=[low.full(product, 0.0)],
-    )
+    left = low.reshape(rows, row_type, matrix)
+    right = low.reshape(kernel, weight, weight.with_shape((depth, features)))
+    if dt.is_float(source.dtype):
+        total = linalg.matmul(left, right, outs=[low.full(product, 0.0)])
+    else:
+        body = multiply_accumulate(wide.dtype, source.dtype, weight.dtype)
+        total = contract(low, MATRICES, left, right, product, body)
     return low.reshape(total, product, wide)
 
 

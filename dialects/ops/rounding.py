@@ -15,6 +15,7 @@ class Floor(Unary, name="floor"):
     """y = the largest whole number not above x."""
 
     why = "one instruction; ceil and trunc are made of it"
+    on_vectors = True
 
     ref = staticmethod(np.floor)
     derivative = staticmethod(constant_zero)
@@ -25,6 +26,7 @@ class RoundEven(Unary, name="round_even"):
     """y = the nearest whole number; of two, the even one."""
 
     why = "ties to even, which floor(x + 0.5) is not"
+    on_vectors = True
 
     ref = staticmethod(np.rint)
     derivative = staticmethod(constant_zero)

@@ -240,3 +240,44 @@ def test_as_many_as_a_further_run_would_show_are_open():
     drawn = [rng.choice(1000, 60, replace=False) for _ in range(17)]
     assert verdict(drawn[0], drawn[1:]).passed
     assert not verdict(range(0, 1000, 2), drawn[1:]).passed
+
+
+# ---- what moves by a step -----------------------------------------------------------
+
+
+def verdict_of_steps(wrong, shown, step=0.5):
+    """The verdict where elements are a step of 0.5 off, and runs show some that are.
+
+    Args:
+        wrong: elements that were found to be off by `step`.
+        shown: for each run with noise, the elements that were off by 0.5.
+        step: how far those of `wrong` are off.
+    """
+    expected = [np.arange(1000, dtype=np.float32)]
+    runs = iter(shown)
+
+    def evaluate(noise):
+        found = expected[0].copy()
+        found[list(next(runs, ()))] += 0.5
+        return [found]
+
+    found = expected[0].copy()
+    found[list(wrong)] += step
+    return judge(["y"], [found], expected, Rounding(expected, evaluate))[0]
+
+
+def test_as_many_elements_as_noise_moves_may_be_a_step_off():
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(1000, 60, replace=False) for _ in range(17)]
+    found = verdict_of_steps(drawn[0], drawn[1:])
+    assert found.passed
+    assert found.distance.max_abs == 0.5  # and it is said
+    assert not verdict_of_steps(range(0, 1000, 2), drawn[1:]).passed
+    # further than noise moves any element, by their own noise and beside it
+    assert not verdict_of_steps(drawn[0], drawn[1:], step=16.0).passed
+
+
+def test_no_element_is_a_step_off_where_noise_moves_none():
+    assert not verdict_of_steps([3], [[]] * 16).passed
+    always = [[0]] * 16  # what moves in every run excuses no other
+    assert not verdict_of_steps([0, 1], always).passed

@@ -41,6 +41,7 @@ w = aotc.Weights(
         },
         "experts": _integers("i1", 3, 20, 24),
         "kernel": _integers("i1", 3, 3, 16, 24),
+        "second": _integers("i1", 3, 3, 24, 24),
         "odd_kernel": _integers("i1", 3, 3, 3, 24),
         "bias": _rng.integers(-9999, 9999, 640).astype("i4"),
         "scale": _rng.normal(size=640).astype("f4"),
@@ -97,6 +98,63 @@ def windows(w, x):
     rows = emit("windows", x, window=(3, 3), **ones)
     contract = ((3, 4, 5), (0, 1, 2))
     return dot_general(rows, kernel, contract=contract, dtype="i32")
+
+
+@aotc.entry(x=aotc.Spec((37, 65), "u8"))
+def mixed(w, x):
+    """Unsigned rows by signed columns."""
+    return dot_general(x, w["one_row"], **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((37, 65), "i8"))
+def mixed_back(w, x):
+    """Signed rows by unsigned columns, of which there are no more than half."""
+    unsigned = np.astype(np.maximum(w["one_row"], 0), "u8")
+    return dot_general(x, unsigned, **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((37, 65), "u8"), residual=aotc.Spec((37, 200), "u8"))
+def requantized(w, x, residual):
+    """What is scaled, added to bytes, and rounded to bytes, which are read again."""
+    y = dot_general(x, w["one_row"], **_MATRICES) - w["bias"][:200]
+    z = np.astype(y, "f32") * (w["scale"][:200] * 0.001)
+    z = z + (np.astype(np.astype(residual, "i32") - 7, "f32")) * 0.25
+    q = np.astype(np.clip(np.round(z / 0.5) + 3.0, 0.0, 255.0), "u8")
+    signed = np.astype(z * 3.0, "i8")  # beyond what it holds
+    return q, np.astype(np.astype(q, "i32") - 3, "f32") * 0.5, signed
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))
+def mixed_windows(w, x):
+    """Windows of unsigned bytes over an image."""
+    ones = {"strides": (1, 1), "dilation": (1, 1)}
+    rows = emit("windows", x, window=(3, 3), **ones)
+    contract = ((3, 4, 5), (0, 1, 2))
+    return dot_general(rows, w["kernel"], contract=contract, dtype="i32")
+
+
+@aotc.entry(x=aotc.Spec((2, 9, 10, 16), "f32"))
+def quantized(w, x):
+    """Two quantised convolutions, whose values are added, by steps of powers of two."""
+
+    def steps(x, zero_point=0):
+        q = nn.quantize(x, 0.25, zero_point, "u8")
+        return nn.dequantize(q, 0.25, zero_point)
+
+    def kernel(name):
+        return nn.dequantize(w[name], 2.0**-6)
+
+    x = steps(x, 100)
+    y = steps(nn.relu(nn.conv2d(x, kernel("kernel"), padding=1)))
+    z = nn.conv2d(y, kernel("second"), padding="SAME", strides=(1, 2))
+    return steps(z + y[:, :, ::2], 50)
+
+
+@aotc.entry(x=aotc.Spec((96, 64), "f32"), y=aotc.Spec((1, 8, 8, 32), "f32"))
+def quantized_rows(x, y):
+    """What is rounded to bytes after a softmax, and after a pooling."""
+    shares = nn.quantize(nn.softmax(x), 2.0**-6, 0, "u8")
+    return shares, nn.quantize(nn.max_pool(y, 2), 0.25, 3, "i8")
 
 
 @aotc.entry(x=aotc.Spec((2, 9, 10, 16), "u8"))

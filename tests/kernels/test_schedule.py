@@ -56,7 +56,7 @@ def test_a_mapping_that_is_no_schedule_is_refused_with_the_names_of_one(plain, g
         (
             Tile(8, 2, 1, 3, 4, packed=0, ahead=1, terms=2),
             "1 row × 2 vectors of 8, block 3, products 4, right operand as it lies, "
-            "terms in pairs, fetches ahead",
+            "2 terms together, fetches ahead",
         ),
         (
             AttentionTile(8, 2, 5, 64, 3, 4),

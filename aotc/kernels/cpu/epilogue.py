@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
-from aotc.dialects.lowering.scalars import constant
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.activation import Relu
 from aotc.dialects.ops.binary import Maximum, Minimum
 from aotc.dialects.ops.creation import Constant
@@ -24,7 +25,7 @@ from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.dialects.walking import defining_op
-from aotc.dtypes import UNSIGNED
+from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, vectors
 from aotc.kernels.cpu.arguments import Arguments
@@ -41,7 +42,7 @@ from aotc.kernels.operands import (
     operand_of,
 )
 from aotc.kernels.planning.tile import split_evenly
-from aotc.mlir import Function, Value, arith
+from aotc.mlir import Function, Value, arith, ir
 
 # whose results are numbers of their operands' dtype, whatever it is
 _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
@@ -214,7 +215,8 @@ class Epilogue:
         each other.
         """
         if isinstance(op, Cast):
-            return [_as_float(x, Tensor.of(op.x).dtype) for x in given[0]]
+            dtypes = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+            return [_cast(x, *dtypes) for x in given[0]]
         if type(op).is_approximated and len(given[0]) > 1:
             long = [vectors.concatenate(each) for each in given]
             (found,) = as_tuple(type(op).lower(VectorLowering(), op, *long))
@@ -267,12 +269,31 @@ def _row_of(place: Place, width: int) -> Value:
     return arith.divui(begin, vectors.index(width))
 
 
-def _as_float(x: Value, dtype: str) -> Value:
-    """Convert integers to f32; floats are f32 already, and rounded after each op."""
-    kind = vectors.vector_type(x.type.shape[0])
-    if x.type == kind:
-        return x
-    return (arith.uitofp if dtype in UNSIGNED else arith.sitofp)(kind, x)
+def _cast(x: Value, source: str, target: str) -> Value:
+    """Convert a vector: floats are f32, and rounded after each op.
+
+    Integers that memory has in fewer bits are i32, unless they were just loaded.
+    """
+    if is_float(source):
+        return x if is_float(target) else _saturate(x, target)
+    lanes, i32 = x.type.shape[0], ir.IntegerType.get_signless(32)
+    is_loaded = x.type.element_type != i32
+    is_unsigned = source in UNSIGNED and is_loaded
+    if is_float(target):
+        convert = arith.uitofp if is_unsigned else arith.sitofp
+        return convert(vectors.vector_type(lanes), x)
+    extend = arith.extui if is_unsigned else arith.extsi
+    return extend(vectors.vector_type(lanes, i32), x) if is_loaded else x
+
+
+def _saturate(x: Value, target: str) -> Value:
+    """Round f32 towards zero to a range of integers, as i32; NaN gives 0."""
+    low, high = (vectors.splat(n, x.type.shape[0]) for n in integer_bounds(target))
+    zero = vectors.splat(0.0, x.type.shape[0])
+    number = arith.select(float_compare("UNO", x, x), zero, x)
+    inside = arith.minimumf(arith.maximumf(number, low), high)
+    i32 = ir.IntegerType.get_signless(32)
+    return arith.fptosi(vectors.vector_type(x.type.shape[0], i32), inside)
 
 
 def _computing_op(value: Value) -> GraphOp:

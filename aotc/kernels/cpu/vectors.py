@@ -46,6 +46,15 @@ def splat(value: float, lanes: int) -> Value:
     return constant(vector_type(lanes), value)
 
 
+def splat_integer(value: int, lanes: int, bits: int) -> Value:
+    """A constant vector of one integer, as so many bits have it."""
+    element = ir.IntegerType.get_signless(bits)
+    signed = value - (1 << bits) if value >= 1 << bits - 1 else value
+    number = ir.IntegerAttr.get(element, signed)
+    splat = ir.DenseElementsAttr.get_splat(vector_type(lanes, element), number)
+    return constant_of(splat)
+
+
 def elements(values: Sequence[float]) -> Value:
     """A constant vector of some numbers."""
     numbers = np.array(values, np.float32)
@@ -135,6 +144,8 @@ def _narrow(x: Value, element: Type) -> Value:
     if element == x.type.element_type:
         return x
     kind = vector_type(_lanes(x), element)
+    if isinstance(element, ir.IntegerType):
+        return arith.trunci(kind, x)
     if element != ir.BF16Type.get():
         return arith.truncf(kind, x)
     places = constant(_integers(_lanes(x)), 16)

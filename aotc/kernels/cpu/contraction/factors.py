@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import lowered_element
+from aotc.dtypes import UNSIGNED, bits
 from aotc.kernels.cpu import vectors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Mma, multiplier_of
@@ -23,25 +24,30 @@ class Factors:
     """Reads operands and multiplies them, at the insertion point.
 
     Args:
-        source: dtype of the operands.
+        sources: dtypes of the left operand and of the right one.
         lanes: of a vector of sums.
         mma: what multiplies them.
     """
 
-    source: str
+    sources: tuple[str, str]
     lanes: int
     mma: Mma
 
     @classmethod
     def of(cls, geometry: Geometry, tile: Tile) -> Factors:
         """Those of a kernel."""
-        mma = multiplier_of(geometry.dtype, tile.lanes, tile.terms)
-        return cls(geometry.dtype, tile.lanes, mma)
+        sources = geometry.dtype, geometry.right_dtype
+        return cls(sources, tile.lanes, multiplier_of(*sources, tile.lanes, tile.terms))
 
     @property
     def terms(self) -> int:
         """How many neighbouring terms of a sum one instruction multiplies."""
         return self.mma.terms
+
+    @property
+    def lanes_of_factor(self) -> int:
+        """How many elements that are multiplied a vector holds."""
+        return 32 * self.lanes // bits(self.mma.factor)
 
     @property
     def element(self) -> Type:
@@ -59,24 +65,31 @@ class Factors:
         """Whether vectors are loaded as f32, whatever memory holds."""
         return self.mma.factor == "f32"
 
-    def load(self, memory: Value, at: Value, count: int) -> Value:
-        """Elements beside each other, in the type that they are multiplied in."""
+    def rows(self, memory: Value, at: Value, count: int) -> Value:
+        """Return elements of the left operand beside each other, to be multiplied."""
         if self._is_f32:
             return vectors.load(memory, at, count)
-        return self._extend(vectors.load_as_is(memory, at, count), count)
+        x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])
+        return self._with_offset(x, count)
+
+    def offsets(self) -> Value:
+        """Return the vector of a row that has the offset of rows for each term."""
+        return vectors.splat_integer(self.mma.offset, self.terms * self.lanes, 8)
 
     def columns(self, memory: Value, at: Value, count: int) -> Value:
         """A vector of a panel, of which `count` columns are there."""
         if self._is_f32:
             return vectors.load(memory, at, self.lanes, count)
-        return self.load(memory, at, self.terms * self.lanes)
+        lanes = self.terms * self.lanes
+        x = vectors.load_as_is(memory, at, lanes)
+        return self._extend(x, lanes, self.sources[1])
 
     def repeat(self, memory: Value, at: Value) -> Value:
-        """What a row has for some terms, in all lanes."""
+        """What a row has for some terms, in all lanes; those of several are widened."""
         if self.terms > 1:
             return vectors.repeat_run(memory, at, self.terms, self.lanes)
         x = vectors.repeat(vectors.load_element(memory, at), self.lanes)
-        return x if self._is_f32 else self._extend(x, self.lanes)
+        return x if self._is_f32 else self._extend(x, self.lanes, self.sources[0])
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         """`total` and the products of `x` and `y`."""
@@ -88,10 +101,16 @@ class Factors:
         products = vectors.call_intrinsic(name, [x, y], total.type)
         return arith.addi(products, total)
 
-    def _extend(self, x: Value, count: int) -> Value:
+    def _extend(self, x: Value, count: int, source: str) -> Value:
         """Integers in the type that they are multiplied in."""
         kind = vectors.vector_type(count, self.element)
         if x.type == kind:
             return x
-        extend = arith.extui if self.source == "u8" else arith.extsi
+        extend = arith.extui if source in UNSIGNED else arith.extsi
         return extend(kind, x)
+
+    def _with_offset(self, x: Value, count: int) -> Value:
+        """Return bytes with the offset, which the instruction takes as unsigned."""
+        if not self.mma.offset:
+            return x
+        return arith.addi(x, vectors.splat_integer(self.mma.offset, count, 8))

@@ -207,7 +207,13 @@ class Sums:
         left = Left(self.given.memories[0], first, row, step)
         some = [sums[number] for number in chosen]
         sum_terms = self._sum_terms if self.widening is None else self._sum_parts
+        has_offset = bool(self._factors.mma.offset)
+        if has_offset:  # one more row, of what the others have too much
+            some += [self._factors.zero] * count
         found = sum_terms(panel, len(rows), left, begin[1], length, some)
+        if has_offset:
+            excess = found[-count:] * len(rows)
+            found = [*map(arith.subi, found[:-count], excess)]
         known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
         return [known[number] for number in range(len(sums))]
 
@@ -259,6 +265,8 @@ class Sums:
                     vectors.prefetch(self._right, add(at, place))
 
             def element(row: int) -> Value:
+                if row == rows:
+                    return factors.offsets()
                 return factors.repeat(left.memory, add(begin, row * left.row))
 
             def columns(number: int) -> Value:
@@ -272,7 +280,7 @@ class Sums:
                 loaded = vectors.load(self._right, at, lanes, held)
                 return self.prologue.apply(loaded, column, number, there)
 
-            sizes = rows, count
+            sizes = len(some) // count, count
             return vectors.outer_product(
                 element, columns, sizes, some, factors.multiply_add
             )

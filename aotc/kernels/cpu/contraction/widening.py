@@ -15,7 +15,7 @@ from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import visit_by_size
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.planning.tile import PART, Tile
+from aotc.kernels.planning.tile import PART, Tile, widens
 from aotc.mlir import Value, arith
 
 
@@ -54,10 +54,10 @@ class Widening:
     def of(cls, geometry: Geometry, tile: Tile) -> Widening | None:
         """That of a kernel, with memory on its stack.
 
-        None where rows are read as they are, which are those of f32, and such as lie
-        neither by rows nor by terms.
+        None where rows are read as they are, which are those of f32, such as lie
+        neither by rows nor by terms, and bytes that are multiplied as they are.
         """
-        if not geometry.is_narrow or 1 not in geometry.left_steps:
+        if not widens(geometry, tile.lanes, tile.terms):
             return None
         factors = Factors.of(geometry, tile)
         memory = vectors.allocate(tile.rows * PART, factors.element)
@@ -96,8 +96,8 @@ class Widening:
         def copy(at: Value, count: int) -> None:
             self._copy(memory, add(source, at), add(target, at), count)
 
-        lanes, terms = self.factors.lanes, self.factors.terms
-        visit_by_size(0, length, lanes, copy)
+        terms = self.factors.terms
+        visit_by_size(0, length, self.factors.lanes_of_factor, copy)
         if terms > 1:
             zero = constant(vectors.vector_type(1, self.factors.element), 0)
             end = arith.muli(arith.ceildivui(length, index(terms)), index(terms))
@@ -109,5 +109,5 @@ class Widening:
             )
 
     def _copy(self, memory: Value, source: Value, target: Value, count: int) -> None:
-        x = self.factors.load(memory, source, count)
+        x = self.factors.rows(memory, source, count)
         vectors.store(x, self.memory, target, count)

@@ -1,0 +1,128 @@
+"""integer-products: dequantised operands are multiplied as the integers that they are.
+
+Scales are powers of two, by which all sums of floats are exact, too.
+"""
+
+import numpy as np
+import pytest
+
+import aotc.numpy as anp
+from aotc import nn
+from aotc.dialects.types import Tensor
+from aotc.tracing.tracing import emit
+
+RNG = np.random.default_rng(0)
+KERNEL = RNG.integers(-128, 128, (3, 3, 4, 6)).astype("i1")
+ODD = RNG.integers(-128, 128, (3, 2, 3, 5)).astype("i1")
+SQUARE = RNG.integers(-128, 128, (4, 6)).astype("i1")
+FEATURES = (2.0 ** RNG.integers(-9, -5, 6)).astype("f")
+STEP = np.float32(2.0**-7)
+IMAGE = "f32[2, 5, 4, 4]"
+
+
+def levels(x, zero_point=0, dtype="u8"):
+    """What a graph has where a tensor is quantised and dequantised."""
+    q = nn.quantize(x, 2.0**-6, zero_point, dtype)
+    return nn.dequantize(q, 2.0**-6, zero_point)
+
+
+def integers(q):
+    """An array that no op is computed of while the function is traced."""
+    return emit("constant", value=q)
+
+
+def weight(q, scale=STEP, zero_point=0):
+    """A dequantised weight, of one scale or of one for each feature."""
+    axis = None if np.ndim(scale) == 0 else q.ndim - 1
+    zero_point = np.full(np.shape(scale), zero_point, q.dtype)
+    return nn.dequantize(integers(q), scale, zero_point, axis=axis)
+
+
+def dtypes_of_products(network):
+    """The dtypes of operands and result of each product, in order."""
+    block = network.module.body.operations[0].entry_block
+    return [
+        [Tensor.of(value).dtype for value in (*op.operands, op.results[0])]
+        for op in block.operations
+        if op.operation.name in ("graph.dot_general", "graph.conv_general")
+    ]
+
+
+def widened(x, zero_point):
+    """Bytes less a zero point, which may be one that each call computes."""
+    q = nn.quantize(x, 0.25, 4, "u8")
+    return anp.subtract(anp.astype(q, "i16"), anp.astype(zero_point, "i16"))
+
+
+def product(x):
+    """A product of integers by a weight, in i32."""
+    wide = anp.astype(integers(SQUARE), "i16")
+    return anp.dot_general(x, wide, ((3,), (0,)), dtype="i32")
+
+
+def transposed_image(x):
+    """Images in the order that ONNX has, of which a convolution takes a transpose."""
+    image = anp.transpose(levels(anp.transpose(x, (0, 3, 1, 2)), 3), (0, 2, 3, 1))
+    return nn.conv2d(image, weight(KERNEL, FEATURES), padding=1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.conv2d(levels(x), weight(KERNEL), padding=1),
+        lambda x: nn.conv2d(levels(x, 100), weight(KERNEL, FEATURES), padding="SAME",
+            strides=(2, 1)),
+        lambda x: nn.conv2d(levels(x, -3, "i8"), weight(KERNEL), dilation=(2, 1)),
+        lambda x: nn.conv2d(levels(x, 7), weight(KERNEL[:1, :1], FEATURES)),
+        lambda x: nn.conv2d(levels(x[..., :3], 9), weight(ODD), padding=(1, 2)),
+        lambda x: nn.conv2d(levels(x[:1, :1, :1], 5), weight(KERNEL), padding=1),
+        lambda x: nn.relu(levels(x) @ weight(SQUARE, FEATURES) + 0.5),
+        lambda x: levels(x, 31) @ weight(SQUARE.T.copy()).T,
+        lambda x: anp.einsum("nhwc,wcf->nhf", levels(x, 1), weight(
+            RNG.integers(-128, 128, (4, 4, 6)).astype("i1"), FEATURES)),
+        transposed_image,
+        # integers that were widened, as exporters of integer ops have them
+        lambda x: nn.integer_conv(nn.quantize(x, 0.5, 9, "u8"), integers(KERNEL), 9, 0,
+            padding="SAME", strides=(2, 1)),
+        lambda x: product(widened(x, 3)),
+        lambda x: product(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8"))),
+    ],
+)  # fmt: skip
+def test_a_product_of_dequantised_operands_is_one_of_integers(model, function):
+    network = model(function, IMAGE)
+    network.run("cse")  # simplify computes what small constants give
+    network.keeps_meaning_under("integer-products", "simplify", "cse")
+    ((left, right, result),) = dtypes_of_products(network)
+    assert (left[1:], right[1:], result) == ("8", "8", "i32")
+    assert not network.run("integer-products")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        # a zero point of the weight would take sums of rows
+        lambda x: levels(x) @ weight(SQUARE, zero_point=1),
+        # scales along what is summed up
+        lambda x: levels(x) @ nn.dequantize(integers(SQUARE), FEATURES[:4], axis=0),
+        lambda x: nn.dequantize(nn.quantize(x, 0.5), FEATURES[:4], axis=3)
+        @ weight(SQUARE),
+        lambda x: levels(x) @ nn.dequantize(
+            integers(SQUARE), np.tile(FEATURES, (2, 1)), np.zeros((2, 6), "i1"),
+            axis=0, block=2),
+        # groups
+        lambda x: nn.conv2d(levels(x), weight(KERNEL[:, :, :2]), groups=2),
+        # a float operand, or one that is no byte
+        lambda x: x @ weight(SQUARE),
+        lambda x: levels(x, 0, "i16") @ weight(SQUARE),
+        # a changing operand whose columns the zero point would have to sum in each call
+        lambda x: levels(x[0, 0], 1) @ levels(x[1, 0], 0, "i8"),
+        # sums beyond i32
+        lambda x: anp.tile(levels(x[0, 0]), (1, 9000))
+        @ weight(np.tile(SQUARE, (9000, 1))),
+    ],
+)  # fmt: skip
+def test_other_products_stay_as_they_are(model, function):
+    network = model(function, IMAGE)
+    network.run("cse")  # simplify computes what small constants give
+    assert not network.run("integer-products")
+    assert all(result == "f32" for *_, result in dtypes_of_products(network))
