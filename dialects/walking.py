@@ -52,7 +52,7 @@ def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
 
 def clone_op(op: Operation, operands: Sequence[Value]) -> Operation:
     """Copy an op to the insertion point, for these operands; returns the copy."""
-    copy = op.operation.clone()
+    copy: Operation = op.operation.clone()
     for number, value in enumerate(operands):
         copy.operands[number] = value
     return copy
