@@ -21,7 +21,7 @@ import numpy as np
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
-from aotc.checks.block_check import check_blocks
+from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
 from aotc.checks.failures import (
@@ -74,6 +74,8 @@ _NOT_HERE = {
     "out-of-memory": "this machine has not the memory to load it",
 }
 
+_NO_MEMORY = "this machine has not the memory for a call"
+_REFUSES = "the model refuses the random inputs"
 _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare with"
 
 
@@ -183,7 +185,8 @@ def _check(
             for variant, process in running:
                 key = subject.entry.name, variant.target
                 rows[key] = _skip(rows[key], item, reason)
-                if isinstance(reason, OverBudget):
+                # too long, and not too large
+                if type(reason) is OverBudget and item.share is Share.USUAL:
                     code = variant, process
                     part = work.part(2 * limit / len(running))
                     rows[key] = _by_blocks(rows[key], subject, item, code, part)
@@ -258,9 +261,7 @@ def _trial_of(subject: Subject, item: Item, work: Work) -> _Trial:
     except MemoryError:
         raise NoMemoryToCompare from None
     except InputError as error:
-        raise NothingToCompare(
-            f"the model refuses the random inputs: {error.message}"
-        ) from None
+        raise NothingToCompare(f"{_REFUSES}: {error.message}") from None
     results = _all_results(expected)
 
     def with_noise(noise: Noise) -> Arrays:
@@ -280,8 +281,7 @@ def _extend(
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, trial.item, reason)
     except SetupError:  # `_guard` lets no other through
-        why = "this machine has not the memory for a call"
-        return row.skip(sizes, why, is_lasting=False)
+        return row.skip(sizes, _NO_MEMORY, is_lasting=False)
     return row.extend(sizes, results)
 
 
@@ -326,10 +326,19 @@ def _by_blocks(
         found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)
+    except InputError as error:
+        return _skip(row, item, NothingToCompare(f"{_REFUSES}: {error.message}"))
     except MemoryError:
         return _skip(row, item, NoMemoryToCompare())
+    except SetupError:
+        return row.skip(item.sizes, _NO_MEMORY, is_lasting=False)
     if found.wrong:
         raise wrong_block(subject, item, variant, found)
+    return _with_blocks(row, item, found)
+
+
+def _with_blocks(row: SelfCheck, item: Item, found: BlockFindings) -> SelfCheck:
+    """The same with blocks that were compared, and what of them was not."""
     row = row.extend_by_blocks(found.count, found.verdicts)
     if found.apart:
         why = f"with what goes between blocks, it returns something else: {found.apart}"

@@ -30,6 +30,15 @@ class OverBudget(NothingToCompare):
     kind = "budget"
 
 
+class TooLarge(OverBudget):
+    """The same, because one array would be too large."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the reference evaluator would take too much memory (--self-check=full)"
+        )
+
+
 class NoMemoryToCompare(NothingToCompare):
     """The same, because the reference evaluator ran out of memory."""
 
@@ -80,7 +89,10 @@ class Work:
             if isinstance(op, GraphOp):
                 values = (*op.operands, *op.results)
                 shapes = [_shape_of(value, symbols) for value in values]
-                total += sum(map(prod, shapes[len(op.operands) :]))
+                made = [prod(shape) for shape in shapes[len(op.operands) :]]
+                if max(made, default=0) > self.most:
+                    raise TooLarge
+                total += sum(made)
                 total += _work_of(op, shapes[: len(op.operands)])
         if total > self.left:
             raise OverBudget(TOO_LONG)
@@ -96,9 +108,7 @@ class Work:
             NothingToCompare: they are too many.
         """
         if elements > self.most:
-            raise OverBudget(
-                "the reference evaluator would take too much memory (--self-check=full)"
-            )
+            raise TooLarge
         self.take(elements)
 
     def count(self, elements: float) -> None:
