@@ -267,7 +267,7 @@ class _Job:
         dump: Path | None = None,
         only_plans: bool = False,
     ) -> _Job:
-        """The job for a program that is lowered; what is dumped is not reused."""
+        """The job for a program that is lowered."""
         from aotc.backend.crossing import crossing  # with all kernels
         from aotc.kernels.listing import kernels_listed
 
@@ -283,13 +283,11 @@ class _Job:
             "smaller_steps": SMALLER_STEPS,
             "dump": None,
         }
-        kept = None
         if dump is not None:
             folder = make_folder(dump / target.id)
             write_text(folder / "iree-frame.mlir", crossed[1])
-            settings["dump"] = str(make_folder(folder / "vmfb-passes").absolute())
-        elif cache:
-            kept = KeptModule.of(cache, unit, crossed, settings)
+            settings["dump"] = str(folder.absolute() / "vmfb-passes")
+        kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
         passes = tuple(unit.program.passes)
         kernels = kernels_listed(unit.module, target, passes)
         return cls(target, entries, crossed, settings, passes, kernels, kept)

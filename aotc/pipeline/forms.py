@@ -6,7 +6,6 @@ from aotc.dialects.functions import lowered_op
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
-from aotc.kernels.term_builder import term_of
 from aotc.mlir import Function, Module
 from aotc.program_files import ir_text
 
@@ -32,5 +31,7 @@ def text_of(module: Module, readable: bool = False) -> str:
 
 def _term(function: Function) -> str:
     """Return the term of a region, which says what its kernel computes."""
+    from aotc.kernels.term_builder import term_of  # which few builds ask for
+
     term = None if fused_of(function) is None else term_of(function)
     return "" if term is None else str(term)

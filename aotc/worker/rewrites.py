@@ -81,5 +81,7 @@ class Runner:
 
     def _dump(self, name: str, module: Any) -> None:
         if self.job["dump"] is not None:
-            file = Path(self.job["dump"]) / f"{len(self.records):02d}-{name}.mlir"
+            folder = Path(self.job["dump"])
+            folder.mkdir(exist_ok=True)
+            file = folder / f"{len(self.records):02d}-{name}.mlir"
             file.write_text(f"{module}\n", encoding="utf-8")

@@ -145,7 +145,7 @@ ROWS = (
         "share.",
         (
             "dialects/lowering/scans.py: module",
-            "dialects/lowering/scatters.py: _body",
+            "dialects/iree_text/bodies.py: scatter",
         ),
         _refused("shared-fill-of-64-bits", "used resource not listed in explicit"),
     ),
@@ -154,7 +154,7 @@ ROWS = (
         Symptom.REFUSED,
         "Merges a scatter with what computes its updates, or its rows from integers of "
         "8 or 16 bits, and wants that on the stack.",
-        ("dialects/lowering/scatters.py: _body",),
+        ("dialects/iree_text/bodies.py: scatter",),
         _refused("scatter-of-narrow-positions", "exceeded stack allocation limit"),
     ),
     Fault(

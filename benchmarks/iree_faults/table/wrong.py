@@ -105,7 +105,7 @@ ROWS = (
         "rounding-to-bf16",
         Symptom.WRONG,
         "Takes a conversion to bf16 or f16 and back again, which rounds, for nothing.",
-        ("aotc/kernels/rounding.py: module",),
+        ("aotc/kernels/cpu/rounding.py: module",),
         _wrong(
             "rounding-to-bf16",
             _f32(1.001, 1 / 3, 3.1415927, 1.0),
