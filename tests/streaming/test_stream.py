@@ -328,6 +328,8 @@ def test_who_ends_a_pipeline_ends_all_of_it(model):
     direct = aotc.stream(model.double, aotc.stream(model.double, source, depth=2))
     next(direct)
     direct.close()
+    for thread in _threads():  # they have been told to end
+        thread.join(60)
     assert not _threads()
 
 
