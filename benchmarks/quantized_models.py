@@ -1,0 +1,227 @@
+"""Time models that ONNX Runtime has quantised, by aotc and by ONNX Runtime.
+
+    pip install -e '.[compiler,onnx]' torch onnx onnxscript onnxruntime
+    python benchmarks/quantized_models.py [--targets TARGET...] [--threads N...]
+
+A ResNet-18 (224×224, static, U8S8, a scale for each feature) and three layers of a
+transformer encoder of BERT's size (128 tokens; static and dynamic), with random
+weights. Each system runs in processes of its own, in turns. Beside the times stand the
+largest difference from the file evaluated node by node, relative to its largest value,
+and the bytes of the weights over those of the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHAPES = {"resnet18": (1, 3, 224, 224), "encoder": (1, 128, 768)}
+MODELS = ("resnet18-static", "encoder-dynamic", "encoder-static")
+CALLS, WARM = 30, 3
+HEAD = (
+    "| model | target | threads | aotc, ms | onnxruntime, ms | aotc / onnxruntime "
+    "| differs by | weights |\n|---|---|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def main() -> None:
+    """Print a row for each model, number of threads and target."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--targets", nargs="+", default=["x86_64-v4-dot"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--call", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.call:
+        print(json.dumps(_measure(*asked.call[:2], int(asked.call[2]))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = dict(_quantized(Path(folder)))
+        print(HEAD)
+        for name in MODELS:
+            for target in asked.targets:
+                bundle = _build(files[name], target, Path(folder))
+                for threads in asked.threads:
+                    _print_row(name, target, threads, files[name], bundle, asked.rounds)
+
+
+def _print_row(
+    name: str, target: str, threads: int, file: Path, bundle: Path, rounds: int
+) -> None:
+    found: dict[str, list[float]] = {"aotc": [], "onnxruntime": []}
+    outputs: dict[str, np.ndarray] = {}
+    subjects = {"aotc": bundle, "onnxruntime": file}
+    for _ in range(rounds):
+        for system, path in subjects.items():
+            told = _run(system, path, threads)
+            found[system] += told["ms"]
+            outputs[system] = np.array(told["output"])
+    exact = np.array(_run("node by node", file, threads)["output"])
+    mine, theirs = (statistics.median(times) for times in found.values())
+    error = np.abs(outputs["aotc"] - exact).max() / np.abs(exact).max()
+    weights = (bundle / "weights.irpa").stat().st_size / file.stat().st_size
+    print(
+        f"| {name} | {target} | {threads} | {mine:.2f} | {theirs:.2f} "
+        f"| {mine / theirs:.2f} | {error:.1e} | {weights:.3f} |",
+        flush=True,
+    )
+
+
+def _run(system: str, path: Path, threads: int) -> dict[str, Any]:
+    """Return what a process of its own says of some calls."""
+    command = [sys.executable, __file__, "--call", system, str(path), str(threads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _measure(system: str, path: str, threads: int) -> dict[str, Any]:
+    kind = next(kind for kind in SHAPES if kind in Path(path).name)
+    x = np.random.default_rng(7).standard_normal(SHAPES[kind]).astype("f4")
+    call = _caller(system, path, threads)
+    output = np.asarray(call(x))
+    times = []
+    for number in range(WARM + (CALLS if system != "node by node" else 0)):
+        start = time.perf_counter()
+        call(x)
+        if number >= WARM:
+            times.append(1e3 * (time.perf_counter() - start))
+    return {"ms": times, "output": output.tolist()}
+
+
+def _caller(system: str, path: str, threads: int) -> Callable[[np.ndarray], Any]:
+    if system == "aotc":
+        import aotc
+
+        entry = aotc.load(path, threads=threads).entries["main"]
+        return lambda x: entry(x)
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    if system == "node by node":
+        levels = onnxruntime.GraphOptimizationLevel
+        options.graph_optimization_level = levels.ORT_DISABLE_ALL
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(path, options, providers=providers)
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+def _build(file: Path, target: str, folder: Path) -> Path:
+    from aotc.pipeline import build
+    from aotc.target import Target
+
+    asked = {"targets": [Target.parse(target)], "self_check": "off", "force": True}
+    report = build(file, output=folder / target, name=file.stem, **asked)
+    assert report.bundle is not None
+    return report.bundle
+
+
+# ---- models -------------------------------------------------------------------------
+
+
+def _quantized(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Write the models, and yield the file of each."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    for kind in SHAPES:
+        plain, prepared = folder / f"{kind}.onnx", folder / f"{kind}-prepared.onnx"
+        _export(kind, plain)
+        quant_pre_process(str(plain), str(prepared))
+        static, dynamic = (
+            folder / f"{kind}-{how}.onnx" for how in ("static", "dynamic")
+        )
+        quantize_static(
+            str(prepared),
+            str(static),
+            _Samples(SHAPES[kind]),
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+        )
+        yield static.stem, static
+        if kind == "encoder":
+            quantize_dynamic(str(prepared), str(dynamic), weight_type=QuantType.QInt8)
+            yield dynamic.stem, dynamic
+
+
+class _Samples:
+    """The data that ranges of activations are measured on, as the quantiser reads."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        rng = np.random.default_rng(0)
+        self._rest = [rng.standard_normal(shape).astype("f4") for _ in range(3)]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """Return the next inputs; None after the last."""
+        return {"x": self._rest.pop()} if self._rest else None
+
+
+def _export(kind: str, file: Path) -> None:
+    import onnx
+    import torch
+
+    torch.manual_seed(0)
+    model = (_resnet18() if kind == "resnet18" else _encoder()).eval()
+    example = (torch.randn(SHAPES[kind]),)
+    torch.onnx.export(model, example, str(file), dynamo=True, input_names=["x"])
+    onnx.save(onnx.load(str(file)), str(file), save_as_external_data=False)
+
+
+def _resnet18() -> Any:
+    """He, Zhang, Ren and Sun, "Deep residual learning for image recognition" (2016)."""
+    from torch import nn
+
+    def conv(before: int, after: int, size: int, stride: int = 1) -> nn.Module:
+        padding = size // 2
+        return nn.Sequential(
+            nn.Conv2d(before, after, size, stride, padding, bias=False),
+            nn.BatchNorm2d(after),
+        )
+
+    class Block(nn.Module):
+        def __init__(self, before: int, after: int, stride: int) -> None:
+            super().__init__()
+            self.first, self.second = (
+                conv(before, after, 3, stride),
+                conv(after, after, 3),
+            )
+            self.beside = (
+                nn.Identity() if stride == 1 else conv(before, after, 1, stride)
+            )
+
+        def forward(self, x: Any) -> Any:
+            y = self.second(self.first(x).relu())
+            return (y + self.beside(x)).relu()
+
+    stem = [conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2),
+             (256, 256, 1), (256, 512, 2), (512, 512, 1)]  # fmt: skip
+    blocks = [Block(*size) for size in sizes]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)]
+    return nn.Sequential(*stem, *blocks, *head)
+
+
+def _encoder() -> Any:
+    """Three layers of the size of those of BERT-base."""
+    from torch import nn
+
+    layer = nn.TransformerEncoderLayer(
+        768, 12, 3072, dropout=0.0, activation="gelu", batch_first=True
+    )
+    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+
+
+if __name__ == "__main__":
+    main()
