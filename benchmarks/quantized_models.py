@@ -217,10 +217,9 @@ def _encoder() -> Any:
     """Three layers of the size of those of BERT-base."""
     from torch import nn
 
-    layer = nn.TransformerEncoderLayer(
-        768, 12, 3072, dropout=0.0, activation="gelu", batch_first=True
-    )
-    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    settings = {"dropout": 0.0, "activation": "gelu", "batch_first": True}
+    layers = [nn.TransformerEncoderLayer(768, 12, 3072, **settings) for _ in range(3)]
+    return nn.Sequential(*layers)
 
 
 if __name__ == "__main__":
