@@ -33,10 +33,10 @@ from aotc.dialects.ops.binary import Multiply, Subtract
 from aotc.dialects.ops.contraction import BYTES, DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose, varying_axes
 from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.ops.windows import Windows
-from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.patterns.values import made_by, repeated_scalar, splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
@@ -111,8 +111,11 @@ class _Dequantized:
     def has_one_zero(self) -> bool:
         """Whether one number is subtracted, which is known if there is padding."""
         is_padded = any(isinstance(op, Pad) for op in self.moves)
-        if self.zero is None or self.offset is not None:
+        if self.zero is None:
             return True
+        if self.offset is not None:  # the bytes of padding are to have it
+            least, greatest = integer_bounds(self.kind.dtype)
+            return least <= self.offset <= greatest
         return not is_padded and not _varying_axes(self.zero)
 
     def scaled_axes(self) -> set[int]:
@@ -161,6 +164,8 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
         summed = tuple(range(rank - 1))
         if op.groups != 1 or min(op.padding) < 0:
             return None
+        if any(op.padding) and left.offset is None:
+            return None  # the number around the image is an attribute
     else:
         summed = tuple(op.rhs_contract)
         if not summed or op.lhs_batch:
@@ -209,6 +214,8 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:
+        if Tensor.of(value).dtype in BYTES:
+            return None  # it wraps around
         value, zero = difference.operands
         if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
             return None  # it may wrap around
@@ -239,14 +246,11 @@ def _is_beyond(zero: Value) -> bool:
 
 def _varying_axes(value: Value) -> set[int]:
     """Return the axes of a value along which its elements may differ."""
-    rank = Tensor.of(value).rank
+    if splat_of(value) is not None:
+        return set()
     repeated = made_by(value, Broadcast)
-    if repeated is None:
-        return set() if splat_of(value) is not None else {*range(rank)}
-    sizes = Tensor.of(repeated.x).shape
-    inner = _varying_axes(repeated.x)
-    pairs = zip(repeated.axes, sizes, strict=True)
-    return {axis for n, (axis, size) in enumerate(pairs) if size != 1 and n in inner}
+    rank = Tensor.of(value).rank
+    return {*range(rank)} if repeated is None else {*varying_axes(repeated)}
 
 
 # ---- what takes its place -----------------------------------------------------------
@@ -278,8 +282,7 @@ def _zero_point(b: Builder, left: _Dequantized) -> Value:
     """Return the one number that is subtracted, as an i32 of rank 0."""
     if left.offset is not None or left.zero is None:
         return b.constant(value=np.array(left.offset, np.int32))
-    number = _first(b, left.zero, range(Tensor.of(left.zero).rank))
-    return b.cast(number, dtype="i32")
+    return b.cast(_number(b, left.zero), dtype="i32")
 
 
 def _along_columns(product: _Product) -> tuple[int, ...]:
@@ -306,9 +309,8 @@ def _sum(b: Builder, product: _Product) -> Value:
         low, high = (0, *around[::2], 0), (0, *around[1::2], more)
         left = b.pad(left, low=low, high=high, interior=zeros, value=offset)
     if more:
-        none = (0,) * kernel.rank
-        high = (*none[:-2], more, 0)
-        right = b.pad(right, low=none, high=high, interior=none, value=0.0)
+        *window, own, features = kernel.shape
+        right = b.pad_to(right, (*window, own + more, features))
     attributes = ConvGeneral.attributes_of(op)
     rest = (0,) * len(padding) if offset else padding
     return b.conv_general(left, right, **{**attributes, "padding": rest})
@@ -321,23 +323,22 @@ def _scale(b: Builder, product: _Product) -> Value | None:
         return None
     kept = free_axes(right.kind.rank, (), product.summed)
     shape = tuple(right.kind.shape[axis] for axis in kept)
-    number = _first(b, left.scale, range(Tensor.of(left.scale).rank))
-    some = _first(b, right.moved(right.scale), product.summed)
-    return b.multiply(b.broadcast(number, shape=shape, axes=()), some)
+    if right.scaled_axes():
+        sizes = [
+            1 if axis in product.summed else size
+            for axis, size in enumerate(right.kind.shape)
+        ]
+        first = b.cut_to(right.moved(right.scale), tuple(sizes))
+        columns = b.reshape(first, shape=shape)
+    else:
+        columns = b.broadcast(_number(b, right.scale), shape=shape, axes=())
+    rows = b.broadcast(_number(b, left.scale), shape=shape, axes=())
+    return b.multiply(rows, columns)
 
 
-def _first(b: Builder, value: Value, axes: Sequence[int]) -> Value:
-    """Return the elements of a value that are the first ones along some axes."""
-    shape = Tensor.of(value).shape
-    repeated = made_by(value, Broadcast)
-    if (
-        repeated is not None
-        and not Tensor.of(repeated.x).rank
-        and len(axes) == len(shape)
-    ):
-        return repeated.x
-    sizes = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    ones, zeros = (1,) * len(shape), (0,) * len(shape)
-    part = b.slice(value, start=zeros, sizes=sizes, strides=ones)
-    kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    return b.reshape(part, shape=kept)
+def _number(b: Builder, value: Value) -> Value:
+    """Return the number that all elements of a value are, of rank 0."""
+    found = repeated_scalar(b, value)
+    if found is not None:
+        return found
+    return b.reshape(b.cut_to(value, (1,) * Tensor.of(value).rank), shape=())

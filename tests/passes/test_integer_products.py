@@ -81,6 +81,12 @@ def transposed_image(x):
         lambda x: anp.einsum("nhwc,wcf->nhf", levels(x, 1), weight(
             RNG.integers(-128, 128, (4, 4, 6)).astype("i1"), FEATURES)),
         transposed_image,
+        # a weight with zeros before its elements, of one scale
+        lambda x: levels(x, 3) @ anp.pad(weight(SQUARE[1:]), ((1, 0), (0, 0))),
+        # the same zero point that each call computes, without zeros around the image
+        lambda x: nn.conv2d(
+            anp.astype(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8")), "f32") * STEP,
+            weight(KERNEL, FEATURES)),
         # integers that were widened, as exporters of integer ops have them
         lambda x: nn.integer_conv(nn.quantize(x, 0.5, 9, "u8"), integers(KERNEL), 9, 0,
             padding="SAME", strides=(2, 1)),
@@ -109,6 +115,17 @@ def test_a_product_of_dequantised_operands_is_one_of_integers(model, function):
         lambda x: levels(x) @ nn.dequantize(
             integers(SQUARE), np.tile(FEATURES, (2, 1)), np.zeros((2, 6), "i1"),
             axis=0, block=2),
+        # differences of bytes, which wrap around
+        lambda x: anp.astype(anp.subtract(nn.quantize(x, 0.01, 0, "u8"),
+            np.uint8(200)), "f32") * np.float32(0.5) @ weight(SQUARE),
+        # a zero point that bytes do not have
+        lambda x: nn.conv2d(anp.astype(anp.subtract(anp.astype(nn.quantize(
+            x, 0.5, 0, "u8"), "i32"), np.int32(-3)), "f32") * np.float32(0.5),
+            weight(KERNEL), padding=1),
+        # a zero point that each call computes, and zeros around the image
+        lambda x: nn.conv2d(
+            anp.astype(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8")), "f32") * STEP,
+            weight(KERNEL), padding=1),
         # groups
         lambda x: nn.conv2d(levels(x), weight(KERNEL[:, :, :2]), groups=2),
         # a float operand, or one that is no byte
