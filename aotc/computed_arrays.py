@@ -18,6 +18,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import clone
 from aotc.mlir import Block, Value, func, ir
 from aotc.parameter_archive import parts_of
 
@@ -89,10 +90,8 @@ def _copy_ops(
         copies = dict(zip(read, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in ops:
-                copied = op.operation.clone()
-                for index, value in enumerate(op.operands):
-                    copied.operands[index] = copies[value]
-                copies.update(zip(op.results, copied.results, strict=True))
+                copied = clone(op, [copies[value] for value in op.operands])
+                copies.update(zip(op.results, copied, strict=True))
             func.ReturnOp([copies[result]])
     return module, block
 

@@ -46,15 +46,6 @@ def splat(value: float, lanes: int) -> Value:
     return constant(vector_type(lanes), value)
 
 
-def splat_integer(value: int, lanes: int, bits: int) -> Value:
-    """A constant vector of one integer, as so many bits have it."""
-    element = ir.IntegerType.get_signless(bits)
-    signed = value - (1 << bits) if value >= 1 << bits - 1 else value
-    number = ir.IntegerAttr.get(element, signed)
-    splat = ir.DenseElementsAttr.get_splat(vector_type(lanes, element), number)
-    return constant_of(splat)
-
-
 def elements(values: Sequence[float]) -> Value:
     """A constant vector of some numbers."""
     numbers = np.array(values, np.float32)

@@ -70,11 +70,13 @@ class Factors:
         if self._is_f32:
             return vectors.load(memory, at, count)
         x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])
-        return self._with_offset(x, count)
+        # with the offset the instruction takes bytes as unsigned ones
+        return arith.addi(x, self.offsets(count)) if self.mma.offset else x
 
-    def offsets(self) -> Value:
-        """Return the vector of a row that has the offset of rows for each term."""
-        return vectors.splat_integer(self.mma.offset, self.terms * self.lanes, 8)
+    def offsets(self, count: int) -> Value:
+        """Return a vector that has the offset of rows in so many lanes."""
+        signed = self.mma.offset - (1 << bits(self.mma.factor))
+        return constant(vectors.vector_type(count, self.element), signed)
 
     def columns(self, memory: Value, at: Value, count: int) -> Value:
         """A vector of a panel, of which `count` columns are there."""
@@ -108,9 +110,3 @@ class Factors:
             return x
         extend = arith.extui if source in UNSIGNED else arith.extsi
         return extend(kind, x)
-
-    def _with_offset(self, x: Value, count: int) -> Value:
-        """Return bytes with the offset, which the instruction takes as unsigned."""
-        if not self.mma.offset:
-            return x
-        return arith.addi(x, vectors.splat_integer(self.mma.offset, count, 8))

@@ -266,7 +266,7 @@ class Sums:
 
             def element(row: int) -> Value:
                 if row == rows:
-                    return factors.offsets()
+                    return factors.offsets(terms * lanes)
                 return factors.repeat(left.memory, add(begin, row * left.row))
 
             def columns(number: int) -> Value:
