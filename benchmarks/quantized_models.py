@@ -171,46 +171,13 @@ class _Samples:
 def _export(kind: str, file: Path) -> None:
     import onnx
     import torch
+    from models_zoo.convolutional import resnet18
 
     torch.manual_seed(0)
-    model = (_resnet18() if kind == "resnet18" else _encoder()).eval()
+    model = (resnet18() if kind == "resnet18" else _encoder()).eval()
     example = (torch.randn(SHAPES[kind]),)
     torch.onnx.export(model, example, str(file), dynamo=True, input_names=["x"])
     onnx.save(onnx.load(str(file)), str(file), save_as_external_data=False)
-
-
-def _resnet18() -> Any:
-    """He, Zhang, Ren and Sun, "Deep residual learning for image recognition" (2016)."""
-    from torch import nn
-
-    def conv(before: int, after: int, size: int, stride: int = 1) -> nn.Module:
-        padding = size // 2
-        return nn.Sequential(
-            nn.Conv2d(before, after, size, stride, padding, bias=False),
-            nn.BatchNorm2d(after),
-        )
-
-    class Block(nn.Module):
-        def __init__(self, before: int, after: int, stride: int) -> None:
-            super().__init__()
-            self.first, self.second = (
-                conv(before, after, 3, stride),
-                conv(after, after, 3),
-            )
-            self.beside = (
-                nn.Identity() if stride == 1 else conv(before, after, 1, stride)
-            )
-
-        def forward(self, x: Any) -> Any:
-            y = self.second(self.first(x).relu())
-            return (y + self.beside(x)).relu()
-
-    stem = [conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2),
-             (256, 256, 1), (256, 512, 2), (512, 512, 1)]  # fmt: skip
-    blocks = [Block(*size) for size in sizes]
-    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)]
-    return nn.Sequential(*stem, *blocks, *head)
 
 
 def _encoder() -> Any:

@@ -30,17 +30,14 @@ class ConvNorm(nn.Sequential):
         super().__init__(*layers, *([activation()] if activation else []))
 
 
-class Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 and the shortcut (He et al. 2015, stride in the 3×3)."""
+class Residual(nn.Module):
+    """Some layers and the shortcut."""
 
-    def __init__(self, channels: int, width: int, stride: int) -> None:
+    def __init__(
+        self, layers: list[nn.Module], channels: int, out: int, stride: int
+    ) -> None:
         super().__init__()
-        out = 4 * width
-        self.body = nn.Sequential(
-            ConvNorm(channels, width, activation=nn.ReLU),
-            ConvNorm(width, width, 3, stride, activation=nn.ReLU),
-            ConvNorm(width, out),
-        )
+        self.body = nn.Sequential(*layers)
         same = channels == out and stride == 1
         self.shortcut = nn.Identity() if same else ConvNorm(channels, out, 1, stride)
 
@@ -48,14 +45,52 @@ class Bottleneck(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
+class Bottleneck(Residual):
+    """1×1, 3×3, 1×1 and the shortcut (He et al. 2015, stride in the 3×3)."""
+
+    expansion = 4
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        out = self.expansion * width
+        layers: list[nn.Module] = [
+            ConvNorm(channels, width, activation=nn.ReLU),
+            ConvNorm(width, width, 3, stride, activation=nn.ReLU),
+            ConvNorm(width, out),
+        ]
+        super().__init__(layers, channels, out, stride)
+
+
+class BasicBlock(Residual):
+    """3×3, 3×3 and the shortcut (He et al. 2015)."""
+
+    expansion = 1
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        layers: list[nn.Module] = [
+            ConvNorm(channels, width, 3, stride, activation=nn.ReLU),
+            ConvNorm(width, width, 3),
+        ]
+        super().__init__(layers, channels, width, stride)
+
+
+def resnet18() -> nn.Module:
+    """ResNet-18 (He et al. 2015), 1,000 classes."""
+    return _resnet(BasicBlock, (2, 2, 2, 2))
+
+
 def resnet50() -> nn.Module:
     """ResNet-50 (He et al. 2015), 1,000 classes."""
+    return _resnet(Bottleneck, (3, 4, 6, 3))
+
+
+def _resnet(block: type[BasicBlock | Bottleneck], counts: tuple[int, ...]) -> nn.Module:
     blocks: list[nn.Module] = []
     channels = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+    for stage, count in enumerate(counts):
+        width = 64 << stage
         for number in range(count):
-            blocks.append(Bottleneck(channels, width, 1 if number else stride))
-            channels = 4 * width
+            blocks.append(block(channels, width, 2 if stage and not number else 1))
+            channels = block.expansion * width
     return nn.Sequential(
         ConvNorm(3, 64, 7, 2, activation=nn.ReLU),
         nn.MaxPool2d(3, 2, 1),
