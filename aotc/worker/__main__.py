@@ -163,8 +163,12 @@ def write_module(invocation: Any, file: Path) -> None:
 
 
 def is_process_flag(flag: str) -> bool:
-    """Whether IREE takes a flag for the whole process only, before any session."""
-    return flag.startswith(("--iree-codegen-", "--iree-llvmcpu-vector-pproc-"))
+    """Whether IREE takes a flag for the whole process only, before any session.
+
+    Once a process has flags, sessions do not take the level of optimisation.
+    """
+    own = ("--iree-codegen-", "--iree-llvmcpu-vector-pproc-", "--iree-opt-level=")
+    return flag.startswith(own)
 
 
 def merge(module: Any, graph: Any) -> None:
