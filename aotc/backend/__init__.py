@@ -66,9 +66,10 @@ COMMON_FLAGS = (
 SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
 
 
-# What IREE says where peeled loops take too many vectors at once, as those of products
-# of f64 matrices do for AVX-512. It compiles them masked.
-_TOO_LARGE = "operations with large vector sizes"
+# What IREE says where loops take too many vectors at once: products of f64 matrices do
+# for AVX-512, and sums over two axes around one that stays, of symbolic sizes.
+_TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation limit"
+SERIAL_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=false"
 
 _MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined
 
@@ -437,11 +438,10 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
         with _disk_errors(root):
             (root / "graph.mlirbc").write_bytes(bytecode)
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
-        code, log = _run_worker(root, job.settings, running)
-        flags = job.settings["flags"]
-        if _TOO_LARGE in log and PEELING in flags:
-            masked = [flag for flag in flags if flag != PEELING]
-            code, log = _run_worker(root, {**job.settings, "flags": masked}, running)
+        for flags in with_fewer_vectors(job.settings["flags"]):
+            code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
+            if not any(said in log for said in _TOO_LARGE):
+                break
         if running.is_stopped:
             raise CancelledError
         if code != 0 or not (root / "report.json").is_file():
@@ -450,6 +450,18 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
         only_plans = job.settings["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
+
+
+def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
+    """Yield flags by which IREE takes ever fewer vectors at once in a loop.
+
+    After those given: loops masked instead of peeled, then reductions in series.
+    """
+    yield flags
+    masked = [flag for flag in flags if flag != PEELING]
+    if masked != flags:
+        yield masked
+    yield [*masked, SERIAL_SUMS]
 
 
 def _environment() -> dict[str, str]:

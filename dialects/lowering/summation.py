@@ -75,19 +75,15 @@ def with_few_axes(
 ) -> tuple[Value, Tensor, list[int]]:
     """`x`, its type and the axes to sum over, where IREE would merge too many sums.
 
-    Sums over three axes and more before a long one over a symbolic size were one
-    dispatch, which IREE 3.13 refuses to compile in one of four runs ("large vector
-    sizes"): all but the last of such neighbours become one axis.
+    Sums over three axes and more of which one is symbolic were one dispatch, which IREE
+    3.13 refuses to compile, some in one of four runs ("large vector sizes", "exceeded
+    stack allocation limit"): all but the last of such neighbours become one axis.
     """
-    is_static = [isinstance(size, int) for size in source.shape]
-    if all(is_static[axis] for axis in axes):
+    if all(isinstance(source.shape[axis], int) for axis in axes):
         return x, source, [*axes]
     groups: list[list[int]] = []
     for axis in range(source.rank):
-        before = groups[-1][-1] if groups else axis
-        run = before, axis, axis + 1
-        are_static = is_static[before] and is_static[axis]
-        if groups and are_static and all(n in axes for n in run):
+        if groups and {groups[-1][-1], axis, axis + 1} <= set(axes):
             groups[-1].append(axis)
         else:
             groups.append([axis])

@@ -79,10 +79,18 @@ ROWS = (
         Shows(runs.compile_the_sum_of_all_of_a_product),
     ),
     Fault(
+        "sums-around-an-axis",
+        Symptom.REFUSED,
+        "Vectorises the axis that stays, too, of a sum over those around it of which "
+        "one is of symbolic size, and takes more vectors than the stack has.",
+        ("aotc/backend/__init__.py: with_fewer_vectors",),
+        Shows(runs.compile_sums_around_an_axis),
+    ),
+    Fault(
         "many-sums-before-a-long-one",
         Symptom.REFUSED,
-        "Makes one dispatch of sums over three axes and a long one after them, and "
-        "refuses it in one of four runs.",
+        "Makes one dispatch of sums over three axes of which one is of symbolic size, "
+        "and takes more vectors for it than the stack has.",
         ("dialects/lowering/summation.py: with_few_axes",),
         Shows(runs.compile_many_sums_before_a_long_one),
     ),
@@ -199,7 +207,7 @@ ROWS = (
         Symptom.REFUSED,
         "Takes too many vectors at once for products of f64 matrices, where loops for "
         "AVX-512 are peeled.",
-        ("aotc/backend/__init__.py: _TOO_LARGE",),
+        ("aotc/backend/__init__.py: with_fewer_vectors",),
         _refused(
             "f64-products-with-peeling",
             "operations with large vector sizes",
