@@ -96,7 +96,7 @@ class VerifiedBundle:
         """
         file = self.manifest.files[path]
         with disk.open_root(self.path) as root:
-            return disk.load(root, path, file.size, file.sha256)
+            return disk.load(root, path, file.size, file.sha256, file.chunks)
 
     def load_into(self, path: str, memory: memoryview) -> None:
         """Fill memory of the size of a file with its verified bytes.
@@ -116,7 +116,7 @@ class VerifiedBundle:
         file = self.manifest.files[path]
         with (
             disk.open_root(self.path) as root,
-            disk.sealed_path(root, path, file.size, file.sha256) as sealed,
+            disk.sealed_path(root, path, file.size, file.sha256, file.chunks) as sealed,
         ):
             yield sealed
 
