@@ -20,7 +20,7 @@ from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
 from aotc.mlir import Block, Value, func, ir
-from aotc.parameter_archive import parts_of
+from aotc.parameter_archive import have_same_bytes
 
 Array = np.ndarray[Any, Any]
 
@@ -136,7 +136,7 @@ def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
         return one.key == other.key and all(is_computed_alike(*each) for each in pairs)
     if isinstance(one, ComputedArray) or isinstance(other, ComputedArray):
         return False
-    return _have_same_bytes(one, other)
+    return have_same_bytes(one, other)
 
 
 def is_same_array(one: StoredArray, other: StoredArray) -> bool:
@@ -146,10 +146,4 @@ def is_same_array(one: StoredArray, other: StoredArray) -> bool:
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     is_known = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-    return not is_known and _have_same_bytes(np.asarray(one), np.asarray(other))
-
-
-def _have_same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays of one type are alike; no more than parts are copied."""
-    pairs = zip(parts_of(one), parts_of(other), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
+    return not is_known and have_same_bytes(np.asarray(one), np.asarray(other))

@@ -26,7 +26,7 @@ from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.parameter_archive import archive_parts
+from aotc.parameter_archive import ArchiveParts
 from aotc.program import Program, StateSpec
 from aotc.provenance import BINDINGS, digests, provenance, sbom
 from aotc.pytree import leaf_names
@@ -62,12 +62,14 @@ def write_archives(weights: Sequence[WeightFile], folder: Path) -> Archives:
         SetupError: `cannot-write`.
     """
     try:
-        return {
-            each.path: write_file(folder / each.path, archive_parts(each.parameters))
-            for each in weights
-        }
+        return {each.path: _write(each, folder) for each in weights}
     except OSError as error:
         raise cannot_write(folder, error, "the weights") from error
+
+
+def _write(weights: WeightFile, folder: Path) -> FinishedFile:
+    parts = ArchiveParts(weights.parameters)
+    return write_file(folder / weights.path, parts, lambda: parts.head)
 
 
 def pack(

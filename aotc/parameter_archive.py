@@ -1,9 +1,9 @@
 """IREE's parameter archives (.irpa): written as a stream, read as a mapped file.
 
-`read_archive` gives the arrays that `archive_parts` was given. A tensor that repeats
-one element is written as that element (a splat entry of the format); others are
-evaluated when their turn comes, and written in parts. So an archive of any size takes
-the memory of its largest tensor, or less where that is a view.
+`read_archive` gives the arrays that `ArchiveParts` was given. A tensor that repeats one
+element is written as that element (a splat entry of the format); others are evaluated
+when their turn comes, and written in parts, each content once. So an archive of any
+size takes the memory of its largest tensor, or less where that is a view.
 
 Source: `iree/schemas/parameter_archive.h` of IREE, version 0 of the format, whose own
 writer makes the same bytes. A header of 88 bytes is followed by entries that are
@@ -12,6 +12,7 @@ aligned to 16 bytes, their names, and the data, aligned to 64.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import mmap
 import struct
@@ -23,9 +24,9 @@ from typing import Any
 import numpy as np
 
 MAGIC = b"IRPA"
-# Tensors below are written as they are, also where they repeat an element: they take
-# no room, and IREE would allocate memory for each.
-LEAST_SPLAT = 1 << 16  # bytes
+# Smaller tensors are written as they are, also where they repeat an element, or are
+# those of another: they take no room, and IREE would allocate memory for each splat.
+LARGE = 1 << 16  # bytes
 PART = 4 << 20  # bytes that are copied and written at once
 
 _SPLAT, _DATA = 1, 2  # types of entries
@@ -43,33 +44,66 @@ Array = np.ndarray[Any, Any]
 # ---- writing ------------------------------------------------------------------------
 
 
-def archive_parts(parameters: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
-    """Return the bytes of an archive, part by part.
+class ArchiveParts:
+    """The bytes of an archive, part by part, and its head once all are written.
+
+    A large tensor whose bytes are those of one before it is not written again: its
+    entry leads to the other's. Which are so is known when the tensors are evaluated, so
+    the first part is what the head would be without, and `head`, of the same length,
+    is to be written over it in the end.
 
     Args:
         parameters: by name: arrays, or what has their `dtype`, `shape` and `nbytes` and
             gives one by `__array__` when its turn comes.
     """
-    splats = {name: _splat_of(array) for name, array in parameters.items()}
-    sizes = {
-        name: array.nbytes for name, array in parameters.items() if splats[name] is None
-    }
-    offsets, length = _lay_out(sizes)
-    entries, names = bytearray(), bytearray()
-    for name, array in parameters.items():
-        text = name.encode()
-        entries += b"\0" * (-len(entries) % _ENTRY_ALIGNMENT)
-        place = len(names), len(text), 0, 0
-        entries += _entry(place, splats[name], offsets.get(name, 0), array.nbytes)
-        names += text
-    head = _head(entries, names, len(parameters), length, has_data=bool(sizes))
-    yield head
-    done = 0
-    for name, offset in offsets.items():
-        yield b"\0" * (offset - done)
-        yield from parts_of(parameters[name])
-        done = offset + sizes[name]
-    yield b"\0" * (-(len(head) + done) % _FILE_ALIGNMENT)
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self._parameters = parameters
+        self._splats = {name: _splat_of(array) for name, array in parameters.items()}
+        self._sizes = {
+            name: array.nbytes
+            for name, array in parameters.items()
+            if self._splats[name] is None
+        }
+        self.head = self._head(*_lay_out(self._sizes))
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        yield self.head
+        offsets: dict[str, int] = {}
+        begins: dict[tuple[int, bytes], list[str]] = {}  # names, by size and first part
+        end = 0
+        for name, size in self._sizes.items():
+            array = np.asarray(self._parameters[name])
+            if size >= LARGE:
+                known = begins.setdefault((size, _first_digest(array)), [])
+                same = next((n for n in known if self._is(n, array)), None)
+                if same is not None:
+                    offsets[name] = offsets[same]
+                    continue
+                known.append(name)
+            offsets[name] = end + -end % _ALIGNMENT
+            yield b"\0" * (offsets[name] - end)
+            yield from parts_of(array, PART)
+            end = offsets[name] + size
+        yield b"\0" * (-(len(self.head) + end) % _FILE_ALIGNMENT)
+        self.head = self._head(offsets, end)
+
+    def _is(self, name: str, array: Array) -> bool:
+        """Whether a tensor, which is evaluated again, has the bytes of an array."""
+        return have_same_bytes(np.asarray(self._parameters[name]), array)
+
+    def _head(self, offsets: Mapping[str, int], length: int) -> bytes:
+        """Return all that comes before the data, given where each tensor lies in it."""
+        entries, names = bytearray(), bytearray()
+        for name, array in self._parameters.items():
+            text = name.encode()
+            entries += b"\0" * (-len(entries) % _ENTRY_ALIGNMENT)
+            place = len(names), len(text), 0, 0
+            splat, offset = self._splats[name], offsets.get(name, 0)
+            entries += _entry(place, splat, offset, array.nbytes)
+            names += text
+        count, has_data = len(self._parameters), bool(self._sizes)
+        return _head(entries, names, count, length, has_data=has_data)
 
 
 def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
@@ -79,6 +113,17 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
         offsets[name] = end + -end % _ALIGNMENT
         end = offsets[name] + size
     return offsets, end
+
+
+def _first_digest(array: Array) -> bytes:
+    """Return the digest of the first bytes of an array, as many as a part has."""
+    digest, missing = hashlib.sha256(), PART
+    for part in parts_of(array, PART):
+        digest.update(part[:missing])
+        missing -= len(part)
+        if missing <= 0:
+            break
+    return digest.digest()
 
 
 def _entry(
@@ -106,17 +151,13 @@ def _head(
     return bytes(header.ljust(start, b"\0") + entries + names).ljust(storage, b"\0")
 
 
-def parts_of(array: Any, size: int = PART) -> Iterator[memoryview]:
+def parts_of(array: Array, size: int = PART) -> Iterator[memoryview]:
     """Return the bytes of an array in row-major order, part by part.
 
     Args:
-        array: or what gives one by `__array__`.
-        size: of a part in bytes, about.
+        array: of any layout; no more than a part of it is copied.
+        size: of a part in bytes; those of views may be shorter.
     """
-    yield from _parts(np.asarray(array), size)
-
-
-def _parts(array: Array, size: int) -> Iterator[memoryview]:
     if not array.size:
         return
     if array.nbytes <= size or array.flags.c_contiguous:
@@ -127,10 +168,26 @@ def _parts(array: Array, size: int) -> Iterator[memoryview]:
     rows = size * len(array) // array.nbytes
     if not rows:
         for row in array:
-            yield from _parts(row, size)
+            yield from parts_of(row, size)
         return
     for start in range(0, len(array), rows):
-        yield from _parts(array[start : start + rows], array.nbytes)
+        yield from parts_of(array[start : start + rows], array.nbytes)
+
+
+def have_same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays have the same bytes; no more than parts of them are copied."""
+    if one.nbytes != other.nbytes:
+        return False
+    parts, others = parts_of(one, PART), parts_of(other, PART)
+    a = b = memoryview(b"")
+    while True:  # what is not contiguous has parts of other sizes
+        a, b = a or next(parts, a), b or next(others, b)
+        length = min(len(a), len(b))
+        if not length:
+            return True
+        if not np.array_equal(a[:length], b[:length]):
+            return False
+        a, b = a[length:], b[length:]
 
 
 def _splat_of(array: Any) -> bytes | None:
@@ -138,12 +195,12 @@ def _splat_of(array: Any) -> bytes | None:
 
     What is still to be computed is not looked at.
     """
-    if not isinstance(array, np.ndarray) or array.nbytes < LEAST_SPLAT:
+    if not isinstance(array, np.ndarray) or array.nbytes < LARGE:
         return None
     first: bytes = array[(0,) * array.ndim].tobytes()
     if not any(array.strides):
         return first
-    for part in _parts(array, PART):
+    for part in parts_of(array, PART):
         width = math.gcd(len(first), 8)
         words = np.frombuffer(part, f"u{width}").reshape(-1, len(first) // width)
         if not (words == np.frombuffer(first, f"u{width}")).all():

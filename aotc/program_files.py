@@ -25,7 +25,7 @@ from aotc.dialects.parameters import Parameter, parameters_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.errors import InputError
 from aotc.mlir import Module, ir
-from aotc.parameter_archive import ArchiveEntry, archive_parts, read_archive
+from aotc.parameter_archive import ArchiveEntry, ArchiveParts, read_archive
 from aotc.program import STAGE, Program
 from aotc.system_errors import cannot_write
 from aotc.writing import write_text
@@ -204,7 +204,10 @@ def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
     """
     try:
         with path.open("wb") as file:
-            file.writelines(archive_parts(parameters))
+            parts = ArchiveParts(parameters)
+            file.writelines(parts)
+            file.seek(0)
+            file.write(parts.head)
     except OSError as error:
         raise cannot_write(path, error) from error
 

@@ -13,7 +13,7 @@ import mmap
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 Buffer = mmap.mmap | bytes
 
-_CHUNK = 1 << 20
-# From here on a second thread pays for its start.
-_LARGE = 4 << 20
+_PART = 1 << 20  # bytes that are read and hashed at once
 _MOST_THREADS = 8  # that read one file
 _DEPTH_LIMIT = 8
 _COUNT_LIMIT = 10_000
@@ -124,54 +122,38 @@ def read_small(root: int, path: str, limit: int) -> bytes:
             return file.read(limit + 1)
 
 
-def load(root: int, path: str, size: int, sha256: str) -> Buffer:
-    """The verified content of a file, in memory that cannot change any more.
+def load(root: int, path: str, size: int, sha256: str, chunks: Chunks | None) -> Buffer:
+    """Return the verified content of a file, in memory that cannot change any more.
+
+    Args:
+        root: the bundle's folder.
+        path: of the file in it.
+        size: of its content.
+        sha256: of its content.
+        chunks: digests of its parts, which several threads then read and verify.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`.
     """
-    chunks = _chunks(root, path, size)
     if not size or not _MEMFD:
-        memory = b"".join(chunks)
-        _compare(hashlib.sha256(memory).hexdigest(), sha256, path)
-        return memory
-    with _sealed_memory(chunks, size) as (descriptor, digest):
-        _compare(digest, sha256, path)
+        memory = bytearray(size)
+        load_into(root, path, memoryview(memory), sha256, chunks)
+        return bytes(memory)
+    with _sealed_memory(root, path, size, sha256, chunks) as descriptor:
         return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
 
 
 def load_into(
     root: int, path: str, memory: memoryview, sha256: str, chunks: Chunks | None
 ) -> None:
-    """Fill memory of the size of a file with its verified content.
-
-    Args:
-        root: the bundle's folder.
-        path: of the file in it.
-        memory: that is filled.
-        sha256: of the content.
-        chunks: digests of its parts, which several threads then read and verify.
+    """Fill memory of the size of a file with its verified content; see `load`.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`; what the memory holds
             is not to be used then.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    if chunks is not None:
-        with _open_file(root, path) as descriptor:
-            _read_chunks(descriptor, path, len(memory), chunks, memory)
-        return
-    digest = hashlib.sha256()
-    beside = ThreadPoolExecutor(1)  # hashing takes as long as copying
-    try:
-        parts = _fill(root, path, memory)
-        hashed = [beside.submit(digest.update, part) for part in parts]
-    finally:
-        _finish(beside)
-    for each in hashed:
-        each.result()
-    _compare(digest.hexdigest(), sha256, path)
+    with _open_file(root, path) as descriptor:
+        _read_verified(descriptor, path, len(memory), sha256, chunks, memory=memory)
 
 
 def _finish(executor: Executor) -> None:
@@ -189,23 +171,24 @@ def _finish(executor: Executor) -> None:
 
 
 @contextmanager
-def sealed_path(root: int, path: str, size: int, sha256: str) -> Iterator[str]:
+def sealed_path(
+    root: int, path: str, size: int, sha256: str, chunks: Chunks | None
+) -> Iterator[str]:
     """A path to open or map the verified content of a file at, while the block lasts.
 
     It leads to memory that nobody can change. Where the system has no such memory, it
-    is a private temporary file, which only the same user could change.
+    is a private temporary file, which only the same user could change. See `load`.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`.
     """
-    chunks = _chunks(root, path, size)
     if _MEMFD:
-        with _sealed_memory(chunks, size) as (descriptor, digest):
-            _compare(digest, sha256, path)
+        with _sealed_memory(root, path, size, sha256, chunks) as descriptor:
             yield f"/proc/self/fd/{descriptor}"
         return
     with tempfile.NamedTemporaryFile(prefix="aotc-") as file:
-        _compare(_copy(chunks, file.fileno(), size), sha256, path)
+        with _open_file(root, path) as descriptor:
+            _read_verified(descriptor, path, size, sha256, chunks, copy=file.fileno())
         yield file.name
 
 
@@ -216,57 +199,75 @@ def mapped_path(
     """A path to map a file at whose content is verified, while the block lasts.
 
     It leads to the file itself: whoever may write to that can change what is mapped.
-    Where the system has no such paths, it is a copy.
+    Where the system has no such paths, it is a copy. See `load`.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`.
     """
     if not _MEMFD:
-        with sealed_path(root, path, size, sha256) as copy:
+        with sealed_path(root, path, size, sha256, chunks) as copy:
             yield copy
         return
     with _open_file(root, path) as descriptor:
-        known = chunks or Chunks(max(size, 1), (sha256,))
-        _read_chunks(descriptor, path, size, known)
+        _read_verified(descriptor, path, size, sha256, chunks)
         yield f"/proc/self/fd/{descriptor}"
 
 
-def _read_chunks(
+def _read_verified(
     descriptor: int,
     path: str,
     size: int,
-    chunks: Chunks,
+    sha256: str,
+    chunks: Chunks | None,
+    *,
     memory: memoryview | None = None,
+    copy: int | None = None,
 ) -> None:
-    """Verify the chunks of a file by several threads, which may fill memory with them.
+    """Read and verify the chunks of a file by several threads.
+
+    Each part is hashed right after it was read, while the processor's cache holds it.
+    What is hashed is the copy, so a change of the file meanwhile cannot evade it.
+
+    Args:
+        descriptor: of the file.
+        path: of the file, for errors.
+        size: of its content.
+        sha256: of its content.
+        chunks: digests of its parts; one thread reads all where there are none.
+        memory: that is filled with the content.
+        copy: a descriptor of a file that the content is written to.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     _require_size(path, size, os.fstat(descriptor).st_size)
+    known = chunks or Chunks(max(size, 1), (sha256,))
 
     def read(number: int) -> None:
-        place = number * chunks.size
-        end, digest = min(place + chunks.size, size), hashlib.sha256()
-        aside = memoryview(bytearray(_CHUNK if memory is None else 0))
+        place = number * known.size
+        end, digest = min(place + known.size, size), hashlib.sha256()
+        own = memoryview(bytearray(min(end - place, _PART) if memory is None else 0))
         while place < end:
-            length = min(_CHUNK, end - place)
-            kept = aside if memory is None else memory[place:]
-            part = kept[:length]
-            count = os.preadv(descriptor, [part], place)
-            if not count:
+            room = own if memory is None else memory[place:]
+            part = room[: min(_PART, end - place)]
+            part = part[: os.preadv(descriptor, [part], place)]
+            if not part:
                 _require_size(path, size, place)
-            digest.update(part[:count])
-            place += count
-        _compare(digest.hexdigest(), chunks.sha256[number], path)
+            digest.update(part)
+            if copy is not None:
+                write_all(copy, part, place)
+            place += len(part)
+        _compare(digest.hexdigest(), known.sha256[number], path)
 
-    pool = ThreadPoolExecutor(
-        min(len(chunks.sha256), _MOST_THREADS, os.cpu_count() or 1)
-    )
+    count = len(known.sha256)
+    if count == 1:
+        read(0)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(min(count, _MOST_THREADS, os.cpu_count() or 1))
     try:
-        found = [pool.submit(read, n) for n in range(len(chunks.sha256))]
+        found = [pool.submit(read, number) for number in range(count)]
     finally:
         _finish(pool)
     for each in found:
@@ -291,44 +292,18 @@ def _compare(got: str, expected: str, path: str) -> None:
 
 
 @contextmanager
-def _sealed_memory(chunks: Iterator[bytes], size: int) -> Iterator[tuple[int, str]]:
-    """Memory that holds `chunks` and cannot change any more: descriptor and SHA-256."""
-    descriptor = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def _sealed_memory(
+    root: int, path: str, size: int, sha256: str, chunks: Chunks | None
+) -> Iterator[int]:
+    """A descriptor of memory with the content of a file that cannot change any more."""
+    memory = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        digest = _copy(chunks, descriptor, size)
-        seal(descriptor)
-        yield descriptor, digest
+        with _open_file(root, path) as file:
+            _read_verified(file, path, size, sha256, chunks, copy=memory)
+        seal(memory)
+        yield memory
     finally:
-        os.close(descriptor)
-
-
-def _copy(chunks: Iterator[bytes], descriptor: int, size: int) -> str:
-    """Write `chunks`, `size` bytes in all, and return their SHA-256."""
-    digest = hashlib.sha256()
-    for chunk in _tee(chunks, digest.update, size):
-        write_all(descriptor, chunk)
-    return digest.hexdigest()
-
-
-def _tee(
-    chunks: Iterator[bytes], update: Callable[[bytes], None], size: int
-) -> Iterator[bytes]:
-    """The same chunks, each given to `update` too: many by a thread of its own.
-
-    Hashing takes as long as copying, and neither waits for the other.
-    """
-    if size < _LARGE:
-        for chunk in chunks:
-            update(chunk)
-            yield chunk
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as beside:
-        for chunk in chunks:
-            taken = beside.submit(update, chunk)
-            yield chunk
-            taken.result()
+        os.close(memory)
 
 
 def seal(descriptor: int) -> None:
@@ -341,11 +316,12 @@ def seal(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
 
 
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write data to a descriptor, which may take it in parts."""
+def write_all(descriptor: int, data: bytes | memoryview, place: int = 0) -> None:
+    """Write data to a file at a place; the system may take it in parts."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        count = os.pwrite(descriptor, view, place)
+        view, place = view[count:], place + count
 
 
 def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
@@ -354,29 +330,12 @@ def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
         found = os.fstat(descriptor).st_size
         left = size
         while found == size and left:
-            chunk = os.read(descriptor, min(left, _CHUNK))
+            chunk = os.read(descriptor, min(left, _PART))
             if not chunk:
                 found = size - left
             left -= len(chunk)
             yield chunk
     _require_size(path, size, found)
-
-
-def _fill(root: int, path: str, memory: memoryview) -> Iterator[memoryview]:
-    """The parts of `memory`, one after another filled with those of a file.
-
-    Raises like `_chunks`.
-    """
-    with _open_file(root, path) as descriptor:
-        found, done = os.fstat(descriptor).st_size, 0
-        while found == len(memory) and done < found:
-            chunk = memory[done : done + _CHUNK]
-            count = os.readv(descriptor, [chunk])
-            if not count:
-                found = done
-            yield chunk[:count]
-            done += count
-    _require_size(path, len(memory), found)
 
 
 def _require_size(path: str, size: int, found: int) -> None:

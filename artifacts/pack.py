@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from aotc.artifacts import files as disk
 from aotc.artifacts import leftovers, schema, strict_json
@@ -96,7 +96,7 @@ class VerifiedBundle:
         """
         file = self.manifest.files[path]
         with disk.open_root(self.path) as root:
-            return disk.load(root, path, file.size, file.sha256)
+            return disk.load(root, path, file.size, file.sha256, file.chunks)
 
     def load_into(self, path: str, memory: memoryview) -> None:
         """Fill memory of the size of a file with its verified bytes.
@@ -116,7 +116,7 @@ class VerifiedBundle:
         file = self.manifest.files[path]
         with (
             disk.open_root(self.path) as root,
-            disk.sealed_path(root, path, file.size, file.sha256) as sealed,
+            disk.sealed_path(root, path, file.size, file.sha256, file.chunks) as sealed,
         ):
             yield sealed
 
@@ -464,16 +464,41 @@ def _read(path: Path) -> Iterator[bytes]:
         raise cannot_read(path, error, "a file for the bundle") from error
 
 
-def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FinishedFile:
-    """Write a new file through to the disk, and hash what is written."""
-    hasher = Hasher()
-    with open(path, "xb") as file:
+def write_file(
+    path: Path,
+    chunks: Iterable[bytes | memoryview],
+    head: Callable[[], bytes] | None = None,
+) -> FinishedFile:
+    """Write a new file through to the disk, and hash what is written.
+
+    Args:
+        path: of the file.
+        chunks: of its content, in order.
+        head: what is to stand at its beginning in the end, known when all is written;
+            what changes nothing is not written.
+    """
+    hasher, start = Hasher(), None
+    with open(path, "x+b") as file:
         for chunk in chunks:
+            start = chunk if start is None else start
             file.write(chunk)
             hasher.update(chunk)
+        if head is not None and (last := head()) != start:
+            file.seek(0)
+            file.write(last)
+            hasher = _hash_again(file)
         file.flush()
         os.fsync(file.fileno())
     return FinishedFile(path, hasher.size, hasher.sha256, hasher.chunks)
+
+
+def _hash_again(file: IO[bytes]) -> Hasher:
+    """Return the digests of a file that was written."""
+    hasher = Hasher()
+    file.seek(0)
+    while chunk := file.read(1 << 20):
+        hasher.update(chunk)
+    return hasher
 
 
 def _put_in_place(folder: Path, target: Path) -> None:

@@ -15,9 +15,17 @@ that take no room on the disk (the archive that is built of them does). A row sa
 - seconds of the processor and of the clock;
 - of a process that loads the bundle for the first target and makes a step, with its
   weights copied (`private`, the default) and mapped: seconds of the processor of
-  `load`; and resident memory after the step, by the bytes of the weights.
+  `load`; and resident memory after the step, by the bytes of the weights;
+- new memory: seconds of the processor that it takes to write as many bytes of huge
+  pages once, with nothing read or verified, in a process of its own. A load with copied
+  weights includes them. They are 0.05 a GB on most machines; a virtual machine whose
+  hypervisor takes back what is free (free page reporting) may need 2.
 
 3B and 7B are measured only if they are named: they take 6 and 14 GB of disk.
+
+With `--format pt2` and `onnx`, `decoders/sized_torch.py` writes the prompt's entry as
+an exported program, or as an ONNX file with external data (which needs `onnxscript`),
+and that is built; its weights are on the disk in whole.
 """
 
 import argparse
@@ -72,18 +80,20 @@ SIZES = {
 }
 DEFAULT = ("26M", "106M", "348M")
 ITEM = {"bf16": 2, "f32": 4}
+SETTLING = 5  # seconds until a hypervisor has back what is free
 LOAD = """
 import json, sys, time
 import numpy
 import aotc
 
 start = time.process_time()
-path, target, weights = sys.argv[1:]
+path, target, weights, call = sys.argv[1:]
 asked = {"allow_unsigned": True, "target": target, "threads": 2, "weights": weights}
 model = aotc.load(path, **asked)
 seconds = time.process_time() - start
 start = time.process_time()
-model.step(tokens=numpy.ones((1, 1), "i4"), position=numpy.int32(0))
+call = json.loads(call)
+model.entries[call["entry"]](**{k: numpy.zeros(*x) for k, x in call["inputs"].items()})
 first = time.process_time() - start
 rows = open("/proc/self/status").read().splitlines()
 facts = dict(row.split(":", 1) for row in rows)
@@ -91,11 +101,29 @@ held = sum(int(facts[k].split()[0]) for k in ("RssAnon", "RssShmem", "RssFile"))
 print(json.dumps([seconds, held << 10, first]))
 """
 
+TOUCH = """
+import ctypes, mmap, sys, time
+
+size = int(sys.argv[1])
+start = time.process_time()
+memory = mmap.mmap(-1, size)
+memory.madvise(mmap.MADV_HUGEPAGE)
+ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(memory)), 1, size)
+print(time.process_time() - start)
+"""
+STEP = {
+    "entry": "step",
+    "inputs": {"tokens": [[1, 1], "i4"], "position": [[], "i4"]},
+}
+FORMATS = {"py": "", "pt2": ", `.pt2`", "onnx": ", `.onnx`"}
+PROMPT = {"entry": "main", "inputs": {"tokens": [[1, 128], "i8"]}}
+
 
 def main():
     """Build, load, and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sizes", nargs="*", help=", ".join(SIZES))
+    parser.add_argument("--format", choices=("py", "pt2", "onnx"), default="py")
     parser.add_argument("--dtype", choices=ITEM, default="f32")
     parser.add_argument(
         "--targets", nargs="*", default=["x86_64-v4", "x86_64-v4,x86_64-v3"]
@@ -121,25 +149,47 @@ def measure(name, options, targets):
     try:
         source, out = work / "source", work / "out"
         source.mkdir()
-        shutil.copy(MODEL, source / "model.py")
-        sizes = write_weights(
-            SIZES[name], options.dtype, source / "weights.safetensors"
-        )
+        model = source / f"model.{options.format}"
+        sizes = write_model(SIZES[name], options.dtype, model)
         row = {"size": name, "dtype": options.dtype, "targets": targets}
+        row |= {"format": options.format}
         row |= {"weights": sum(sizes), "largest": max(sizes)}
-        row |= build(source / "model.py", out, targets)
+        row |= build(model, out, targets)
         bundle = next(out.iterdir())
         row["bundle"] = used(bundle)
         if not options.no_load:
             first = next((bundle / "variants").glob(f"{targets.split(',')[0]}*")).stem
+            call = json.dumps(STEP if options.format == "py" else PROMPT)
+            row["new_memory"] = new_memory(sum(sizes))
+            time.sleep(SETTLING)
             for mode in ("private", "mapped"):
-                given = [sys.executable, "-c", LOAD, str(bundle), first, mode]
+                given = [sys.executable, "-c", LOAD, str(bundle), first, mode, call]
                 figures = json.loads(subprocess.check_output(given))
                 names = (f"{mode}_load", f"{mode}_resident", f"{mode}_first")
                 row |= zip(names, figures, strict=True)
         return row
     finally:
         shutil.rmtree(work)
+
+
+def new_memory(size):
+    """Seconds of the processor that so many bytes of new memory take."""
+    time.sleep(SETTLING)
+    given = [sys.executable, "-c", TOUCH, str(size)]
+    return float(subprocess.check_output(given))
+
+
+def write_model(size, dtype, file):
+    """Write a model of one of the formats; return the bytes of each weight."""
+    if file.suffix == ".py":
+        shutil.copy(MODEL, file)
+        return write_weights(size, dtype, file.with_name("weights.safetensors"))
+    if dtype != "f32":
+        raise SystemExit(f"expected f32 for {file.suffix}; got {dtype}")
+    shapes = dict(size.tensors())
+    writer = [sys.executable, str(MODEL.with_name("sized_torch.py"))]
+    subprocess.run([*writer, str(file), json.dumps(shapes)], check=True)
+    return [int(np.prod(shape)) * ITEM[dtype] for shape in shapes.values()]
 
 
 def write_weights(size, dtype, path):
@@ -239,12 +289,12 @@ def write_page(rows):
     """Put the table into docs/growth.md."""
     head = (
         "| parameters | targets | weights, MB | largest, MB | anonymous, MB | disk | "
-        "CPU, s | load, s | resident | mapped: load, s | resident |"
+        "CPU, s | load, s | new memory, s | resident | mapped: load, s | resident |"
     )
-    lines = [head, "|---" * 11 + "|"]
+    lines = [head, "|---" * 12 + "|"]
     for row in rows:
         cells = [
-            f"{row['size']} {row['dtype']}",
+            f"{row['size']} {row['dtype']}{FORMATS[row.get('format', 'py')]}",
             str(len(row["targets"].split(","))),
             *(f"{row[k] / 1e6:,.0f}" for k in ("weights", "largest", "anonymous")),
             f"{row['disk'] / row['bundle']:.2f}",
@@ -252,7 +302,10 @@ def write_page(rows):
         ]
         for mode in ("private", "mapped"):
             resident = row.get(f"{mode}_resident", 0) / row["weights"]
-            cells += [f"{row.get(f'{mode}_load', 0):.1f}", f"{resident:.2f}"]
+            cells.append(f"{row.get(f'{mode}_load', 0):.1f}")
+            if mode == "private":
+                cells.append(f"{row.get('new_memory', 0):.1f}")
+            cells.append(f"{resident:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     text = PAGE.read_text()
     before, _, rest = text.partition(MARKS[0])

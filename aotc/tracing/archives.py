@@ -77,11 +77,7 @@ def _member_view(whole: Any, member: zipfile.ZipInfo) -> Any:
     """
     if member.compress_type != zipfile.ZIP_STORED:
         return None
-    # a local header, of which bytes 26 to 30 say how long the name and the rest are
-    start = member.header_offset
-    lengths = whole[start + 26 : start + 30].view("<u2")
-    start += 30 + int(lengths.sum())
-    data = whole[start : start + member.file_size]
+    data = _bytes_of(whole, member)
     stream = io.BytesIO(data[:_NPY_HEADER].tobytes())
     try:
         version = np.lib.format.read_magic(stream)
@@ -92,10 +88,37 @@ def _member_view(whole: Any, member: zipfile.ZipInfo) -> Any:
     count = math.prod(shape)
     if dtype.hasobject or not count:
         return None
-    if zlib.crc32(data.data) != member.CRC:
-        raise ValueError(f"the checksum of '{member.filename}' is wrong")
+    _check(data, member)
     array = data[stream.tell() :].view(dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")
+
+
+def stored_bytes(whole: Any, member: zipfile.ZipInfo) -> Any:
+    """Return the bytes of a file that a zip archive has not compressed.
+
+    Args:
+        whole: the bytes of the archive, of which they are a view.
+        member: the file.
+
+    Raises:
+        ValueError: they are not those that were written.
+    """
+    data = _bytes_of(whole, member)
+    _check(data, member)
+    return data
+
+
+def _bytes_of(whole: Any, member: zipfile.ZipInfo) -> Any:
+    # a local header, of which bytes 26 to 30 say how long the name and the rest are
+    start = member.header_offset
+    lengths = whole[start + 26 : start + 30].view("<u2")
+    start += 30 + int(lengths.sum())
+    return whole[start : start + member.file_size]
+
+
+def _check(data: Any, member: zipfile.ZipInfo) -> None:
+    if len(data) != member.file_size or zlib.crc32(data.data) != member.CRC:
+        raise ValueError(f"the checksum of '{member.filename}' is wrong")
 
 
 _NPY_HEADER = 1 << 14  # bytes that hold the header of an array, if it is a plain one

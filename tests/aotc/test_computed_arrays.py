@@ -38,7 +38,7 @@ def test_it_is_computed_each_time_and_by_its_own_ops():
     assert (found.shape, found.dtype, found.nbytes) == ((300, 300), "f4", 360_000)
     for _ in range(2):
         np.testing.assert_array_equal(np.asarray(found), (X + Y).T)
-    assert b"".join(parts_of(found, 4096)) == (X + Y).T.tobytes()
+    assert b"".join(parts_of(np.asarray(found), 4096)) == (X + Y).T.tobytes()
 
 
 def test_what_it_reads_may_be_computed_in_turn():

@@ -1,5 +1,6 @@
 """Parameter archives: the bytes that IREE's writer makes, and what it reads of them."""
 
+import hashlib
 import tracemalloc
 
 import iree.runtime as iree
@@ -7,7 +8,15 @@ import numpy as np
 import pytest
 
 from aotc import dtypes
-from aotc.parameter_archive import LEAST_SPLAT, archive_parts, parts_of, read_archive
+from aotc.packager import WeightFile, write_archives
+from aotc.parameter_archive import (
+    LARGE,
+    PART,
+    ArchiveParts,
+    have_same_bytes,
+    parts_of,
+    read_archive,
+)
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -21,13 +30,16 @@ ARRAYS = {
 SPLATS = {
     "state.0": np.zeros((256, 100), "f4"),
     "state.1": np.full((256, 200), 1.5, dtypes.to_numpy("bf16")),
-    "state.2": np.broadcast_to(np.uint8(3), (LEAST_SPLAT,)),
+    "state.2": np.broadcast_to(np.uint8(3), (LARGE,)),
 }
 
 
 def written(parameters, path):
     with path.open("wb") as file:
-        file.writelines(archive_parts(parameters))
+        parts = ArchiveParts(parameters)
+        file.writelines(parts)
+        file.seek(0)
+        file.write(parts.head)
     return path
 
 
@@ -92,6 +104,61 @@ def test_a_view_is_written_without_a_copy_of_it(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < whole.nbytes / 2
+
+
+class Late:
+    """An array that is evaluated when it is asked for."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.dtype, self.nbytes = array.shape, array.dtype, array.nbytes
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
+def test_equal_tensors_are_written_once_however_they_are_made(tmp_path):
+    w = RNG.standard_normal((1300, 1000)).astype("f4")
+    assert w.nbytes > PART
+    end = w.copy()
+    end[-1, -1] += 1
+    known = {
+        "w": Late(w),
+        "as.another.view": Late(np.asfortranarray(w)),
+        "bits": w.reshape(-1).view("i4"),
+        "end": Late(end),
+        "small": np.ones(3, "f4"),
+        "same.small": np.ones(3, "f4"),
+        "end.again": end.copy(),
+    }
+    folder = tmp_path / "a"
+    folder.mkdir()
+    weights = WeightFile("weights.irpa", known, ("x86_64-v3",))
+    file = write_archives([weights], folder)["weights.irpa"]
+    content = file.path.read_bytes()
+    assert 2 * w.nbytes < len(content) < 2 * w.nbytes + (64 << 10)
+    assert hashlib.sha256(content).hexdigest() == file.sha256
+    assert len(content) == file.size
+    assert written(known, tmp_path / "b.irpa").read_bytes() == content
+    found, theirs = read_archive(file.path), iree.ParameterIndex()
+    theirs.load(str(file.path))
+    assert {key for key, _ in theirs.items()} == {*known}
+    for name, array in known.items():
+        expected = np.asarray(array)
+        np.testing.assert_array_equal(
+            found[name].array(expected.dtype, expected.shape), expected
+        )
+
+
+def test_arrays_are_compared_by_their_bytes_in_row_major_order():
+    w = RNG.integers(0, 9, (3000, 1100))
+    one = np.asfortranarray(w)
+    assert have_same_bytes(w, one)
+    assert have_same_bytes(one[:0], w[:0])
+    assert not have_same_bytes(w, w.T)
+    assert not have_same_bytes(w[:-1], one)
+    one[-1, -1] += 1
+    assert not have_same_bytes(w, one)
 
 
 def test_what_is_no_archive_or_is_cut_off_is_refused(tmp_path):

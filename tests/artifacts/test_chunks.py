@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
 from aotc.artifacts import chunks, files, schema
 from aotc.artifacts.fields import Invalid
 from aotc.artifacts.manifest import FILE
-from aotc.artifacts.pack import read_bundle, write_bundle
+from aotc.artifacts.pack import VerifiedBundle, read_bundle, write_bundle
 from aotc.errors import VerificationError
 
 FILES = {"variants/a.vmfb": b"a", "variants/b.vmfb": b"b"}
@@ -41,38 +42,62 @@ def test_a_file_has_the_digests_of_its_parts_if_it_has_several(size, part):
     assert (found.sha256 if found else ()) == (digests if size > 1000 else ())
 
 
-def test_a_bundle_lists_them_and_readers_verify_by_them(bundle):
-    found, name = bundle
-    file = found.manifest.files[name]
-    assert len(file.chunks.sha256) == 11
+def into_memory(found, name):
+    """The content of a file of a bundle, read into memory of the caller."""
     memory = memoryview(bytearray(len(CONTENT)))
     found.load_into(name, memory)
-    assert memory == CONTENT
-    with found.mapped_path(name) as path, open(path, "rb") as opened:
-        assert opened.read() == CONTENT
+    return memory
 
 
+def sealed(found, name):
+    """The same by a path to a copy."""
+    with found.sealed_path(name) as path:
+        return Path(path).read_bytes()
+
+
+def mapped(found, name):
+    """The same by a path to the file itself."""
+    with found.mapped_path(name) as path:
+        return Path(path).read_bytes()
+
+
+readers = pytest.mark.parametrize(
+    "read", [VerifiedBundle.load, into_memory, sealed, mapped]
+)
+memory_files = pytest.mark.parametrize("has_memory_files", [True, False])
+
+
+@readers
+@memory_files
+def test_a_bundle_lists_them_and_readers_verify_by_them(
+    bundle, read, has_memory_files, monkeypatch
+):
+    monkeypatch.setattr(files, "_MEMFD", has_memory_files)
+    found, name = bundle
+    assert len(found.manifest.files[name].chunks.sha256) == 11
+    assert bytes(read(found, name)) == CONTENT
+
+
+@readers
 @pytest.mark.parametrize("place", [0, 999, 1000, 5555, 10_239])
-def test_a_changed_byte_of_any_chunk_is_refused(bundle, place):
+def test_a_changed_byte_of_any_chunk_is_refused(bundle, place, read):
     found, name = bundle
     path = found.path / name
     content = bytearray(CONTENT)
     content[place] ^= 1
     path.write_bytes(content)
     with pytest.raises(VerificationError) as refused:
-        found.load_into(name, memoryview(bytearray(len(CONTENT))))
-    assert refused.value.code == "digest-mismatch"
-    with pytest.raises(VerificationError) as refused, found.mapped_path(name):
-        pass
+        read(found, name)
     assert refused.value.code == "digest-mismatch"
 
 
-@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x"])
-def test_a_file_of_another_size_is_refused(bundle, content):
+@readers
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x", b""])
+def test_a_file_of_another_size_is_refused(bundle, content, read):
     found, name = bundle
     (found.path / name).write_bytes(content)
-    with pytest.raises(VerificationError) as refused, found.mapped_path(name):
-        pass
+    with pytest.raises(VerificationError) as refused:
+        read(found, name)
     assert refused.value.code == "size-mismatch"
 
 

@@ -64,7 +64,7 @@ def test_copies_large_files_from_paths(bundle, data, contents, signer, tmp_path)
     assert tree(write_bundle(tmp_path / "b", data, files, signer)) == tree(bundle)
 
 
-@pytest.mark.parametrize("large", [disk._LARGE, disk._LARGE + disk._CHUNK + 1])
+@pytest.mark.parametrize("large", [disk._PART, 2 * disk._PART + 1])
 def test_hashes_large_files_while_it_copies_them(
     data, contents, signer, trust, tmp_path, large
 ):
@@ -74,7 +74,7 @@ def test_hashes_large_files_while_it_copies_them(
     assert bytes(bundle.load("weights.irpa")) == weights
     with bundle.sealed_path("weights.irpa") as sealed:
         assert Path(sealed).read_bytes() == weights
-    for place in (0, disk._CHUNK, large - 1):
+    for place in (0, disk._PART - 1, large - 1):
         changed = bytearray(weights)
         changed[place] ^= 1
         (path / "weights.irpa").write_bytes(changed)

@@ -1,16 +1,19 @@
 """A build that is told to end, or killed, leaves nothing behind for long."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aotc.artifacts import leftovers
-from aotc.artifacts.pack import scratch_folder
+from aotc.artifacts.pack import read_bundle, scratch_folder
+from aotc.errors import AotcError
 
 MODEL = """
 import aotc
@@ -99,3 +102,60 @@ def test_a_build_that_is_killed_while_it_is_checked_leaves_no_bundle(build, tmp_
     assert [*tmp_path.rglob("*.aotc")] == []
     with scratch_folder(tmp_path, ("model", "1.0.0")):
         assert [*tmp_path.glob(trial)] == []
+
+
+LARGE = """
+import aotc
+from aotc import numpy as np
+
+weights = aotc.Weights.load("weights.npz")
+
+
+@aotc.entry(x=aotc.Spec((1, 2048), "f32"))
+def f(weights, x):
+    for name in sorted(weights):
+        x = np.tanh(x @ weights[name])
+    return x
+"""
+
+
+@pytest.mark.slow  # 30 builds
+def test_a_build_that_is_killed_at_any_moment_leaves_a_whole_bundle_or_none(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {str(n): rng.standard_normal((2048, 2048), "f4") for n in range(8)}
+    np.savez(tmp_path / "weights.npz", **arrays)
+    (tmp_path / "model.py").write_text(LARGE)
+    code = "import sys; from aotc.cli.main import main; sys.exit(main())"
+    asked = ["build", "model.py", "-o", "out", "--self-check=off", "--no-sign"]
+    (tmp_path / "tmp").mkdir()
+
+    def started():
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *asked],
+            cwd=tmp_path,
+            env=os.environ | {"TMPDIR": str(tmp_path / "tmp"), "AOTC_CACHE": "off"},
+            stderr=subprocess.DEVNULL,
+        )
+
+    out, start = tmp_path / "out", time.monotonic()
+    assert started().wait() == 0
+    longest = time.monotonic() - start
+    (bundle,) = out.glob("*.aotc")
+    expected = read_bundle(bundle, allow_unsigned=True).manifest.data["files"]
+    for seconds in rng.uniform(0, longest, 30):
+        shutil.rmtree(out)
+        build = started()
+        try:
+            build.wait(seconds)
+        except subprocess.TimeoutExpired:
+            build.kill()
+            build.wait()
+        for manifest in out.rglob("manifest.json"):
+            try:
+                found = read_bundle(manifest.parent, allow_unsigned=True)
+                found.check()
+            except AotcError:
+                continue  # nobody takes it
+            assert found.manifest.data["files"] == expected
+        assert {*out.glob("*.aotc")} <= {bundle}
+        out.mkdir(exist_ok=True)

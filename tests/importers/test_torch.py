@@ -226,6 +226,79 @@ def test_a_pt2_file_is_a_program(tmp_path):
         load(file, ("forward",))
 
 
+class Large(torch.nn.Module):
+    """A module with tensors of each kind that a .pt2 file maps, or does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(400, 256)
+        self.head = torch.nn.Linear(256, 400, bias=False)
+        self.head.weight = self.words.weight
+        turned = torch.randn(256, 300, dtype=torch.bfloat16).T
+        self.turned = torch.nn.Parameter(turned, requires_grad=False)
+        whole = torch.randn(200, 200)
+        self.register_buffer("part", whole[50:, 1:101], persistent=False)
+        self.register_buffer("whole", whole)
+        self.small = torch.nn.Parameter(torch.randn(3))
+
+    def forward(self, x):
+        """Something of all of them."""
+        sums = self.part.sum() + self.whole.sum() + self.turned.float().sum()
+        return self.head(self.words(x)) + sums + self.small.sum()
+
+
+def test_the_large_tensors_of_a_pt2_file_are_mapped_and_equal(tmp_path):
+    exported = torch.export.export(Large(), (torch.arange(2),))
+    file = tmp_path / "large.pt2"
+    torch.export.save(exported, file)
+    from aotc.importers.torch import mapped_archive
+
+    mapped, copied = mapped_archive.load(file), torch.export.load(file)
+    for kind in ("state_dict", "constants"):
+        found, expected = getattr(mapped, kind), getattr(copied, kind)
+        assert [*found] == [*expected]
+        for name, tensor in expected.items():
+            assert torch.equal(found[name], tensor)
+            assert type(found[name]) is type(tensor)
+            assert found[name].stride() == tensor.stride()
+            assert found[name].requires_grad == tensor.requires_grad
+    weights = mapped.state_dict
+    assert weights["words.weight"].data_ptr() == weights["head.weight"].data_ptr()
+    x = torch.arange(3, 5)
+    assert torch.equal(mapped.module()(x), copied.module()(x))
+    content = bytearray(file.read_bytes())
+    first = content.index(weights["words.weight"].detach().numpy().tobytes())
+    content[first + 5] ^= 1
+    file.write_bytes(content)
+    assert "checksum" in refused(file)
+
+
+def test_weights_of_a_pt2_file_take_no_memory(tmp_path):
+    module = torch.nn.Linear(4096, 4096)
+    exported = torch.export.export(module, (torch.ones(2, 4096),))
+    torch.export.save(exported, tmp_path / "linear.pt2")
+    code = """
+import sys
+from pathlib import Path
+import torch
+from aotc.importers.torch import load
+
+def held():
+    rows = Path("/proc/self/status").read_text().splitlines()
+    return int(dict(row.split(":", 1) for row in rows)["RssAnon"].split()[0]) << 10
+
+load(Path(sys.argv[1]).with_name("small.pt2"))
+before = held()
+kept = load(Path(sys.argv[1]))
+print(held() - before)
+"""
+    small = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(2, 2),))
+    torch.export.save(small, tmp_path / "small.pt2")
+    given = [sys.executable, "-c", code, str(tmp_path / "linear.pt2")]
+    taken = int(subprocess.check_output(given))
+    assert taken < module.weight.nbytes / 4
+
+
 def test_damaged_pt2_files_are_refused(tmp_path):
     whole, file = tmp_path / "whole.pt2", tmp_path / "broken.pt2"
     module = torch.nn.Linear(3, 2)

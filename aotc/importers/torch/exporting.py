@@ -20,7 +20,7 @@ from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 
 from aotc.errors import InputError
-from aotc.importers.torch import recurrences, writes
+from aotc.importers.torch import mapped_archive, recurrences, writes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
 from aotc.system_errors import raise_system_error
@@ -109,7 +109,7 @@ def read(path: Path) -> Any:
     """
     try:
         with _logged_errors() as logged:
-            return torch.export.load(path)
+            return mapped_archive.load(path)
     except Exception as error:  # whatever torch finds wrong with the bytes
         raise_system_error(error, str(path))
         said = _first_paragraph(logged[0] if logged else error)
