@@ -44,6 +44,7 @@ PASSES = {
     "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
     "integer-products": "aotc.passes.integer_products:IntegerProducts",
+    "keep-quantized": "aotc.passes.keep_quantized:KeepQuantized",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",

@@ -10,6 +10,7 @@ they compute. The choice is a matter of cost, and its rules are here and nowhere
   more, or if products or factorizations are computed for it;
 - of IR for a target, what is a weight in another order is stored beside the weight, if
   that is read as well: the loader would make it, and hold both;
+- what is dequantised stays an op as long as a kernel may be found for it;
 - constants of many different elements are always stored.
 """
 
@@ -222,6 +223,8 @@ class _Choice:
         types = [Tensor.of(value) for value in results]
         if not all(map(bytes_of, types)) or _costs_nothing(op):
             return False
+        if type(op).expands and not self._stores_orders:
+            return False  # a kernel may read what it is made of
         if {entry.number_of[value] for value in results} <= self._stored:
             return True
         if results[0] in entry.weightless and not _computes_floats(op, types):

@@ -59,6 +59,7 @@ PASS_STAGES = (
             "simplify",
             "sink-reshapes",
             "integer-products",
+            "keep-quantized",
             "fold-scales",
             "scale-weights",
             "rotate-pairs",
