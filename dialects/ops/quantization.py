@@ -29,6 +29,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     why = "weights that stay integers: who reads them can make floats of them"
     expands = True
+    dtypes = BYTES
 
     q: Operand[Any]
     scale: Operand[Any]
