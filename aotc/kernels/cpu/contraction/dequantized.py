@@ -26,6 +26,8 @@ from aotc.kernels.planning.dequantized import argument_behind, table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
+# by the lanes of a vector: what looks up the lowest four bits of each word in a vector
+_LOOKUPS = {16: "llvm.x86.avx512.permvar.sf.512"}
 _UNROLLED = 8  # terms that the code of a step has
 _UNDER_WAY = 8  # sums that multiply-adds wait for, at least
 
@@ -176,10 +178,19 @@ class DequantizedSums:
         ]
 
         def of_halves(term: int, vector: int) -> Value:
-            shift = 8 * (term % 4) + 4 * (term // 4)
-            return self._as_floats(self._half(words[vector], shift))
+            return self._half_as_floats(words[vector], 8 * (term % 4) + term // 4 * 4)
 
         return of_halves
+
+    def _half_as_floats(self, words: Value, first: int) -> Value:
+        """Four bits of each word, from the one at `first` on, as f32."""
+        lookup = _LOOKUPS.get(self.tile.lanes)
+        if lookup is None:
+            return self._as_floats(self._half(words, first))
+        low = words if first == 0 else arith.shrui(words, constant(words.type, first))
+        numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
+        kind = vectors.vector_type(self.tile.lanes)
+        return vectors.call_intrinsic(lookup, [vectors.elements(numbers), low], kind)
 
     def _half(self, words: Value, first: int) -> Value:
         """Four bits of each word, from the one at `first` on, as i32."""
