@@ -64,13 +64,14 @@ class KeepQuantized(FunctionPass):
         changed = False
         for op in [*function.entry_block.operations]:
             read = _table_of(op)
-            if read is None or read[0] not in weights or op.results[0] in weights:
-                continue
-            changed |= _keep(*read)
-            if isinstance(op, DotGeneral) and _is_turned(op):
-                without_transposes(op)
+            if read is not None and op.results[0] not in weights:
+                value, axis = read
+                changed |= value in weights and _keep(value, axis)
             if isinstance(op, Gather):
                 changed |= _dequantize_rows(op)
+            elif isinstance(op, DotGeneral) and _is_turned(op):
+                without_transposes(op)
+                changed = True
         return changed
 
 
