@@ -53,6 +53,7 @@ PASSES = {
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "split-products": "aotc.passes.split_products:SplitProducts",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
+    "widen-scales": "aotc.passes.widen_scales:WidenScales",
     "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "separate-updates": "aotc.passes.separate_updates:SeparateUpdates",

@@ -77,6 +77,7 @@ PASS_STAGES = (
             "split-products",
             "fuse-regions",
             "join-products",
+            "widen-scales",
             "hoist-invariants",
             "prune",
             "fold-parameters",
