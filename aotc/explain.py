@@ -205,7 +205,7 @@ def _note_ops(module: Any, survey: Survey) -> None:
     for op in graph_ops(module):
         name, kind = f"graph.{type(op)._op_name}", type(op)
         where, caveat = where_of(op) or name, kind.caveat(op)
-        if hasattr(kind, "decompose"):
+        if hasattr(kind, "decompose") and not kind.expands:
             survey.note("decomposed", name, "it is compiled as simpler ops", where)
         if caveat is not None:
             survey.note("approximated", name, caveat, where)

@@ -10,6 +10,7 @@ they compute. The choice is a matter of cost, and its rules are here and nowhere
   more, or if products or factorizations are computed for it;
 - of IR for a target, what is a weight in another order is stored beside the weight, if
   that is read as well: the loader would make it, and hold both;
+- what is dequantised stays an op, and what is computed of that;
 - constants of many different elements are always stored.
 """
 
@@ -265,7 +266,7 @@ def _weights_among(
 
 def _is_computable(op: GraphOp) -> bool:
     """Whether an op gives the same for all calls, if its operands are."""
-    if has_effect(op):
+    if has_effect(op) or type(op).expands:
         return False
     types = [Tensor.of(value) for value in op.results]
     if not all(kind.is_static for kind in types) or not _has_static_attributes(op):

@@ -31,6 +31,7 @@ from aotc.kernels.capabilities import (
 )
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.listing import note_refusals
+from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
@@ -108,6 +109,7 @@ class FuseRegions(Pass):
         """Whether there are any."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
+            unit.notes += weights_dequantized_in(unit.module, capabilities)
             return False
         outlining = Outlining()
         tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
@@ -122,6 +124,7 @@ class FuseRegions(Pass):
                 folds_weights=folds_parameters(unit.program),
             )
             note_shared_work(unit.module, capabilities)
+        unit.notes += weights_dequantized_in(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
         return not outlining.is_empty

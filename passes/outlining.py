@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.function_table import erase
@@ -12,6 +13,7 @@ from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, copy_value, defining_op, in_order
+from aotc.kernels.family import Packing
 from aotc.mlir import Block, Operation, Value, ir
 from aotc.passes.regions import Region
 
@@ -156,6 +158,38 @@ def replace_by_call(
         op.operation.erase()
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """What there is for each block of a second operand that is dequantised.
+
+    Args:
+        region: that reads it.
+        packing: how; None where it reads no such.
+    """
+
+    region: Region
+    packing: Packing | None
+
+    def _rows(self) -> Iterator[tuple[int, Value, Packing]]:
+        operands = self.region.operands()
+        for value in self.region.blocks:
+            assert self.packing is not None
+            yield operands.index(value), value, self.packing
+
+    def pack(self, given: list[Value]) -> None:
+        """Pack it, among what a region is called with."""
+        for place, value, packing in self._rows():
+            given[place] = packing.pack(Builder(), self.region.anchor, value)
+
+    def unpacked(self, arguments: Sequence[Value]) -> dict[Value, Value]:
+        """Return what the function of the region has in its place."""
+        b, anchor = Builder(), self.region.anchor
+        return {
+            value: packing.unpack(b, anchor, arguments[place], Tensor.of(value))
+            for place, value, packing in self._rows()
+        }
+
+
 def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     """The function of a region, and what to call it with at the insertion point.
 
@@ -172,6 +206,8 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     second = region.second
     if packing is not None and second is not None:
         given[packed] = packing.pack(Builder(), anchor, second)
+    blocks = _Blocks(region, None if packing is None else packing.blocks)
+    blocks.pack(given)
 
     def body(arguments: list[Value]) -> list[Value]:
         # what is there twice is the anchor's: the first is as it is, the second packed
@@ -182,6 +218,7 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
             unpacked = packing.unpack(Builder(), anchor, arguments[packed], kind)
         if unpacked and second and anchor.operands[1] in region.values:
             values[second] = unpacked
+            values.update(blocks.unpacked(arguments))
         for op in region.ops:
             taken = [copy_value(value, values) for value in op.operands]
             if unpacked is not None and op is anchor and op.operands[1] == second:

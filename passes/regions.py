@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op, in_order, users_of
 from aotc.dtypes import bits
@@ -37,6 +41,7 @@ class Region:
             of.
         second: the anchor's second operand, if it has one, or what the kernel reads in
             the place of that, and makes it of.
+        blocks: what there is for each block of that, if it is dequantised.
     """
 
     anchor: GraphOp
@@ -49,6 +54,7 @@ class Region:
     reads: dict[Value, None] = field(default_factory=dict)
     views: Mapping[Value, Value] = field(default_factory=dict)
     second: Value | None = None
+    blocks: tuple[Value, ...] = ()
 
     @classmethod
     def of(
@@ -283,6 +289,9 @@ def _add_second(region: Region) -> None:
     One tensor of its shape is read.
     """
     anchor, machine = region.anchor, region.capabilities.machine
+    if region.packing is not None and region.packing.blocks is not None:
+        _add_dequantized(region)
+        return
     prologue = region.family.second_of(anchor, machine)
     if prologue is None or anchor.operands[0] == anchor.operands[1]:
         return
@@ -304,6 +313,28 @@ def _add_second(region: Region) -> None:
     region.values.update(dict.fromkeys(made))
     region.reads.update(dict.fromkeys(reads))
     region.second = whole[0]
+
+
+def _add_dequantized(region: Region) -> None:
+    """Add the op that dequantises the second operand, which is read by nothing else."""
+    anchor = region.anchor
+    table = made_by(anchor.operands[1], Dequantize)
+    assert table is not None
+    b, known = Builder(), region.capabilities.machine.dtypes
+    with before(anchor):
+        scale, offset = (
+            x if Tensor.of(x).dtype in known else b.cast(x, dtype="f32")
+            for x in (table.scale, table.offset)
+        )
+        own = b.dequantize(table.q, scale, offset, axis=table.axis, bits=table.bits)
+    anchor.operation.operands[1] = own
+    if not any(True for _ in table.y.uses):
+        table.operation.erase()
+    region.before.append(own.owner.opview)
+    region.values[own] = None
+    region.second = own.owner.operands[0]
+    region.blocks = tuple(x for x in (scale, offset) if Tensor.of(x).rank)
+    region.reads.update(dict.fromkeys(region.blocks))
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:

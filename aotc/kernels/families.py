@@ -42,9 +42,14 @@ def _chain_packing(schedule: chain.ChainSchedule) -> Packing | None:
 def _panel_packing(tile: Tile | None) -> Packing | None:
     if tile is None or not tile.packed:
         return None
+    blocks = Packing(
+        lambda b, op, part: packing.pack_blocks(b, op, part, tile),
+        lambda b, op, packed, kind: packing.unpack_blocks(b, op, packed, tile, kind),
+    )
     return Packing(
         lambda b, op, right: packing.pack(b, op, tile, right),
         lambda b, op, packed, kind: packing.unpack(b, op, packed, tile, kind),
+        blocks=blocks if tile.group else None,
     )
 
 

@@ -183,11 +183,14 @@ class Packing:
         pack: the operand of an anchor, or what it is made of, as the kernel reads it.
         unpack: the inverse, given what the kernel reads, and the type of what that was.
         growth: elements of what is packed, by those of the operand.
+        blocks: the same of what there is for each block of an operand that is
+            dequantised; None where the kernel reads no such.
     """
 
     pack: Callable[[Builder, GraphOp, Value], Value]
     unpack: Callable[[Builder, GraphOp, Value, Tensor], Value]
     growth: float = 1.0
+    blocks: Packing | None = None
 
 
 def _last_axes(value: Value, count: int) -> range:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -30,7 +30,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
 
     Without the first axis where there is one product only. The groups of a convolution
     are products. Terms in pairs are the last axis, after the columns; a zero follows an
-    odd number of them.
+    odd number of them. Integers of 4 bits are two a byte.
 
     Args:
         b: the builder.
@@ -39,12 +39,31 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
         right: what is packed in the place of its own operand.
     """
     value = op.operands[1] if right is None else right
-    return _packing(op, tile, Tensor.of(value)).apply(b, value)
+    packed = _packing(op, tile, Tensor.of(value)).apply(b, value)
+    return _as_halves(b, packed) if tile.has_halves else packed
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
     """The shape of what `pack` gives."""
-    return _packing(op, tile, Tensor.of(op.operands[1])).shape
+    shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
+    return (*shape[:-1], tile.terms // 2) if tile.has_halves else shape
+
+
+def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
+    """What there is for each block of the right operand as [panel][block][column]."""
+    return _packing(op, replace(tile, terms=1), Tensor.of(part)).apply(b, part)
+
+
+def packed_blocks_shape(op: GraphOp, tile: Tile, kind: Tensor) -> Shape:
+    """The shape of what `pack_blocks` gives of a type."""
+    return _packing(op, replace(tile, terms=1), kind).shape
+
+
+def unpack_blocks(
+    b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor
+) -> Value:
+    """The inverse of `pack_blocks`, which gives a type."""
+    return _packing(op, replace(tile, terms=1), kind).undo(b, packed)
 
 
 def unpack(
@@ -59,7 +78,35 @@ def unpack(
         tile: how it is cut up.
         kind: the type of what was packed, if it was not the operand.
     """
+    if tile.has_halves:
+        packed = _from_halves(b, packed)
     return _packing(op, tile, kind or Tensor.of(op.operands[1])).undo(b, packed)
+
+
+def _as_halves(b: Builder, x: Value) -> Value:
+    """Two integers of 4 bits a byte: those of the first half of the last axis lower."""
+    *_, count = shape = Tensor.of(x).shape
+    assert isinstance(count, int)
+    axis, half = len(shape) - 1, count // 2
+    first, second = (b.part(_unsigned(b, x), axis, at, half) for at in (0, half))
+    low = b.bitwise_and(first, b.full_like(first, 15))
+    high = b.shift_left(second, b.full_like(second, 4))
+    found: Value = b.bitwise_or(low, high)
+    return b.bitcast(found, dtype="i8") if Tensor.of(x).dtype == "i8" else found
+
+
+def _from_halves(b: Builder, x: Value) -> Value:
+    """The inverse of `_as_halves`, but for bits beyond the four of each integer."""
+    wide = _unsigned(b, x)
+    low = b.bitwise_and(wide, b.full_like(wide, 15))
+    high = b.shift_right(wide, b.full_like(wide, 4))
+    found: Value = b.concatenate(low, high, axis=Tensor.of(x).rank - 1)
+    return b.bitcast(found, dtype="i8") if Tensor.of(x).dtype == "i8" else found
+
+
+def _unsigned(b: Builder, x: Value) -> Value:
+    found: Value = x if Tensor.of(x).dtype == "u8" else b.bitcast(x, dtype="u8")
+    return found
 
 
 def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:

@@ -15,12 +15,15 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.walking import users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
+from aotc.kernels.planning import dequantized
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Module, Value
@@ -41,6 +44,26 @@ class Refusal:
     op: str
     why: str
     where: str
+
+
+def weights_dequantized_in(
+    module: Module, capabilities: Capabilities | NoKernels
+) -> list[Refusal]:
+    """Return the weights that calls of entries make floats of, each time.
+
+    Args:
+        module: with its regions.
+        capabilities: of the target that they are for.
+    """
+    functions = functions_of(module)
+    scopes: dict[str, Container[Value]] = {}
+    for entry in entries_of(module):
+        scopes.update(scopes_of(functions, entry.name))
+    return [
+        each
+        for name, weights in scopes.items()
+        for each in dequantized_in(functions[name], weights, capabilities)
+    ]
 
 
 def refusals_in(
@@ -93,6 +116,7 @@ def _refusals(
 ) -> Iterator[Refusal]:
     if function.is_external or fused_of(function) is not None:
         return
+    yield from dequantized_in(function, weights or (), capabilities, left_out)
     for op in function.entry_block.operations:
         if isinstance(op, GraphOp) and isinstance(op, tuple(_EXPECTED)):
             if weights is None:
@@ -103,6 +127,46 @@ def _refusals(
                 why = why_refused(op, capabilities, left_out)
             name = op.operation.name.removeprefix("graph.")
             yield Refusal(name, why, where_of(op) or "")
+
+
+# ---- weights that are dequantised ---------------------------------------------------
+
+
+def dequantized_in(
+    function: Function,
+    weights: Container[Value],
+    capabilities: Capabilities | NoKernels,
+    left_out: Container[str] = (),
+) -> Iterator[Refusal]:
+    """Yield the weights that each call of a function makes floats of.
+
+    Args:
+        function: an entry, or the body of a loop, once its regions are formed.
+        weights: what weights alone decide in it.
+        capabilities: of the target.
+        left_out: families of kernels that no region was formed for.
+    """
+    for op in function.entry_block.operations:
+        if isinstance(op, Dequantize) and op.y in weights and [*op.y.uses]:
+            why = _why_dequantized(op, capabilities, left_out)
+            yield Refusal("dequantize", why, where_of(op) or "")
+
+
+def _why_dequantized(
+    op: Dequantize, capabilities: Capabilities | NoKernels, left_out: Container[str]
+) -> str:
+    """Why no kernel reads the integers of a weight."""
+    if isinstance(capabilities, NoKernels):
+        return capabilities.why
+    readers = users_of([op.y])
+    products = [each for each in readers if isinstance(each, DotGeneral)]
+    if len(products) < len(readers):
+        return "something else than a product reads it"
+    for product in products:
+        geometry = geometry_of(product)
+        why = geometry and dequantized.why_not(product, op, geometry)
+        return why or why_refused(product, capabilities, left_out)
+    return "nothing reads it"
 
 
 def why_refused(

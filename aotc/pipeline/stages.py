@@ -7,6 +7,7 @@ no pass and no check, and imports none.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -114,6 +115,8 @@ class Lower(Stage):
         notes = [note for unit in build.units for note in unit.notes]
         build.report.fits = [note for note in notes if isinstance(note, Fit)]
         build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
+        if self.name == "regions":
+            _warn_of_dequantized(build)
         _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
@@ -135,6 +138,24 @@ class Lower(Stage):
             for each in passes
             if not isinstance(each, JoinProducts)
         ]
+
+
+def _warn_of_dequantized(build: Build) -> None:
+    """Warn of weights that each call dequantises, which takes longer than floats do."""
+    from aotc.kernels.refusal import Refusal
+
+    found: dict[Refusal, list[str]] = {}
+    for unit in build.units:
+        for note in unit.notes:
+            if isinstance(note, Refusal):
+                found.setdefault(note, []).append(str(unit.target))
+    for note, targets in found.items():
+        place = f" ({note.where})" if note.where else ""
+        text = (
+            f"each call for {', '.join(dict.fromkeys(targets))} dequantises a weight"
+            f"{place}: {note.why}"
+        )
+        warnings.warn(text, stacklevel=2)
 
 
 def _note_ops(build: Build, stage: str) -> None:

@@ -144,7 +144,8 @@ def product_of(
     if fused is None:
         return None
     family = capabilities.family_of(fused)
-    if family.packing_of(fused) is None or family.most_joined == 1:
+    packing = family.packing_of(fused)
+    if packing is None or packing.blocks is not None or family.most_joined == 1:
         return None
     ops = function.entry_block.operations
     anchors = [each for each in ops if isinstance(each, family.anchors)]

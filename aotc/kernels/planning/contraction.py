@@ -16,6 +16,7 @@ from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.packing import packed_shape
+from aotc.kernels.planning import dequantized
 from aotc.kernels.planning.joined import Joined, whole_geometry
 from aotc.kernels.planning.prologue import is_computed, why_no_prologue
 from aotc.kernels.planning.tile import (
@@ -46,6 +47,9 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
         return None
+    found = dequantized.plan(op, geometry, machine)
+    if found is not None:
+        return found
     if not _can_be_packed(geometry):
         return plan_unpacked(op, machine)
     return _choose_packed(geometry, _with_filled_vectors(machine, geometry))
@@ -165,6 +169,8 @@ def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
     """The tiles that may be better than the planned one, which comes first."""
     geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
+    if planned.group:
+        return [planned, *([replace(planned, ahead=0)] if planned.ahead else [])]
     tiles = [planned]
     for tile in candidate_tiles(geometry.typical, machine, planned.terms):
         if not planned.packed:
@@ -263,7 +269,7 @@ def plan_joined(
     """
     geometries = [known_geometry(op) for op in ops]
     whole = whole_geometry(geometries)
-    if any(tile.lanes != machine.lanes for tile in own):
+    if any(tile.lanes != machine.lanes or tile.group for tile in own):
         return None
     if interleaved:
         tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
@@ -343,6 +349,13 @@ def cycles_of(
     )
 
 
+def _why_not_made(anchor: GraphOp, right: Value, tile: Tile) -> str:
+    """Return why a kernel cannot make the second operand of its second argument."""
+    if tile.group:
+        return dequantized.why_misread(anchor, tile)
+    return why_no_prologue(anchor, right, is_packed=bool(tile.packed))
+
+
 def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
     """Return why products would misread operands, which are the first arguments."""
     left, right = list(function.entry_block.arguments)[:2]
@@ -353,8 +366,8 @@ def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
         lhs, rhs = (through.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
-        if is_computed(anchor):
-            if why := why_no_prologue(anchor, right, is_packed=bool(tile.packed)):
+        if tile.group or is_computed(anchor):
+            if why := _why_not_made(anchor, right, tile):
                 return why
         elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"

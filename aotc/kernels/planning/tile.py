@@ -30,6 +30,9 @@ class Tile(Schedule):
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
         interleaved: how many products have the same columns in a panel, side by side.
+        group: of a right operand that is dequantised: terms of a sum that have one
+            scale; 0 for others.
+        bits: of its integers in memory; 0 for others.
     """
 
     lanes: int
@@ -41,12 +44,21 @@ class Tile(Schedule):
     ahead: int = 0
     interleaved: int = 1
     terms: int = 1
+    group: int = 0
+    bits: int = 0
 
     phrases = {
         "packed": "right operand as it lies",
         "terms": "{} terms together",
         "ahead": "fetches ahead",
+        "group": "scales of {} terms",
+        "bits": "{} bits",
     }
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether a byte of the packed operand holds two integers."""
+        return self.bits == 4
 
     def panel_size(self, depth: int) -> int:
         """Elements of a packed panel, with zeros after the last term."""

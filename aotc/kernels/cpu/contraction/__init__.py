@@ -23,6 +23,7 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.types import ceil_divide
 from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.dequantized import DequantizedSums
 from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
 from aotc.kernels.cpu.epilogue import Epilogue, Place
@@ -59,9 +60,13 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
         if not others:
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
-        prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
         geometry = joined.geometries[part]
-        sums = Sums(geometry, tile, given, widening, prologue)
+        sums: Sums | DequantizedSums
+        if tile.group:
+            sums = DequantizedSums.of(function, anchor, tile, given)
+        else:
+            prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
+            sums = Sums(geometry, tile, given, widening, prologue)
         return Contraction(joined, part, given, epilogue, sums, others)
 
     if tile.interleaved > 1:
@@ -99,7 +104,7 @@ class Contraction:
     part: int
     given: Arguments
     epilogue: Epilogue
-    sums: Sums
+    sums: Sums | DequantizedSums
     others: Sequence[Value] = ()
 
     @property

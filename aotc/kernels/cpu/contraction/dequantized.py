@@ -1,0 +1,227 @@
+"""The sums of one tile of a product by a weight that is dequantised.
+
+    sum over blocks of scale * (sum over terms of x * q) - offset * (sum of x)
+
+Integers become floats in registers; of each block, what they are scaled by, and what is
+subtracted, is applied to its sum. Integers of 4 bits come eight terms of a column as a
+word of 32 bits (`planning.dequantized`), each of which a shift or two bring down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import constant
+from aotc.dialects.types import Tensor
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.sums import Panel
+from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
+from aotc.kernels.planning.dequantized import argument_behind, table_of
+from aotc.kernels.planning.tile import Tile
+from aotc.mlir import Function, Value, arith, ir
+
+# by the lanes of a vector: what looks up the lowest four bits of each word in a vector
+_LOOKUPS = {16: "llvm.x86.avx512.permvar.sf.512"}
+_UNROLLED = 8  # terms that the code of a step has
+_UNDER_WAY = 8  # sums that multiply-adds wait for, at least
+
+
+@dataclass(frozen=True)
+class DequantizedSums:
+    """Writes them at the insertion point.
+
+    Args:
+        geometry: what is summed up.
+        tile: how it is cut up.
+        left: the memory of the rows.
+        right: that of the integers, as bytes.
+        scales: that of a scale for each block of a column.
+        offsets: the same of offsets; None without any.
+        is_signed: whether the integers are.
+    """
+
+    geometry: Geometry
+    tile: Tile
+    left: Value
+    right: Value
+    scales: Value
+    offsets: Value | None
+    is_signed: bool
+
+    fetched_by_step = 0  # beside what `_fetch` fetches
+
+    @classmethod
+    def of(
+        cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
+    ) -> DequantizedSums:
+        """Return those of a product in a region."""
+        table, memories = table_of(anchor), given.operands_of(function)
+        assert table is not None
+        scales, offsets = (
+            memories[argument] if (argument := argument_behind(part)) else None
+            for part in (table.scale, table.offset)
+        )
+        assert scales is not None
+        left, right, *_ = given.memories
+        is_signed = Tensor.of(table.q).dtype == "i8"
+        geometry = known_geometry(anchor)
+        return cls(geometry, tile, left, right, scales, offsets, is_signed)
+
+    def over_window(self, panel: Panel, rows: Rows) -> Values:
+        """The sums of a tile, row by row."""
+        group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
+        count = panel.vectors
+        first = arith.divui(panel.right, index(group))
+
+        def add_block(number: Value, totals: Values) -> Values:
+            left = add(rows.left, scale(number, group))
+            right = add(panel.right, scale(number, group * columns))
+            at = add(first, scale(number, columns))
+            sums = self._sum_block(rows.count, count, left, right)
+            places = [add(at, vector * lanes) for vector in range(count)]
+            scales = [vectors.load(self.scales, place, lanes) for place in places]
+            found = [
+                vectors.multiply_add(x, scales[n % count], total)
+                for n, (x, total) in enumerate(zip(sums, totals, strict=True))
+            ]
+            if self.offsets is None:
+                return found
+            less = [
+                arith.negf(vectors.load(self.offsets, place, lanes)) for place in places
+            ]
+            for row in range(rows.count):
+                x = self._sum_row(add(left, row * self._row))
+                for n in range(count):
+                    place = row * count + n
+                    found[place] = vectors.multiply_add(x, less[n], found[place])
+            return found
+
+        zeros = [vectors.splat(0.0, lanes)] * (rows.count * count)
+        return loops.loop(0, self.geometry.depth // group, 1, zeros, add_block)
+
+    @property
+    def _row(self) -> int:
+        """Elements from a row to the next."""
+        return self.geometry.left_steps[0]
+
+    def _sum_block(self, rows: int, count: int, left: Value, right: Value) -> Values:
+        """The sums of x * q over a block.
+
+        Args:
+            rows: of the tile.
+            count: vectors of the panel.
+            left: where the block of the first row begins.
+            right: where that of the panel begins, in integers.
+        """
+        tile, size = self.tile, rows * count
+        terms = gcd(tile.group, _UNROLLED)
+        sets = min(terms, -(-_UNDER_WAY // size))
+        begin = arith.divui(right, index(2)) if tile.has_halves else right
+        step = terms * tile.columns // (2 if tile.has_halves else 1)
+
+        def add_terms(number: Value, sums: Values) -> Values:
+            found = list(sums)
+            at, here = add(left, scale(number, terms)), add(begin, scale(number, step))
+            self._fetch(here, step)
+            factors = self._integers(here, terms, count)
+            for term in range(terms):
+                own = slice(term % sets * size, (term % sets + 1) * size)
+
+                def element(row: int, term: int = term) -> Value:
+                    place = add(at, row * self._row + term)
+                    x = vectors.load_element(self.left, place)
+                    return vectors.repeat(x, tile.lanes)
+
+                def floats(vector: int, term: int = term) -> Value:
+                    return factors(term, vector)
+
+                found[own] = vectors.outer_product(
+                    element, floats, (rows, count), found[own]
+                )
+            return found
+
+        zeros = [vectors.splat(0.0, tile.lanes)] * (sets * size)
+        sums = loops.loop(0, tile.group // terms, 1, zeros, add_terms)
+        while len(sums) > size:
+            half = (len(sums) // size + 1) // 2 * size
+            rest = [*map(arith.addf, sums, sums[half:])]
+            sums = rest + sums[len(rest) : half]
+        return sums
+
+    def _fetch(self, at: Value, count: int) -> None:
+        """Bring bytes that the only tile of a panel reads later into the cache."""
+        if self.tile.ahead:
+            for place in range(0, count, LINE_BYTES):
+                vectors.prefetch(self.right, add(at, PREFETCH_BYTES + place))
+
+    def _integers(self, at: Value, terms: int, count: int):  # noqa: ANN202
+        """Return what gives the integers of a term and a vector of columns, as f32."""
+        lanes, columns = self.tile.lanes, self.tile.columns
+        if not self.tile.has_halves:
+
+            def of_bytes(term: int, vector: int) -> Value:
+                place = add(at, term * columns + vector * lanes)
+                return self._as_floats(vectors.load_as_is(self.right, place, lanes))
+
+            return of_bytes
+        words = [
+            vectors.as_words(
+                vectors.load_as_is(self.right, add(at, 4 * lanes * n), 4 * lanes)
+            )
+            for n in range(count)
+        ]
+
+        def of_halves(term: int, vector: int) -> Value:
+            return self._half_as_floats(words[vector], 8 * (term % 4) + term // 4 * 4)
+
+        return of_halves
+
+    def _half_as_floats(self, words: Value, first: int) -> Value:
+        """Four bits of each word, from the one at `first` on, as f32."""
+        lookup = _LOOKUPS.get(self.tile.lanes)
+        if lookup is None:
+            return self._as_floats(self._half(words, first))
+        low = words if first == 0 else arith.shrui(words, constant(words.type, first))
+        numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
+        kind = vectors.vector_type(self.tile.lanes)
+        return vectors.call_intrinsic(lookup, [vectors.elements(numbers), low], kind)
+
+    def _half(self, words: Value, first: int) -> Value:
+        """Four bits of each word, from the one at `first` on, as i32."""
+
+        def number(value: int) -> Value:
+            return constant(words.type, value)
+
+        if self.is_signed:
+            top = words if first == 28 else arith.shli(words, number(28 - first))
+            return arith.shrsi(top, number(28))
+        low = words if first == 0 else arith.shrui(words, number(first))
+        return low if first == 28 else arith.andi(low, number(15))
+
+    def _as_floats(self, x: Value) -> Value:
+        """A vector of integers as f32."""
+        lanes = self.tile.lanes
+        wide = vectors.vector_type(lanes, ir.IntegerType.get_signless(32))
+        if x.type != wide:
+            x = arith.extsi(wide, x) if self.is_signed else arith.extui(wide, x)
+        return arith.sitofp(vectors.vector_type(lanes), x)
+
+    def _sum_row(self, begin: Value) -> Value:
+        """The sum of a block of a row, in all lanes."""
+        lanes = gcd(self.tile.group, self.tile.lanes)
+        count = self.tile.group // lanes
+
+        def add_vector(number: Value, sums: Values) -> Values:
+            place = add(begin, scale(number, lanes))
+            x = vectors.load(self.left, place, lanes)
+            return [arith.addf(sums[0], x)]
+
+        (total,) = loops.loop(0, count, 1, [vectors.splat(0.0, lanes)], add_vector)
+        every = vectors.reduce_lanes([total], arith.addf)
+        return vectors.pick(every, [0] * self.tile.lanes)

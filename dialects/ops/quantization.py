@@ -1,0 +1,189 @@
+"""Tensors on a grid of few steps, which memory holds as integers."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from aotc import dtypes as dt
+from aotc.dialects.attributes import Int
+from aotc.dialects.batching import leading, shift_axes
+from aotc.dialects.builder import Builder
+from aotc.dialects.checks import require_dtype
+from aotc.dialects.graph import CUT, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.samples import Sample, f32
+from aotc.dialects.types import Shape, Tensor
+from aotc.errors import InputError
+from aotc.mlir import Value
+
+BYTES = "i8", "u8"
+SCALES = "f32", "f16", "bf16"
+
+
+class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
+    """y = q * scale - offset in f32, each number of these for a block along `axis`.
+
+    q are the lowest `bits` bits of i8 or u8. The blocks are of equal length, the size
+    of `axis` over that of the scale. An offset of rank 0 is the same for all blocks.
+    """
+
+    why = "weights that stay integers: who reads them can make floats of them"
+    expands = True
+    dtypes = BYTES
+
+    q: Operand[Any]
+    scale: Operand[Any]
+    offset: Operand[Any]
+    axis: Int
+    bits: Int
+    y: Result[Any]
+
+    @classmethod
+    def infer(
+        cls, q: Tensor, scale: Tensor, offset: Tensor, *, axis: int, bits: int
+    ) -> Tensor:
+        """The shape of q."""
+        require_dtype(q, BYTES)
+        require_dtype(scale, SCALES)
+        require_dtype(offset, SCALES)
+        if not 1 <= bits <= dt.bits(q.dtype) or not 0 <= axis < q.rank:
+            raise InputError(
+                "bad-attribute",
+                f"expected 1 to 8 bits and an axis of {q}; got {bits} and {axis}",
+            )
+        blocks = scale.shape[axis] if scale.rank == q.rank else 0
+        size = q.shape[axis]
+        is_static = isinstance(blocks, int) and isinstance(size, int)
+        expected = _with_size(q.shape, axis, blocks)
+        fits = scale.shape == expected and is_static and blocks and size % blocks == 0
+        if not fits or offset.shape not in ((), expected):
+            raise InputError(
+                "shape-mismatch",
+                f"expected a scale of {q.with_shape(q.shape)} but for fewer along axis "
+                f"{axis}, which divide it, and such an offset or a number; got {scale} "
+                f"and {offset}",
+            )
+        return q.with_dtype("f32")
+
+    @staticmethod
+    def ref(
+        q: np.ndarray, scale: np.ndarray, offset: np.ndarray, *, axis: int, bits: int
+    ) -> Any:
+        """The formula in f32."""
+        spare = 8 - bits
+        steps = np.right_shift(np.left_shift(q, spare), spare).astype(np.float32)
+        blocks = scale.shape[axis]
+        split = (*q.shape[:axis], blocks, q.shape[axis] // blocks, *q.shape[axis + 1 :])
+        wide = np.expand_dims(scale.astype(np.float32), axis + 1)
+        less = offset.astype(np.float32)
+        less = np.expand_dims(less, axis + 1) if less.ndim else less
+        return (steps.reshape(split) * wide - less).reshape(q.shape)
+
+    @classmethod
+    def jvp(
+        cls, b: Builder, op: Self, dq: Tangent, dscale: Tangent, doffset: Tangent
+    ) -> Tangent:
+        """q dscale - doffset."""
+        if dscale is None and doffset is None:
+            return None
+        scale = b.full_like(op.scale, 0.0) if dscale is None else dscale
+        offset = b.full(Tensor((), "f32"), 0.0) if doffset is None else doffset
+        return b.dequantize(op.q, scale, offset, axis=op.axis, bits=op.bits)
+
+    @classmethod
+    def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
+        """The sums over each block of q dy, and of -dy."""
+        steps = _steps(b, op)
+        dscale = _sum_to(b, b.multiply(dy, steps), op.scale, op.axis)
+        doffset = b.negate(_sum_to(b, dy, op.offset, op.axis))
+        return [None, dscale, doffset]
+
+    @staticmethod
+    def batch(
+        b: Builder,
+        op: "Dequantize",
+        operands: Sequence[Value],
+        batched: Sequence[bool],
+        size: Any,
+    ) -> Value:
+        """The blocks of one more axis."""
+        offset = operands[2]
+        if not Tensor.of(op.offset).rank:  # numbers need the shape of the scale
+            shape = Tensor.of(op.scale).shape
+            whole = (size, *shape) if batched[2] else shape
+            axes = (0,) if batched[2] else ()
+            offset = b.broadcast(offset, shape=whole, axes=axes)
+        rule = leading(axis=shift_axes).__func__  # type: ignore[attr-defined]
+        found: Value = rule(b, op, [*operands[:2], offset], batched, size)
+        return found
+
+    pad = CUT
+
+    @staticmethod
+    def decompose(b: Builder, op: "Dequantize") -> Value:
+        """A product and a difference of what is repeated along blocks."""
+        y = b.multiply(_steps(b, op), _repeated(b, op, op.scale))
+        if _is_zero(op.offset):
+            return y
+        return b.subtract(y, _repeated(b, op, op.offset))
+
+    cascade = decompose
+
+    samples = [
+        Sample(
+            (Tensor((4, 3), "i8"), f32(2, 3), f32(2, 3)),
+            {"axis": 0, "bits": 8},
+        ),
+        Sample(
+            (Tensor((2, 6), "u8"), f32(2, 3), f32()),
+            {"axis": 1, "bits": 4},
+            low=0,
+            high=16,
+        ),
+    ]
+
+
+def _with_size(shape: Shape, axis: int, size: Any) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _is_zero(value: Value) -> bool:
+    from aotc.dialects.patterns.values import splat_of
+
+    return splat_of(value) == 0
+
+
+def _steps(b: Builder, op: Dequantize) -> Value:
+    """Return q as floats."""
+    q, spare = op.q, 8 - op.bits
+    if spare:
+        places = b.full_like(q, spare)
+        q = b.shift_right(b.shift_left(q, places), places)
+    found: Value = b.cast(q, dtype="f32")
+    return found
+
+
+def _repeated(b: Builder, op: Dequantize, part: Value) -> Value:
+    """Return the scale or the offset in the shape of q, as f32."""
+    kind, axis = Tensor.of(op.q), op.axis
+    part = part if Tensor.of(part).dtype == "f32" else b.cast(part, dtype="f32")
+    if not Tensor.of(part).rank:
+        return b.broadcast(part, shape=kind.shape, axes=())
+    blocks: Any = Tensor.of(part).shape[axis]
+    size: Any = kind.shape[axis]
+    split = (*kind.shape[:axis], blocks, size // blocks, *kind.shape[axis + 1 :])
+    axes = tuple(n + (n > axis) for n in range(kind.rank))
+    return b.reshape(b.broadcast(part, shape=split, axes=axes), shape=kind.shape)
+
+
+def _sum_to(b: Builder, y: Value, part: Value, axis: int) -> Value:
+    """Return the sums of y over the blocks of a scale, or over all, in its dtype."""
+    kind, like = Tensor.of(y), Tensor.of(part)
+    if not like.rank:
+        total = b.reduce_sum(y, axes=tuple(range(kind.rank)))
+    else:
+        blocks: Any = like.shape[axis]
+        size: Any = kind.shape[axis]
+        split = (*kind.shape[:axis], blocks, size // blocks, *kind.shape[axis + 1 :])
+        total = b.reduce_sum(b.reshape(y, shape=split), axes=(axis + 1,))
+    return total if like.dtype == "f32" else b.cast(total, dtype=like.dtype)

@@ -1,0 +1,281 @@
+"""Keep weights that are dequantised as integers, with the scale of each block.
+
+    %1 = graph.cast(graph.subtract(%q, %z))
+    %2 = graph.multiply(%1, repeated %s)    →    %2 = graph.dequantize(%q, %s, %z * %s)
+    %3 = graph.dot_general(%x, %2)               %3 = graph.dot_general(%x, %2)
+
+where weights decide %q, integers of at most 8 bits, and %s, %z and what may be added
+are the same in each block along the axis that is summed up; one block may be all of it.
+So kernels can make floats of integers as they read them, and nothing else is stored. A
+zero point that is one known number is subtracted when the model is built. How many bits
+integers have is found from the ops that make them: `clip`, `&`, `>>`.
+
+    graph.gather(graph.dequantize(%q, %s), %i)
+        →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
+
+Rows of a table are dequantised after they are read.
+
+Ensures: of each such weight, one op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+import numpy as np
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.ops.binary import Add, Multiply, Subtract
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.indexing import Gather, IndexMap
+from aotc.dialects.ops.quantization import BYTES, SCALES, Dequantize
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.dialects.weight_values import weight_values
+from aotc.dtypes import INTEGERS
+from aotc.kernels.transposes import without_transposes
+from aotc.mlir import Function, Operation, Value
+from aotc.passes.base import FunctionPass
+from aotc.passes.properties import CALLS_INLINED
+from aotc.passes.quantized.blocks import first_of_blocks, run_length
+from aotc.passes.quantized.ranges import value_range
+
+_TOGETHER = 8  # integers of 4 bits that a block has a multiple of
+
+
+class KeepQuantized(FunctionPass):
+    """Write one op for each weight that is dequantised."""
+
+    name = "keep-quantized"
+    level = 2
+    keeps_graph = True
+    requires = (CALLS_INLINED,)
+
+    def change(self, function: Function) -> bool:
+        """Whether anything changed."""
+        weights = weight_values(function)
+        changed = False
+        for op in [*function.entry_block.operations]:
+            read = _table_of(op)
+            if read is not None and op.results[0] not in weights:
+                value, axis = read
+                changed |= value in weights and _keep(value, axis)
+            if isinstance(op, Gather):
+                changed |= _dequantize_rows(op)
+            elif isinstance(op, DotGeneral) and _is_turned(op):
+                without_transposes(op)
+                changed = True
+        return changed
+
+
+def _table_of(op: Operation) -> tuple[Value, int] | None:
+    """Return a weight that an op reads, and the axis that blocks may be along."""
+    if isinstance(op, Gather):
+        return op.x, Tensor.of(op.x).rank - 1
+    if not isinstance(op, DotGeneral) or op.rhs_batch or len(op.rhs_contract) != 1:
+        return None
+    value, (axis,) = op.rhs, op.rhs_contract
+    while (turned := made_by(value, Transpose)) is not None:
+        value, axis = turned.x, turned.permutation[axis]
+    return value, axis
+
+
+def _is_turned(op: DotGeneral) -> bool:
+    """Whether a product reads a transposed weight that is dequantised."""
+    turned = made_by(op.rhs, Transpose)
+    return turned is not None and made_by(turned.x, Dequantize) is not None
+
+
+def _keep(value: Value, axis: int) -> bool:
+    """Put an op in the place of those that dequantise a weight; whether they do."""
+    kind = Tensor.of(value)
+    if kind.dtype != "f32" or not kind.rank or made_by(value, Dequantize) is not None:
+        return False
+    found = _form_of(value)
+    if found is None:
+        return False
+    block = found.block(axis)
+    if block == 1:
+        return False
+    with before(value.owner):
+        new = found.write(Builder(), axis, block)
+    value.replace_all_uses_with(new)
+    return True
+
+
+def _dequantize_rows(op: Gather) -> bool:
+    """Read rows of a table before they are dequantised; whether there is one."""
+    table = made_by(op.x, Dequantize)
+    at = IndexMap.of(op)
+    if table is None or table.axis in at.axes or at.shared_axes:
+        return False
+    attributes = Gather.attributes_of(op)
+    b = Builder()
+    with before(op):
+        q, scale, offset = (
+            b.gather(x, *op.indices, **attributes) if Tensor.of(x).rank else x
+            for x in table.operands
+        )
+        axis = at.kept[at.others.index(table.axis)]
+        y = b.dequantize(q, scale, offset, axis=axis, bits=table.bits)
+    op.y.replace_all_uses_with(y)
+    op.operation.erase()
+    return True
+
+
+# ---- what dequantises ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Form:
+    """`(integers - zero) * scale - less`, all of the same shape.
+
+    Args:
+        integers: of any integer dtype.
+        scale: of f32.
+        zero: what is subtracted from the integers; None for nothing.
+        less: what is subtracted from the product; None for nothing.
+        is_added: whether that is added instead.
+    """
+
+    integers: Value
+    scale: Value
+    zero: Value | None = None
+    less: Value | None = None
+    is_added: bool = False
+
+    def block(self, axis: int) -> int:
+        """Return how many neighbours along an axis share all but the integers."""
+        parts = [x for x in (self.scale, self.zero, self.less) if x is not None]
+        return gcd(*(run_length(x, axis) for x in parts))
+
+    def write(self, b: Builder, axis: int, block: int) -> Value:
+        """Write the op, and what makes its operands."""
+
+        def part(value: Value) -> Value:
+            found = first_of_blocks(b, value, axis, block)
+            return _as_narrow(b, found) or found
+
+        scale = part(self.scale)
+        integers, number = self.integers, self._known_zero()
+        if number is not None:
+            integers = _shifted(b, integers, number)
+        bounds = value_range(integers)
+        offset = None
+        if self.zero is not None and number is None:
+            zero = b.cast(part(self.zero), dtype="f32")
+            offset = b.multiply(zero, b.cast(scale, dtype="f32"))
+        if self.less is not None:
+            less = b.cast(part(self.less), dtype="f32")
+            less = b.negate(less) if self.is_added else less
+            offset = less if offset is None else b.add(offset, less)
+        if offset is None:
+            offset = b.constant(value=np.zeros((), np.float32))
+        dtype = "u8" if bounds[0] >= 0 else "i8"
+        few = (0, 15) if dtype == "u8" else (-8, 7)
+        is_narrow = few[0] <= bounds[0] and bounds[1] <= few[1]
+        bits = 4 if is_narrow and block % _TOGETHER == 0 else 8
+        q = integers
+        if Tensor.of(q).dtype != dtype:
+            q = b.cast(q, dtype=dtype)
+        found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)
+        return found
+
+    def _known_zero(self) -> int | None:
+        """Return a zero point that bytes can be without, as they are then stored."""
+        number = None if self.zero is None else splat_of(self.zero)
+        if number is None or number != int(number):
+            return None
+        low, high = (bound - int(number) for bound in value_range(self.integers))
+        return int(number) if _are_bytes(low, high) else None
+
+
+def _as_narrow(b: Builder, value: Value) -> Value | None:
+    """Return a value in the dtype of which a cast has made it; None without one."""
+    op = defining_op(value)
+    if isinstance(op, Cast):
+        return op.x if Tensor.of(op.x).dtype in SCALES else None
+    if isinstance(op, (Broadcast, Reshape, Slice, Transpose)):
+        x = _as_narrow(b, op.x)
+        if x is not None:
+            found: Value = type(op).build(x, **type(op).attributes_of(op))
+            return found
+    return None
+
+
+def _are_bytes(low: int, high: int) -> bool:
+    """Whether integers of these bounds are those of one of the dtypes of bytes."""
+    known = map(integer_bounds, BYTES)
+    return any(least <= low and high <= greatest for least, greatest in known)
+
+
+def _shifted(b: Builder, integers: Value, number: int) -> Value:
+    """Return integers less a number, in a dtype of bytes."""
+    if not number:
+        return integers
+    low, _ = (bound - number for bound in value_range(integers))
+    wide = b.cast(integers, dtype="i32")
+    found: Value = b.subtract(wide, b.full_like(wide, number))
+    return b.cast(found, dtype="u8" if low >= 0 else "i8")
+
+
+def _form_of(value: Value) -> _Form | None:
+    """Return how a value dequantises integers; None if it does not."""
+    difference, total = made_by(value, Subtract), made_by(value, Add)
+    if difference is not None:
+        found = _product_of(difference.lhs)
+        return found and replace(found, less=difference.rhs)
+    if total is not None:
+        for product, more in (total.operands, reversed(list(total.operands))):
+            found = _product_of(product)
+            if found is not None:
+                return replace(found, less=more, is_added=True)
+        return None
+    return _product_of(value)
+
+
+def _product_of(value: Value) -> _Form | None:
+    """Return the form of a product of integers, or of a difference, and a scale."""
+    product = made_by(value, Multiply)
+    if product is None:
+        return None
+    for steps, scale in (product.operands, reversed(list(product.operands))):
+        found = _steps_of(steps)
+        if found is not None:
+            integers, zero = found
+            return _Form(integers, scale, zero)
+    return None
+
+
+def _steps_of(value: Value) -> tuple[Value, Value | None] | None:
+    """Return the integers that floats are, and what is subtracted from them."""
+    zero = None
+    difference = made_by(value, Subtract)
+    if difference is not None:
+        value, zero = difference.operands
+    cast = made_by(value, Cast)
+    if cast is None or Tensor.of(cast.x).dtype not in INTEGERS:
+        return None
+    value = cast.x
+    inner = made_by(value, Subtract)
+    if zero is None and inner is not None and Tensor.of(value).dtype not in BYTES:
+        value, zero = inner.operands  # of bytes it wraps around
+    while (cast := made_by(value, Cast)) is not None:
+        if Tensor.of(cast.x).dtype not in INTEGERS or not _widens(cast):
+            break
+        value = cast.x
+    return (value, zero) if _are_bytes(*value_range(value)) else None
+
+
+def _widens(cast: Cast) -> bool:
+    """Whether a cast of integers gives the same numbers."""
+    low, high = value_range(cast.x)
+    least, greatest = integer_bounds(Tensor.of(cast.y).dtype)
+    return least <= low and high <= greatest

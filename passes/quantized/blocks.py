@@ -1,0 +1,127 @@
+"""Values whose neighbours along an axis are alike, block by block."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.patterns.values import splat_of
+from aotc.dialects.reshaping import reshape_groups
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.mlir import Value
+
+
+def run_length(value: Value, axis: int) -> int:
+    """Return how many neighbours along an axis are alike, in each run of so many."""
+    kind: Any = Tensor.of(value)
+    size = kind.shape[axis]
+    if splat_of(value) is not None:
+        return int(size)
+    op = defining_op(value)
+    match op:
+        case Broadcast():
+            if axis not in op.axes:
+                return int(size)
+            inner = op.axes.index(axis)
+            is_repeated = Tensor.of(op.x).shape[inner] != size
+            return int(size) if is_repeated else run_length(op.x, inner)
+        case Transpose():
+            return run_length(op.x, op.permutation[axis])
+        case Reshape():
+            merged = _merged_axes(op, axis)
+            return 1 if merged is None else _run_of_axes(op.x, merged)
+        case Slice():
+            is_whole = Tensor.of(op.x).shape[axis] == size
+            return run_length(op.x, axis) if is_whole else 1
+        case GraphOp() if _is_elementwise(op):
+            return gcd(*(run_length(x, axis) for x in op.operands))
+    return 1
+
+
+def first_of_blocks(b: Builder, value: Value, axis: int, block: int) -> Value:
+    """Write the first of each block of neighbours along an axis, which are all alike.
+
+    Nothing as large as the value is made on the way.
+
+    Args:
+        b: the builder.
+        value: whose `run_length` the block divides.
+        axis: of it.
+        block: so many elements.
+    """
+    if block == 1:
+        return value
+    kind = Tensor.of(value)
+    size: Any = kind.shape[axis]
+    shape = (*kind.shape[:axis], size // block, *kind.shape[axis + 1 :])
+    number = splat_of(value)
+    if number is not None:
+        return b.full(kind.with_shape(shape), number)
+    op = defining_op(value)
+    found: Value
+    match op:
+        case Broadcast():
+            x = op.x
+            if axis in op.axes and Tensor.of(x).shape[op.axes.index(axis)] == size:
+                x = first_of_blocks(b, x, op.axes.index(axis), block)
+            found = b.broadcast(x, shape=shape, axes=op.axes)
+        case Transpose():
+            x = first_of_blocks(b, op.x, op.permutation[axis], block)
+            found = b.transpose(x, permutation=op.permutation)
+        case Reshape():
+            merged = _merged_axes(op, axis)
+            assert merged is not None
+            found = b.reshape(_first_of_axes(b, op.x, merged, block), shape=shape)
+        case Slice():
+            x = first_of_blocks(b, op.x, axis, block)
+            sizes = (*op.sizes[:axis], size // block, *op.sizes[axis + 1 :])
+            found = b.slice(x, start=op.start, sizes=sizes, strides=op.strides)
+        case _:
+            assert isinstance(op, GraphOp)
+            made = [first_of_blocks(b, x, axis, block) for x in op.operands]
+            found = type(op).build(*made, **type(op).attributes_of(op))
+    return found
+
+
+def _is_elementwise(op: GraphOp) -> bool:
+    """Whether an op makes each element of those in its place, in any shape."""
+    shape = Tensor.of(op.results[0]).shape
+    is_same = all(Tensor.of(value).shape == shape for value in op.operands)
+    return bool(op.operands) and is_same and type(op).on_scalars
+
+
+def _merged_axes(op: Reshape, axis: int) -> range | None:
+    """Return the axes of the operand that are an axis of the result together."""
+    old, new = Tensor.of(op.x).shape, Tensor.of(op.y).shape
+    for before, after in reshape_groups(old, new):
+        if axis in after:
+            is_alone = all(new[other] == 1 for other in after if other != axis)
+            return before if is_alone else None
+    return None
+
+
+def _run_of_axes(value: Value, axes: range) -> int:
+    """Return the run length along axes that are taken as one."""
+    shape: Any = Tensor.of(value).shape
+    run = 1
+    for axis in reversed(axes):
+        here = run_length(value, axis)
+        run *= here
+        if here != shape[axis]:
+            break
+    return run
+
+
+def _first_of_axes(b: Builder, value: Value, axes: range, block: int) -> Value:
+    """Write the first of each block along axes that are taken as one."""
+    for axis in reversed(axes):
+        size: Any = Tensor.of(value).shape[axis]
+        here = gcd(size, block)
+        value = first_of_blocks(b, value, axis, here)
+        block //= here
+    return value

@@ -1,0 +1,76 @@
+"""Between which numbers integers lie, as the ops that make them say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.ops.binary import Maximum, Minimum, Subtract
+from aotc.dialects.ops.bits import BitwiseAnd, ShiftRight
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast, Clamp
+from aotc.dialects.ops.slicing import Concatenate
+from aotc.dialects.patterns.values import splat_of
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.mlir import Value
+
+Range = tuple[int, int]
+
+
+def value_range(value: Value) -> Range:
+    """Return the least and the greatest integer that elements of a value may be."""
+    low, high = integer_bounds(Tensor.of(value).dtype)
+    found = _range_of(value)
+    if found is None or not low <= found[0] <= found[1] <= high:
+        return low, high  # it may wrap around
+    return found
+
+
+def _range_of(value: Value) -> Range | None:
+    """Return the range that an op says, as if nothing wrapped around; None for none."""
+    op = defining_op(value)
+    match op:
+        case Constant():
+            array = np.asarray(op.value)
+            return (int(array.min()), int(array.max())) if array.size else None
+        case Clamp():
+            return _within(value_range(op.x), splat_of(op.low), splat_of(op.high))
+        case Maximum() | Minimum() | BitwiseAnd() | ShiftRight() | Subtract():
+            return _with_number(op)
+        case Cast() if Tensor.of(op.x).dtype.lstrip("iu").isdigit():
+            return value_range(op.x)
+        case Concatenate():
+            ranges = [value_range(x) for x in op.operands]
+            return min(x for x, _ in ranges), max(x for _, x in ranges)
+        case GraphOp() if type(op).rearranges and len(op.operands) == 1:
+            return value_range(op.operands[0])
+    return None
+
+
+def _with_number(op: GraphOp) -> Range | None:
+    """Return the range of an op on integers and one known number."""
+    lhs, rhs = op.operands
+    number = splat_of(rhs)
+    if number is None and type(op).commutes:
+        lhs, number = rhs, splat_of(lhs)
+    if number is None:
+        return None
+    low, high = value_range(lhs)
+    known = int(number)
+    if isinstance(op, Maximum):
+        return _within((low, high), known, None)
+    if isinstance(op, Minimum):
+        return _within((low, high), None, known)
+    if isinstance(op, Subtract):
+        return low - known, high - known
+    if isinstance(op, ShiftRight):
+        return (low >> known, high >> known) if 0 <= known < 64 else None
+    return (0, known) if known >= 0 else None
+
+
+def _within(found: Range, low: float | None, high: float | None) -> Range:
+    least = found[0] if low is None else max(found[0], int(low))
+    greatest = found[1] if high is None else min(found[1], int(high))
+    return min(least, greatest), greatest

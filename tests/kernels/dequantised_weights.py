@@ -1,0 +1,121 @@
+"""Products by weights of 8 and 4 bits, in blocks: what kernels read as integers.
+
+A model file, which the tests beside it build.
+"""
+
+from dataclasses import dataclass
+
+import numpy as onp
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+
+@dataclass(frozen=True)
+class Format:
+    """A weight, and the rows that it is multiplied by."""
+
+    bits: int
+    block: int
+    dtype: str = "i1"
+    zero: str = ""  # "" for none, or "number", "blocks", "minima"
+    is_turned: bool = False
+    rows: int | str = 1
+    depth: int = 256
+    features: int = 80
+
+
+FORMATS = {
+    "bytes_32": Format(8, 32, rows="n"),
+    "bytes_64_zeros": Format(8, 64, "u1", "blocks", is_turned=True, rows=3),
+    "bytes_128_minima": Format(8, 128, "u1", "minima", rows=64),
+    "bytes_channel": Format(8, 256, is_turned=True),
+    "bytes_channel_zero": Format(8, 256, "u1", "number"),
+    "bytes_odd": Format(8, 37, zero="blocks", depth=370, features=50, rows=5),
+    "halves_32": Format(4, 32),
+    "halves_64_zeros": Format(4, 64, "u1", "blocks", is_turned=True, rows="n"),
+    "halves_128_minima": Format(4, 128, "u1", "minima", rows=64),
+    "halves_channel": Format(4, 256, is_turned=True, rows=3),
+    "halves_32_zero": Format(4, 32, "u1", "number", is_turned=True),
+    "halves_odd": Format(4, 20, zero="minima", depth=360, features=50, rows=5),
+}
+_rng = onp.random.default_rng(0)
+
+
+def _parts(of):
+    blocks = of.depth // of.block, of.features
+    half = 2 ** (of.bits - 1)
+    low, high = (0, 2 * half) if of.dtype == "u1" else (-half, half)
+    parts = {"scale": _rng.uniform(0.01, 0.1, blocks).astype("f2")}
+    parts["q"] = _rng.integers(low, high, (of.depth, of.features), of.dtype)
+    if of.zero == "blocks":
+        parts["zero"] = _rng.integers(low, high, blocks, of.dtype)
+    if of.zero == "minima":
+        parts["less"] = _rng.normal(size=blocks).astype("f4")
+    turn = onp.transpose if of.is_turned else onp.asarray
+    return {name: turn(part) for name, part in parts.items()}
+
+
+def _dequantized(of, parts):
+    zero, less = parts.get("zero", 0), parts.get("less")
+    if of.zero == "number":
+        zero = onp.uint8(2 ** (of.bits - 1))
+    w = nn.dequantize(
+        parts["q"],
+        np.astype(parts["scale"], "f32"),
+        zero,
+        axis=int(of.is_turned),
+        block=of.block,
+        bits=of.bits,
+        less=less,
+    )
+    return w.T if of.is_turned else w
+
+
+weights = aotc.Weights(
+    {
+        **{name: _parts(of) for name, of in FORMATS.items()},
+        "bytes": _rng.integers(0, 256, (96, 8, 16), "u1"),
+        "scales": _rng.uniform(0.01, 0.1, (96, 8)).astype("f4"),
+        "bias": _rng.normal(size=80).astype("f4"),
+        "table": _rng.integers(-8, 8, (120, 128), "i1"),
+        "row_scales": _rng.uniform(0.01, 0.1, (120, 4)).astype("f4"),
+    }
+)
+
+
+def _product(name, of):
+    def product(weights, x):
+        y = x @ _dequantized(of, weights[name])
+        return nn.relu(y + weights["bias"]) if of.features == 80 else y
+
+    product.__name__ = name
+    return product
+
+
+for _name, _of in FORMATS.items():
+    _x = aotc.Spec((_of.rows, _of.depth), "f32")
+    globals()[_name] = aotc.entry(weights=weights, x=_x)(_product(_name, _of))
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
+def packed_bytes(weights, x):
+    """As files have 4 bits: two neighbours a byte, the first in its lower half."""
+    b = weights["bytes"]
+    q = np.reshape(np.stack([b & 15, b >> 4], -1), (96, 256))
+    return x @ nn.dequantize(q, weights["scales"], onp.uint8(8), axis=1, block=32).T
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"), y=aotc.Spec((9, 256), "f32"))
+def read_twice(weights, x, y):
+    w = _dequantized(FORMATS["halves_channel"], weights["halves_channel"])
+    return x @ w, y @ w
+
+
+@aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))
+def tied(weights, at):
+    table = nn.dequantize(
+        weights["table"], weights["row_scales"], axis=1, block=32, bits=4
+    )
+    return np.tanh(table[at]) @ table.T

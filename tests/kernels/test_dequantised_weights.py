@@ -1,0 +1,98 @@
+"""Weights of 8 and 4 bits stay integers, which kernels dequantise as they read them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotc import reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.types import Tensor
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.target import Target
+from tests.kernels.evaluation import Regions
+
+MODEL = Path(__file__).parent / "dequantised_weights.py"
+NAMES = [entry.name for entry in load(MODEL).entries]
+
+
+@cache
+def _program():
+    return load(MODEL)
+
+
+@cache
+def _inputs(name):
+    rng, inputs = np.random.default_rng(1), {}
+    for port in _program().entry(name).ports("input"):
+        shape = [n if isinstance(n, int) else 21 for n in port.type.shape]
+        is_float = port.type.dtype == "f32"
+        drawn = rng.normal(size=shape) if is_float else rng.integers(0, 120, shape)
+        inputs[port.name] = drawn.astype("f4" if is_float else "i4")
+    program = _program()
+    given = [
+        inputs.get(port.name, program.parameters.get(port.name))
+        for port in program.entry(name).arguments
+    ]
+    return inputs, reference.evaluate(program.module, name, given)
+
+
+def _require_close(found, wanted):
+    for y, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(y, expected, rtol=0, atol=3e-6 * abs(expected).max())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_by_integers_are_those_by_floats(compiled, name):
+    inputs, wanted = _inputs(name)
+    found = getattr(compiled, name)(**inputs)
+    _require_close(found if isinstance(found, (tuple, list)) else [found], wanted)
+
+
+@pytest.mark.parametrize("level", ["x86_64-v4", "aarch64"])
+def test_terms_of_all_targets_are_right(level):
+    regions = Regions.of(MODEL, level)
+    for name in NAMES:
+        inputs, wanted = _inputs(name)
+        _require_close(regions.evaluate(name, inputs), wanted)
+
+
+@pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4-dot", "riscv64-v"])
+def test_kernels_and_archives_have_no_more_than_the_bits(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    second = {
+        Tensor.of(function.entry_block.arguments[1])
+        for function in functions_of(unit.module).values()
+        if (fused := fused_of(function)) and fused.kernel == "contraction"
+    }
+    assert {kind.dtype for kind in second} == {"i8", "u8"}
+    largest = 128 * 370  # bytes of the largest weight, in whole panels
+    for array in unit.program.parameters.values():
+        assert array.nbytes <= largest
+    left = [
+        op
+        for function in functions_of(unit.module).values()
+        if fused_of(function) is None
+        for op in function.entry_block.operations
+        if isinstance(op, Dequantize)
+    ]
+    assert not left
+
+
+def test_products_by_one_weight_read_one_packing_of_it():
+    unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    (entry,) = [each for each in unit.program.entries if each.name == "read_twice"]
+    kinds = [port.type for port in entry.arguments if port.kind == "weight"]
+    assert sorted(kind.dtype for kind in kinds) == ["f16", "i8"]
