@@ -68,10 +68,11 @@ def dequantize(
     *,
     axis: int | None = None,
     block: int | None = None,
+    minimum: ArrayLike | None = None,
 ) -> Array:
-    """`(q - zero_point) * scale`, in the dtype of the scale.
+    """`(q - zero_point) * scale + minimum`, in the dtype of the scale.
 
-    The difference is that of whole numbers, and the product is rounded to half
+    The difference is that of whole numbers, and the result is rounded to half
     precision at the end only: a difference may be beyond what f16 holds (65504).
 
     Args:
@@ -80,6 +81,8 @@ def dequantize(
         zero_point: what stands for 0.
         axis: as for `quantize`.
         block: as for `quantize`.
+        minimum: what q = zero_point stands for, if that is not 0; of the shape of the
+            scale.
     """
     q, scale = lift(q), as_float(scale)
     offset = broadcast_along(lift(zero_point), q, axis, block)
@@ -87,7 +90,11 @@ def dequantize(
     step = to_accumulator(broadcast_along(scale, q, axis, block))
     wide = _difference_dtype(q.dtype) if is_whole else step.dtype
     steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), step.dtype)
-    return astype(np.multiply(steps, step), scale.dtype)
+    found = np.multiply(steps, step)
+    if minimum is not None:
+        least = broadcast_along(lift(minimum, step.dtype), q, axis, block)
+        found = np.add(found, astype(least, step.dtype))
+    return astype(found, scale.dtype)
 
 
 def _difference_dtype(integer: str) -> str:
