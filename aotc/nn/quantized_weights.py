@@ -66,13 +66,17 @@ class QuantizedWeights(Node):
         """
         wanted = dtypes.canonical(dtype or self.dtype)
         working = accumulator(wanted)
+        has_spare = self.bits is not None and self.bits < _bits_of(self.data)
         found = dequantize(
             self.data,
             _as_floats(self.scale, working),
             0 if self.zero_point is None else self.zero_point,
             axis=self.axis,
             block=self.block,
-            minimum=None if self.minimum is None else _as_floats(self.minimum, working),
+            bits=self.bits if has_spare else None,
+            less=None
+            if self.minimum is None
+            else np.negative(_as_floats(self.minimum, working)),
         )
         if self.order is not None:
             found = np.take(found, self.order, self.axis)
@@ -85,7 +89,7 @@ class QuantizedWeights(Node):
         return {name: getattr(self, name) for name in names}, form
 
     def __repr__(self) -> str:
-        bits = self.bits or dtypes.bits(dtypes.canonical(self.data.dtype))
+        bits = self.bits or _bits_of(self.data)
         granularity = "" if self.axis is None else f", axis={self.axis}"
         if self.block is not None:
             granularity += f", block={self.block}"
@@ -105,6 +109,10 @@ class _Form:
     def __call__(self, *arrays: Any) -> QuantizedWeights:
         facts = (self.axis, self.block, self.bits, self.dtype)
         return QuantizedWeights(*arrays, *facts)
+
+
+def _bits_of(data: Any) -> int:
+    return dtypes.bits(dtypes.canonical(data.dtype))
 
 
 def _as_floats(part: Any, dtype: str) -> Array:

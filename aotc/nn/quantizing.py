@@ -68,12 +68,15 @@ def dequantize(
     *,
     axis: int | None = None,
     block: int | None = None,
-    minimum: ArrayLike | None = None,
+    bits: int | None = None,
+    less: ArrayLike | None = None,
 ) -> Array:
-    """`(q - zero_point) * scale + minimum`, in the dtype of the scale.
+    """`(q - zero_point) * scale - less`, in the dtype of the scale.
 
-    The difference is that of whole numbers, and the result is rounded to half
-    precision at the end only: a difference may be beyond what f16 holds (65504).
+    The difference is that of whole numbers, and the product is rounded to half
+    precision at the end only: a difference may be beyond what f16 holds (65504). A
+    weight that is dequantised to f32 and multiplied by stays integers in the archive
+    and in memory.
 
     Args:
         q: integers, or floats of few bits.
@@ -81,20 +84,24 @@ def dequantize(
         zero_point: what stands for 0.
         axis: as for `quantize`.
         block: as for `quantize`.
-        minimum: what q = zero_point stands for, if that is not 0; of the shape of the
-            scale.
+        bits: that integers have, at most: others are the nearest that has so many. Of a
+            weight of 4 bits two are a byte.
+        less: what is subtracted in the end, as some formats have it of blocks: minus
+            the least number of each. Of the shape of the scale.
     """
     q, scale = lift(q), as_float(scale)
+    if bits is not None:
+        q = np.clip(q, *_range(q.dtype, bits))
     offset = broadcast_along(lift(zero_point), q, axis, block)
     is_whole = not dtypes.is_float(q.dtype) and not dtypes.is_float(offset.dtype)
     step = to_accumulator(broadcast_along(scale, q, axis, block))
     wide = _difference_dtype(q.dtype) if is_whole else step.dtype
     steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), step.dtype)
-    found = np.multiply(steps, step)
-    if minimum is not None:
-        least = broadcast_along(lift(minimum, step.dtype), q, axis, block)
-        found = np.add(found, astype(least, step.dtype))
-    return astype(found, scale.dtype)
+    y = np.multiply(steps, step)
+    if less is not None:
+        wide_less = to_accumulator(broadcast_along(as_float(less), q, axis, block))
+        y = np.subtract(y, astype(wide_less, y.dtype))
+    return astype(y, scale.dtype)
 
 
 def _difference_dtype(integer: str) -> str:

@@ -164,7 +164,7 @@ def test_files_of_big_endian_machines_are_refused(tmp_path):
 
 
 def header(*tensors, version=3, magic=b"GGUF", tail=b""):
-    """A file without metadata whose tensors are given as (name, sizes, type, offset)."""
+    """A file whose tensors are given as (name, sizes, type, offset)."""
     parts = [struct.pack("<4sIQQ", magic, version, len(tensors), 0)]
     for name, sizes, kind, offset in tensors:
         parts.append(struct.pack("<Q", len(name)) + name)
