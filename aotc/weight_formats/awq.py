@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
+from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
@@ -22,7 +23,6 @@ from aotc.weight_formats.packed_words import (
     bytes_of,
     centered,
     layers_with,
-    levels_of,
     quantized,
     require_shapes,
     take,
@@ -66,7 +66,7 @@ def _weights(arrays: Arrays, layer: str, group: int) -> QuantizedWeights:
     )
 
     def integers(packed: Array) -> Array:
-        eights = np.take(levels_of(packed, _BITS), _PLACES, -1)
+        eights = np.take(unpack(packed, _BITS), _PLACES, -1)
         return np.transpose(centered(np.reshape(eights, (packed.shape[0], -1)), _BITS))
 
     return quantized(

@@ -18,6 +18,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.computed_arrays import StoredArray
+from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
@@ -28,7 +29,6 @@ from aotc.weight_formats.packed_words import (
     centered,
     columns_of,
     layers_with,
-    levels_of,
     order_of_groups,
     quantized,
     require_bits,
@@ -123,7 +123,7 @@ def _packed_zero_points(words: Any, bits: int, outputs: int) -> StoredArray:
     require_bits("weight_zero_point", bits)
 
     def compute(packed: Array) -> Array:
-        rows = np.transpose(levels_of(packed, bits), (0, 2, 1))
+        rows = np.transpose(unpack(packed, bits), (0, 2, 1))
         flat = np.reshape(rows, (-1, packed.shape[1]))
         return centered(flat[:outputs], bits)
 

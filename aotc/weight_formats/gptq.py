@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aotc import numpy as np
+from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
@@ -23,7 +24,6 @@ from aotc.weight_formats.packed_words import (
     bytes_of,
     centered,
     layers_with,
-    levels_of,
     order_of_groups,
     quantized,
     require_bits,
@@ -79,12 +79,12 @@ def _weights(arrays: Arrays, layer: str, group: int, less: int) -> QuantizedWeig
     order = None if groups is None else order_of_groups(groups, block, layer)
 
     def data(packed: Array) -> Array:
-        rows = np.transpose(levels_of(packed, bits), (1, 0, 2))
+        rows = np.transpose(unpack(packed, bits), (1, 0, 2))
         levels = centered(np.reshape(rows, (outputs, inputs)), bits)
         return levels if order is None else np.take(levels, order, 1)
 
     def zero_points(packed: Array) -> Array:
-        levels = np.reshape(levels_of(packed, bits), (packed.shape[0], outputs))
+        levels = np.reshape(unpack(packed, bits), (packed.shape[0], outputs))
         # one more than 8 bits hold, where all are in use
         wide = centered(levels, bits, "i16" if bits == 8 else "i8")
         return np.transpose(np.add(wide, less))

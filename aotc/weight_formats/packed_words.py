@@ -13,6 +13,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.computed_arrays import StoredArray
+from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
@@ -68,16 +69,6 @@ def bytes_of(words: Any) -> Any:
     return words.view(numpy.uint8).reshape(*words.shape, WORD // 8)
 
 
-def levels_of(packed: Array, bits: int) -> Array:
-    """The integers in the bytes of words, which the last axis is of, from 0 on."""
-    if bits == 8:
-        return packed
-    shifts = numpy.arange(0, 8, bits, dtype=numpy.uint8)
-    found = np.right_shift(np.expand_dims(packed, -1), shifts)
-    found = np.bitwise_and(found, 2**bits - 1)
-    return np.reshape(found, (*packed.shape[:-1], WORD // bits))
-
-
 def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
     """Levels from 0 on as signed integers."""
     wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
@@ -99,7 +90,7 @@ def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArr
 
     def compute(packed: Array) -> Array:
         rows, count, _ = packed.shape
-        flat = np.reshape(levels_of(packed, bits), (rows, count * WORD // bits))
+        flat = np.reshape(unpack(packed, bits), (rows, count * WORD // bits))
         return centered(_ordered(flat[:, :size], order), bits)
 
     return compute_when_read(compute, bytes_of(words))
