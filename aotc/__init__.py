@@ -59,7 +59,7 @@ _EXPORTS = {
     "Dim": "aotc.tracing.dims",
     "powers_of_two": "aotc.tracing.dims",
     "Spec": "aotc.tracing.entry",
-    "Weights": "aotc.tracing.entry",
+    "Weights": "aotc.weight_formats",
     "State": "aotc.tracing.entry",
     "from_torch": "aotc.foreign",
     "grad": "aotc.transforms",
@@ -134,7 +134,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'aotc' has no attribute {name!r}")
-    if _EXPORTS[name].startswith("aotc.tracing"):
+    if _EXPORTS[name].startswith(("aotc.tracing", "aotc.weight_formats")):
         import_module("aotc.numpy")  # which says what operators of arrays do
     return getattr(import_module(_EXPORTS[name]), name)
 

@@ -1,4 +1,4 @@
-"""Pytrees: nested dicts, lists, tuples, named tuples and None around leaves.
+"""Pytrees: nested dicts, lists, tuples, named tuples, nodes and None around leaves.
 
 `flatten` takes a tree apart into leaves and a `Structure`, `Structure.unflatten` puts
 it together again: ``structure.unflatten(leaves) == tree``. Dict keys are strings and
@@ -8,6 +8,7 @@ are visited in sorted order, so that equal trees have equal structures; those of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -19,15 +20,27 @@ class OrderedTree(dict[str, Any]):
     """A dict whose leaves come in the order of its keys: that of a file, say."""
 
 
+class Node(ABC):
+    """An object with named parts, which trees take apart as they do a named tuple."""
+
+    @abstractmethod
+    def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
+        """The parts by name, and what makes such an object of others in this order.
+
+        Of two objects that differ in nothing but their parts, the second is equal.
+        """
+
+
 @dataclass(frozen=True)
 class Structure:
     """The shape of a tree.
 
     Args:
-        kind: leaf, none, dict, list, tuple or namedtuple.
+        kind: leaf, none, dict, list, tuple or namedtuple, as which a `Node` counts.
         keys: of a dict or a named tuple.
         children: what it has in it.
-        factory: the class of a named tuple, or of a dict that is no plain one.
+        factory: the class of a named tuple, or of a dict that is no plain one; what
+            makes a `Node` of its parts.
     """
 
     kind: str
@@ -111,6 +124,10 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         if hasattr(tree, "_fields"):
             return Structure("namedtuple", tree._fields, children, type(tree))
         return Structure("list" if isinstance(tree, list) else "tuple", (), children)
+    if isinstance(tree, Node):
+        parts, factory = tree.parts()
+        children = tuple(_flatten(part, leaves) for part in parts.values())
+        return Structure("namedtuple", (*parts,), children, factory)
     leaves.append(tree)
     return _LEAF
 
@@ -152,6 +169,10 @@ def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> St
         if is_named:
             return Structure("namedtuple", tree._fields, parts, type(tree))
         return Structure("list" if type(tree) is list else "tuple", (), parts)
+    if is_new and isinstance(tree, Node):
+        named, factory = tree.parts()
+        parts = tuple(_flatten_in_order(x, leaves, inside) for x in named.values())
+        return Structure("namedtuple", (*named,), parts, factory)
     leaves.append(tree)
     return _LEAF
 

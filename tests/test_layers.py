@@ -65,6 +65,7 @@ ALLOWED = {
     "linalg": TRACING | {"numpy", "control"},
     "nn": TRACING | {"numpy", "random", "special", "control"},
     "solvers": TRACING | {"numpy", "linalg", "control", "transforms"},
+    "weight_formats": TRACING | {"numpy", "nn"},
     # what brings models in
     "importers": TRACING
     | {"program_files", "numpy", "nn", "random", "optim", "transforms", "control"}

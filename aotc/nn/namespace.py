@@ -101,6 +101,7 @@ from aotc.nn.pooling import (
     max_pool,
     sum_pool,
 )
+from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.nn.quantizing import (
     dequantize,
     fake_quantize,
@@ -134,6 +135,7 @@ from aotc.tracing.calls import guard
 from aotc.tracing.source_locations import scope
 
 __all__ = [
+    "QuantizedWeights",
     "Routing",
     "adaptive_avg_pool",
     "adaptive_max_pool",

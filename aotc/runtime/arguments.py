@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from aotc.errors import InputError
+from aotc.pytree import Node
 
 Flatten = Callable[[Any, list[Any], str], None]
 
@@ -64,6 +65,8 @@ def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
     expected = f"a {kind.__name__} of {len(parts)}"
 
     def flatten(value: Any, leaves: list[Any], path: str) -> None:
+        if isinstance(value, Node):
+            value = (*value.parts()[0].values(),)
         if not isinstance(value, (list, tuple)) or len(value) != len(parts):
             raise _structure_error(owner, path, expected, value)
         for index, (part, each) in enumerate(zip(parts, value, strict=True)):

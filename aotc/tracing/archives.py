@@ -1,4 +1,8 @@
-"""Files of arrays that weights come in: .safetensors and .npz."""
+"""Files of arrays that weights come in: .safetensors, .npz and those of other formats.
+
+A reader gives the arrays of a file by name, and what else it says. Those that know what
+quantised tensors mean are above this module, and are provided to it.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +11,53 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.errors import InputError
 from aotc.system_errors import raise_system_error, require_path
 from aotc.tracing.source_locations import fail
 
+Arrays = dict[str, Any]  # by dotted name
+Reader = Callable[[Path], tuple[Arrays, Mapping[str, Any]]]
+FOLDER = "a folder"  # the suffix of one, among the readers
 
-def load_arrays(file: Path) -> dict[str, Any]:
-    """The nested dict of arrays in a .safetensors or .npz file.
+
+def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """The nested dict of arrays in a file or folder, and its metadata by name.
 
     Raises:
         InputError: the file is missing, damaged or of another kind.
     """
     require_path(file)
-    if file.suffix not in _READERS:
+    suffix = FOLDER if file.is_dir() and FOLDER in _READERS else file.suffix
+    if suffix not in _READERS:
         fail(
             "unknown-format",
             f"expected weights in {' or '.join(_READERS)}; got '{file.name}'",
         )
-    if not file.is_file():
+    if suffix != FOLDER and not file.is_file():
         fail("no-such-file", f"there are no weights at '{file}'")
     try:
-        flat = _READERS[file.suffix](file)
+        flat, metadata = _READERS[suffix](file)
+    except InputError:
+        raise
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, str(file))
-        fail("bad-file", f"'{file}' cannot be read as {file.suffix}: {error}")
-    return nested_dict(flat)
+        fail("bad-file", f"'{file}' cannot be read as {suffix}: {error}")
+    return nested_dict(flat), metadata
 
 
-def _read_safetensors(file: Path) -> dict[str, Any]:
+def provide_readers(readers: Mapping[str, Reader]) -> None:
+    """Say what reads files of these suffixes, in the place of what did."""
+    _READERS.update(readers)
+
+
+def read_safetensors(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
     """Views of the mapped file; the package checks its header."""
     from safetensors import safe_open
 
@@ -50,7 +67,8 @@ def _read_safetensors(file: Path) -> dict[str, Any]:
         length = int.from_bytes(opened.read(8), "little")
         header = json.loads(opened.read(length))
     data = np.asarray(np.memmap(file, np.uint8, "r"))[8 + length :]
-    return {name: _view(data, header[name]) for name in names}
+    arrays = {name: _view(data, header[name]) for name in names}
+    return arrays, header.get("__metadata__", {})
 
 
 def _view(data: Any, entry: Mapping[str, Any]) -> Any:
@@ -59,14 +77,15 @@ def _view(data: Any, entry: Mapping[str, Any]) -> Any:
     return data[start:end].view(dtype).reshape(entry["shape"])
 
 
-def _read_npz(file: Path) -> dict[str, Any]:
+def _read_npz(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
     """Views of the mapped file, but for what is compressed in it."""
     with np.load(file, allow_pickle=False) as loaded:
         whole = np.asarray(np.memmap(file, np.uint8, "r"))
         members = loaded.zip.infolist()
         rows = {each.filename.removesuffix(".npy"): each for each in members}
         found = {name: _member_view(whole, rows[name]) for name in loaded.files}
-        return {k: loaded[k] if x is None else x for k, x in found.items()}
+        arrays = {k: loaded[k] if x is None else x for k, x in found.items()}
+        return arrays, {}
 
 
 def _member_view(whole: Any, member: zipfile.ZipInfo) -> Any:
@@ -130,7 +149,7 @@ _NPY_HEADERS = {
 # what the format calls the dtypes that aotc has
 _SAFETENSORS = {name.upper(): name for name in dtypes.NAMES}
 
-_READERS = {".safetensors": _read_safetensors, ".npz": _read_npz}
+_READERS: dict[str, Reader] = {".safetensors": read_safetensors, ".npz": _read_npz}
 
 
 def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.computed_arrays import ComputedArray, StoredArray
 from aotc.errors import InputError
 from aotc.pytree import flatten, leaf_names
 from aotc.tracing.archives import load_arrays
@@ -86,7 +87,10 @@ class Stored:
 
     @property
     def tree(self) -> Any:
-        """The stored pytree of NumPy arrays."""
+        """The stored pytree of NumPy arrays.
+
+        What a file has in a form of its own is computed by `numpy.asarray`.
+        """
         return self.structure.unflatten(self.arrays)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -98,16 +102,36 @@ class Weights(Stored):
     """Immutable parameters: stored once, shared by entries, targets and profiles.
 
     They may be none: the buffers of a network are none where training updates them all.
+
+    Args:
+        tree: its leaves are arrays.
+        copy: as of `Stored`.
+        metadata: what the file that they are of says besides, by name.
     """
+
+    def __init__(
+        self,
+        tree: Any,
+        *,
+        copy: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(tree, copy=copy)
+        self.metadata = dict(metadata or {})
 
     @classmethod
     def load(cls, path: str | Path) -> Weights:
-        """Weights from a .safetensors file (dotted names become nested dicts) or .npz.
+        """Weights from a .safetensors, .npz or .gguf file, or a folder of safetensors.
 
-        A relative path is looked up beside the file that calls this.
+        Dotted names become nested dicts. Quantised tensors (those of GGUF, and of GPTQ,
+        AWQ and compressed-tensors where a config.json says so) are
+        `nn.QuantizedWeights`; others are arrays. The files are mapped, and nothing is
+        unpacked before it is written. A relative path is looked up beside the file that
+        calls this.
         """
         caller = sys._getframe(1).f_code.co_filename
-        return cls(load_arrays(Path(caller).parent / path))
+        tree, metadata = load_arrays(Path(caller).parent / path)
+        return cls(tree, metadata=metadata)
 
 
 class State(Stored):
@@ -139,7 +163,9 @@ class Frozen:
     state: State
 
 
-def _stored_array(leaf: Any, name: str, copy: bool) -> np.ndarray[Any, Any]:
+def _stored_array(leaf: Any, name: str, copy: bool) -> StoredArray:
+    if isinstance(leaf, ComputedArray):
+        return leaf
     array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
     try:
         dtypes.canonical(array.dtype)

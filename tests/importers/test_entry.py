@@ -488,7 +488,7 @@ def test_npz_weights_are_mapped_and_damaged_ones_refused(tmp_path):
     }
     for save, is_mapped in ((np.savez, True), (np.savez_compressed, False)):
         save(tmp_path / "w.npz", **arrays)
-        found = load_arrays(tmp_path / "w.npz")
+        found, _ = load_arrays(tmp_path / "w.npz")
         flat = {"none": found["none"], "one": found["one"]}
         flat |= {f"a.{name}": array for name, array in found["a"].items()}
         assert flat.keys() == arrays.keys()

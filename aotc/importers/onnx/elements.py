@@ -100,14 +100,3 @@ def value_table(kind: Element) -> np.ndarray[Any, Any]:
     """The values of a narrow float, by its bits as an unsigned integer."""
     patterns = np.arange(2**kind.bits, dtype=np.uint8)
     return patterns.view(kind.numpy).astype(dtypes.to_numpy(kind.dtype))
-
-
-def unpack(data: np.ndarray[Any, Any], kind: Element, count: int) -> Any:
-    """`count` elements of 2 or 4 bits as bytes; the first is in the lowest bits."""
-    shifts = np.arange(0, 8, kind.bits, dtype=np.uint8)
-    parts = (data[:, None] >> shifts) & np.uint8(2**kind.bits - 1)
-    flat = parts.reshape(-1)[:count]
-    if kind.dtype != "i8":
-        return flat
-    half = 2 ** (kind.bits - 1)
-    return (flat.astype(np.int8) ^ half) - np.int8(half)

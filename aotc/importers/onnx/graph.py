@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,9 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from aotc import numpy as anp
 from aotc.importers.common.declared import Declared
+from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.file_errors import attribute_to_file
-from aotc.importers.onnx.tensors import DataArray, Files, array_of
+from aotc.importers.onnx.tensors import DataArray, Files, data_of
+from aotc.nn.packed_integers import unpack
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import Place, at_location, fail, scope
 
 # the names of ONNX's own operator set
@@ -20,10 +27,38 @@ _STANDARD = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor of the file; `code` is ONNX's number of its element type."""
+    """A tensor of the file.
 
-    array: DataArray
+    Args:
+        data: its elements, or the bytes of those that share some.
+        code: ONNX's number of its element type.
+        packed: the shape of what shares bytes; None for other elements.
+    """
+
+    data: DataArray
     code: int
+    packed: tuple[int, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the tensor."""
+        return self.data.shape if self.packed is None else self.packed
+
+    @property
+    def array(self) -> DataArray:
+        """The elements."""
+        if self.packed is None:
+            return self.data
+        with without_tracing():
+            return np.asarray(self.unpack(lift(self.data)))
+
+    def unpack(self, data: Array) -> Array:
+        """The elements of an array that has the data."""
+        if self.packed is None:
+            return data
+        kind = element(self.code)
+        flat = unpack(data, kind.bits, is_signed=kind.dtype == "i8")
+        return anp.reshape(flat[: math.prod(self.packed)], self.packed)
 
 
 @dataclass(frozen=True)
@@ -207,7 +242,8 @@ class Reader:
 
     def _constant(self, proto: Any) -> Constant:
         with self._at_tensor(proto.name):
-            return Constant(array_of(proto, self._files), proto.data_type)
+            data, packed = data_of(proto, self._files)
+            return Constant(data, proto.data_type, packed)
 
     def _dense(self, proto: Any) -> Constant:
         """A SparseTensorProto with its zeros."""

@@ -94,11 +94,16 @@ class Interpreter:
     def _constant(self, constant: Constant) -> Array:
         """A tensor of the file; narrow floats by their values."""
         kind = element(constant.code)
-        array = self._weights.get(id(constant), Array(data=constant.array))
+        weight = self._weights.get(id(constant))
+        if weight is None:
+            array = Array(data=constant.array)
+        else:
+            array = constant.unpack(weight)
         if kind.is_narrow_float:
             array = anp.take(value_table(kind), anp.astype(array, "i32"))
         traced = array._data is None
-        known = constant.array if traced and not kind.is_narrow_float else None
+        is_known = constant.packed is None and not kind.is_narrow_float
+        known = constant.data if traced and is_known else None
         code = constant.code if kind.narrow else None
         if known is None and code is None:
             return array

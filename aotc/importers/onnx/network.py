@@ -78,7 +78,7 @@ def network_of(
             for name, value in zip(model.graph.outputs, found, strict=True)
         ]
 
-    tree = {name: constant.array for name, constant in stored.items()}
+    tree = {name: constant.data for name, constant in stored.items()}
     with at_location((model.file, 1)):
         weights = Weights(tree, copy=False) if tree else None
         own = of_file(model, path, tuple(inputs), names) if path else None
@@ -149,7 +149,7 @@ def _nodes(graph: Graph) -> Iterator[Any]:
 def _is_stored(constant: Constant, is_parameter: bool) -> bool:
     kind = element(constant.code)
     is_float = kind.dtype.startswith(("f", "bf"))
-    return constant.array.nbytes > _LARGE or (is_parameter and is_float)
+    return constant.data.nbytes > _LARGE or (is_parameter and is_float)
 
 
 def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
@@ -157,7 +157,7 @@ def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
     read = set(_read(graph))
     for name, constant in graph.constants.items():
         if name in read:
-            yield name, constant, math.prod(constant.array.shape) > 0
+            yield name, constant, math.prod(constant.shape) > 0
     for node in graph.nodes:
         for value in node.attributes.values():
             if isinstance(value, Constant) and node.key == "Constant":

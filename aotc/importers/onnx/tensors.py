@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.importers.onnx.elements import Element, element, unpack
+from aotc.importers.onnx.elements import Element, element
 from aotc.tracing.source_locations import fail
 
 DataArray = np.ndarray[Any, Any]
@@ -80,8 +80,10 @@ def map_file(path: Path) -> Any:
         return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def array_of(tensor: Any, files: Files) -> DataArray:
+def data_of(tensor: Any, files: Files) -> tuple[DataArray, tuple[int, ...] | None]:
     """The elements of a TensorProto; narrow floats by their bits, in u8.
+
+    Those of less than a byte stay packed: their bytes, and the shape of the tensor.
 
     Raises:
         InputError: of a type that aotc has no arrays of, or the data is not there.
@@ -89,9 +91,8 @@ def array_of(tensor: Any, files: Files) -> DataArray:
     kind, shape = element(tensor.data_type), tuple(tensor.dims)
     data = _raw_data(tensor, files)
     if data is None:
-        return _typed_data(tensor, kind).reshape(shape)
-    count = math.prod(shape)
-    expected = -(-count * kind.bits // 8)
+        return _typed_data(tensor, kind).reshape(shape), None
+    expected = -(-math.prod(shape) * kind.bits // 8)
     if data.size != expected:
         fail(
             "truncated-data",
@@ -99,9 +100,9 @@ def array_of(tensor: Any, files: Files) -> DataArray:
             f"got {data.size}",
         )
     if kind.bits < 8:
-        return np.asarray(unpack(data, kind, count)).reshape(shape)
+        return data, shape
     stored = np.dtype(np.uint8) if kind.narrow else dtypes.to_numpy(kind.dtype)
-    return data.view(stored).reshape(shape)
+    return data.view(stored).reshape(shape), None
 
 
 def _raw_data(tensor: Any, files: Files) -> DataArray | None:

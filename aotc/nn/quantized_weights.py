@@ -1,0 +1,122 @@
+"""`QuantizedWeights`: a quantised tensor as one value of a tree of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.nn.quantizing import dequantize
+from aotc.pytree import Node
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype, lift
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedWeights(Node):
+    """Weights x ≈ (data - zero_point) * scale + minimum, with integers for data.
+
+    In a tree its arrays are leaves that are named like the fields: `w.data`, `w.scale`,
+    …; those that are None are none. A scale or minimum that is quantised in turn is a
+    `QuantizedWeights` itself.
+
+    Args:
+        data: integers, of the shape of the weights.
+        scale: the size of a step; see `axis` and `block`.
+        zero_point: the integer that stands for 0, where that is not 0.
+        minimum: what `zero_point` stands for, where that is not 0.
+        order: where each element along `axis` lies in `data`, if these are in another
+            order.
+        axis: that scale, zero_point and minimum vary along; None where they are
+            scalars.
+        block: how many elements along `axis` share one of each, which have the rank of
+            `data` then; None where they are vectors, one for each element.
+        bits: that an element needs, if its dtype has more.
+        dtype: of the weights that these stand for.
+    """
+
+    data: Any
+    scale: Any
+    zero_point: Any = None
+    minimum: Any = None
+    order: Any = None
+    axis: int | None = None
+    block: int | None = None
+    bits: int | None = None
+    dtype: str = "f32"
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape of the weights."""
+        return tuple(self.data.shape)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes the weights have."""
+        return len(self.shape)
+
+    def dequantize(self, dtype: str | None = None) -> Array:
+        """The weights as floats; half precision is rounded to at the end only.
+
+        Args:
+            dtype: of the result, by default that of the weights.
+        """
+        wanted = dtypes.canonical(dtype or self.dtype)
+        working = accumulator(wanted)
+        has_spare = self.bits is not None and self.bits < _bits_of(self.data)
+        found = dequantize(
+            self.data,
+            _as_floats(self.scale, working),
+            0 if self.zero_point is None else self.zero_point,
+            axis=self.axis,
+            block=self.block,
+            bits=self.bits if has_spare else None,
+            less=None
+            if self.minimum is None
+            else np.negative(_as_floats(self.minimum, working)),
+        )
+        if self.order is not None:
+            found = np.take(found, self.order, self.axis)
+        return astype(found, wanted)
+
+    def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
+        """The arrays by the names of the fields, and what makes weights of others."""
+        names = ("data", "scale", "zero_point", "minimum", "order")
+        form = _Form(self.axis, self.block, self.bits, self.dtype)
+        return {name: getattr(self, name) for name in names}, form
+
+    def __repr__(self) -> str:
+        bits = self.bits or _bits_of(self.data)
+        granularity = "" if self.axis is None else f", axis={self.axis}"
+        if self.block is not None:
+            granularity += f", block={self.block}"
+        shape = "×".join(map(str, self.shape))
+        return f"QuantizedWeights({self.dtype}[{shape}], bits={bits}{granularity})"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Makes `QuantizedWeights` of arrays: what is no array of them."""
+
+    axis: int | None
+    block: int | None
+    bits: int | None
+    dtype: str
+
+    def __call__(self, *arrays: Any) -> QuantizedWeights:
+        facts = (self.axis, self.block, self.bits, self.dtype)
+        return QuantizedWeights(*arrays, *facts)
+
+
+def _bits_of(data: Any) -> int:
+    return dtypes.bits(dtypes.canonical(data.dtype))
+
+
+def _as_floats(part: Any, dtype: str) -> Array:
+    """A scale or minimum as floats of a dtype."""
+    if isinstance(part, QuantizedWeights):
+        return part.dequantize(dtype)
+    return astype(lift(part), dtype)

@@ -1,0 +1,33 @@
+"""Files of weights whose tensors are quantised, as `Weights.load` reads them.
+
+Importing this package provides its readers to `aotc.tracing.archives`; they are
+imported when a file of theirs is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aotc.tracing.archives import FOLDER, Arrays, provide_readers
+from aotc.tracing.entry import Weights
+
+__all__ = ["Weights"]
+
+
+def _read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
+    from aotc.weight_formats.gguf import read_gguf
+
+    return read_gguf(file)
+
+
+def _read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
+    from aotc.weight_formats.checkpoints import read_checkpoint
+
+    return read_checkpoint(path)
+
+
+provide_readers(
+    {".gguf": _read_gguf, ".safetensors": _read_checkpoint, FOLDER: _read_checkpoint}
+)

@@ -1,0 +1,78 @@
+"""AWQ checkpoints: `qweight`, `qzeros` and `scales` of each layer.
+
+Source: `dequantize_gemm` of `packing_utils.py` in AutoAWQ. Outputs are packed along the
+last axis of `qweight` [inputs, outputs] and `qzeros` [groups, outputs]; of eight that
+share a word, the even ones come before the odd ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.nn.packed_integers import unpack
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.tracing.archives import Arrays
+from aotc.tracing.array import Array
+from aotc.tracing.deferred_arrays import compute_when_read
+from aotc.tracing.source_locations import fail
+from aotc.weight_formats.packed_words import (
+    bytes_of,
+    centered,
+    layers_with,
+    quantized,
+    require_shapes,
+    take,
+    transposed,
+)
+
+_BITS = 4
+# where each of eight outputs lies in a word
+_PLACES = numpy.array([0, 4, 1, 5, 2, 6, 3, 7], "i4")
+
+
+def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+    """The arrays of a checkpoint with a value for each quantised layer.
+
+    Raises:
+        InputError: the tensors are packed in another way.
+    """
+    form = str(config.get("version", "gemm")).lower()
+    bits = int(config.get("bits", config.get("w_bit", _BITS)))
+    if form != "gemm" or bits != _BITS:
+        fail(
+            "unsupported-quantization",
+            f"the tensors are packed as '{form}' of {bits} bits; aotc reads 'gemm' of "
+            f"{_BITS}",
+            "quantise the model with version='gemm', w_bit=4",
+        )
+    arrays = dict(arrays)
+    group = int(config.get("group_size", config.get("q_group_size", -1)))
+    for layer in layers_with(arrays, "qweight"):
+        arrays[f"{layer}.weight"] = _weights(arrays, layer, group)
+    return arrays
+
+
+def _weights(arrays: Arrays, layer: str, group: int) -> QuantizedWeights:
+    """The weights of a layer, whose tensors are removed."""
+    words, zeros, scales = (
+        take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")
+    )
+    require_shapes(
+        layer, [("qweight", words, 2), ("qzeros", zeros, 2), ("scales", scales, 2)]
+    )
+
+    def integers(packed: Array) -> Array:
+        eights = np.take(unpack(packed, _BITS), _PLACES, -1)
+        return np.transpose(centered(np.reshape(eights, (packed.shape[0], -1)), _BITS))
+
+    return quantized(
+        compute_when_read(integers, bytes_of(words)),
+        transposed(scales),
+        compute_when_read(integers, bytes_of(zeros)),
+        bits=_BITS,
+        block=group if group > 0 else words.shape[0],
+    )

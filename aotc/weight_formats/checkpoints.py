@@ -1,0 +1,114 @@
+"""Checkpoints of safetensors: a file, or a folder of them, with a config.json beside.
+
+What `quantization_config` in there says of the tensors, `METHODS` reads: tensors of a
+quantised layer become one `nn.QuantizedWeights`, in the place of the layer's `weight`
+and of its shape, [outputs, inputs]. All else stays an array.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aotc.tracing.archives import Arrays, read_safetensors
+from aotc.tracing.source_locations import fail
+from aotc.weight_formats import awq, compressed_tensors, gptq
+
+Method = Callable[[Arrays, Mapping[str, Any]], Arrays]
+
+METHODS: dict[str, Method] = {
+    "gptq": gptq.decode,
+    "awq": awq.decode,
+    "compressed-tensors": compressed_tensors.decode,
+}
+# files that say how tensors are quantised, and what they are of where they do not say
+_CONFIGS = {
+    "config.json": None,
+    "quantize_config.json": "gptq",  # AutoGPTQ's own
+    "quant_config.json": "awq",
+}
+
+
+def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
+    """The tensors of a checkpoint by name, and what its files say besides.
+
+    Args:
+        path: of a file, or of the folder with all of them.
+
+    Raises:
+        InputError: a file is missing, or the tensors are quantised in a way that aotc
+            does not read.
+        ValueError: a file is damaged.
+    """
+    arrays: Arrays = {}
+    metadata: dict[str, Any] = {}
+    for file in _files_of(path) if path.is_dir() else [path]:
+        found, said = read_safetensors(file)
+        twice = arrays.keys() & found.keys()
+        if twice:
+            raise ValueError(f"two files have a tensor called '{min(twice)}'")
+        arrays |= found
+        metadata |= said
+    folder = path if path.is_dir() else path.parent
+    config = _json_of(folder / "config.json")
+    if config:
+        metadata["config"] = config
+    scheme = _quantization_of(folder)
+    if scheme is None:
+        return arrays, metadata
+    method = str(scheme.get("quant_method"))
+    if method not in METHODS:
+        fail(
+            "unsupported-quantization",
+            f"the tensors are quantised by '{method}'; aotc reads {', '.join(METHODS)}",
+            "quantise the model with one of these, or convert it to GGUF",
+        )
+    return METHODS[method](arrays, scheme), metadata
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """The files of a checkpoint in a folder.
+
+    Raises:
+        InputError: there are none, or one that the index names is missing.
+    """
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        names = sorted(set(_json_of(index).get("weight_map", {}).values()))
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            fail(
+                "missing-data",
+                f"'{index.name}' names '{missing[0]}', which is not in '{folder}'",
+                "put all files of the checkpoint into one folder",
+            )
+        return [folder / name for name in names]
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        fail("no-such-file", f"there are no .safetensors files in '{folder}'")
+    return found
+
+
+def _quantization_of(folder: Path) -> dict[str, Any] | None:
+    """What the files beside a checkpoint say of its quantisation, if they do."""
+    for name, method in _CONFIGS.items():
+        config = _json_of(folder / name)
+        scheme = config.get("quantization_config") if method is None else config
+        if scheme:
+            return {"quant_method": method, **scheme}
+    return None
+
+
+def _json_of(file: Path) -> dict[str, Any]:
+    """The object in a file; an empty one if there is no such file.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    if not file.is_file():
+        return {}
+    found = json.loads(file.read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError(f"expected an object in '{file.name}'")
+    return found

@@ -1,0 +1,140 @@
+"""Checkpoints of compressed-tensors: integers in words or bytes, with their scales.
+
+Source: `PackedQuantizationCompressor` and `IntQuantizationCompressor` of
+vllm-project/compressed-tensors. A layer has `weight_packed` [outputs, words], with
+`weight_shape` ("pack-quantized"), or `weight` of i8 ("int-quantized",
+"naive-quantized"); `weight_scale` [outputs, groups], [outputs, 1] or a number; where it
+is asymmetric, `weight_zero_point`, of which outputs are packed beside packed weights;
+and `weight_g_idx`, if its inputs were quantised in another order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.computed_arrays import StoredArray
+from aotc.nn.packed_integers import unpack
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.tracing.archives import Arrays
+from aotc.tracing.array import Array
+from aotc.tracing.deferred_arrays import compute_when_read
+from aotc.tracing.source_locations import fail
+from aotc.weight_formats.packed_words import (
+    bytes_of,
+    centered,
+    columns_of,
+    layers_with,
+    order_of_groups,
+    quantized,
+    require_bits,
+    require_shapes,
+    take,
+)
+
+_FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
+_STRATEGIES = ("tensor", "channel", "group")
+
+
+def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+    """The arrays of a checkpoint with a value for each quantised layer.
+
+    Raises:
+        InputError: the tensors are quantised in another way.
+    """
+    arrays = dict(arrays)
+    for layer in layers_with(arrays, "weight_scale"):
+        facts = _facts_of(layer, config)
+        arrays[f"{layer}.weight"] = _weights(arrays, layer, facts)
+    return arrays
+
+
+def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the configuration says of the weights of a layer.
+
+    Raises:
+        InputError: aotc does not read such.
+    """
+    groups = list(config.get("config_groups", {}).values())
+    exact = [g for g in groups if any(_names(t, layer) for t in g.get("targets", []))]
+    found = (exact or groups or [{}])[0]
+    facts = found.get("weights") or {}
+    form = found.get("format") or config.get("format")
+    strategy = facts.get("strategy")
+    is_known = form in _FORMATS and facts.get("type", "int") == "int"
+    if not is_known or strategy not in _STRATEGIES:
+        fail(
+            "unsupported-quantization",
+            f"layer '{layer}' is quantised in format '{form}' of {facts.get('type')}s "
+            f"by '{strategy}'; aotc reads {', '.join(_FORMATS)} of ints by "
+            f"{', '.join(_STRATEGIES)}",
+            "compress the model with a scheme such as W4A16 or W8A8",
+        )
+    return facts
+
+
+def _names(target: str, layer: str) -> bool:
+    """Whether a target is this layer by its name, and not by its class."""
+    if target.startswith("re:"):
+        return re.match(target.removeprefix("re:"), layer) is not None
+    return target == layer
+
+
+def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedWeights:
+    """The weights of a layer, whose tensors are removed."""
+    bits = int(facts.get("num_bits", 8))
+    scale = take(arrays, layer, "weight_scale")
+    zero_point = arrays.pop(f"{layer}.weight_zero_point", None)
+    groups = arrays.pop(f"{layer}.weight_g_idx", None)
+    is_packed = f"{layer}.weight_packed" in arrays
+    stored = take(arrays, layer, "weight_packed" if is_packed else "weight")
+    require_shapes(layer, [("weight", stored, 2)])
+    shape = tuple(map(int, arrays.pop(f"{layer}.weight_shape", stored.shape)))
+    if facts["strategy"] != "group":
+        groups = None
+    block = int(facts.get("group_size") or -1)
+    block = block if facts["strategy"] == "group" and block > 0 else shape[1]
+    order = None
+    if groups is not None and (groups >= 0).all():
+        order = order_of_groups(groups, block, layer)
+    if is_packed:
+        require_bits(layer, bits)
+        data = columns_of(stored, bits, shape[1], order)
+    else:
+        data = stored if order is None else _in_order(stored, order)
+    if zero_point is not None and zero_point.dtype == numpy.int32:
+        zero_point = _packed_zero_points(zero_point, bits, shape[0])
+    if facts["strategy"] == "tensor":
+        return _of_one_scale(data, scale, zero_point, bits)
+    return quantized(data, scale, zero_point, bits=bits, block=block, order=order)
+
+
+def _in_order(data: Any, order: Any) -> StoredArray:
+    """The columns of a matrix in another order."""
+    return compute_when_read(lambda a: np.take(a, order, 1), data)
+
+
+def _packed_zero_points(words: Any, bits: int, outputs: int) -> StoredArray:
+    """Zero points [outputs, groups], of which outputs share words."""
+    require_bits("weight_zero_point", bits)
+
+    def compute(packed: Array) -> Array:
+        rows = np.transpose(unpack(packed, bits), (0, 2, 1))
+        flat = np.reshape(rows, (-1, packed.shape[1]))
+        return centered(flat[:outputs], bits)
+
+    return compute_when_read(compute, bytes_of(words))
+
+
+def _of_one_scale(
+    data: StoredArray, scale: Any, zero_point: Any, bits: int
+) -> QuantizedWeights:
+    """Weights that share one scale."""
+    if zero_point is not None and not numpy.asarray(zero_point).any():
+        zero_point = None
+    scalars = [None if x is None else x.reshape(()) for x in (scale, zero_point)]
+    return QuantizedWeights(data, *scalars, bits=bits)

@@ -1,0 +1,327 @@
+"""The element types of ggml: how blocks of them lie in memory, and what they mean.
+
+Source: `ggml-common.h` (`block_q4_0` and its kin) and the reference functions
+`dequantize_row_*` of `ggml-quants.c` in ggml-org/ggml. A row is cut into blocks along
+its last axis. Where a block has blocks of its own (the K types), scales and minima of
+these are small integers, which one half-precision number of the whole block scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc import numpy as np
+from aotc.computed_arrays import StoredArray
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype
+from aotc.tracing.deferred_arrays import compute_when_read
+
+
+@dataclass(frozen=True)
+class PlainType:
+    """A type whose elements are numbers of a dtype of aotc."""
+
+    name: str
+    dtype: str
+
+    block = 1
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return dtypes.to_numpy(self.dtype).itemsize
+
+    def decode(self, data: Any, shape: tuple[int, ...]) -> Any:
+        """The tensor of this shape whose bytes these are."""
+        return data.view(dtypes.to_numpy(self.dtype)).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers of a block that are computed from some of its fields.
+
+    Args:
+        function: of arrays of blocks and elements; gives one of blocks and numbers.
+        fields: what it is given.
+    """
+
+    function: Callable[..., Array]
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Small integers of a block, and the number that scales them all."""
+
+    integers: Part
+    factor: Part
+    block: int
+
+
+@dataclass(frozen=True)
+class BlockType:
+    """A type whose elements come in blocks.
+
+    Args:
+        name: ggml's.
+        block: elements of a block.
+        bits: of an element.
+        layout: the fields of a block.
+        integers: the elements.
+        scale: one, or one for each `step` elements.
+        minimum: likewise; None where 0 stands for 0.
+        step: how many elements share a scale.
+    """
+
+    name: str
+    block: int
+    bits: int
+    layout: numpy.dtype[Any]
+    integers: Part
+    scale: Part | Scaled
+    minimum: Part | Scaled | None = None
+    step: int = 32
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of a block."""
+        return self.layout.itemsize
+
+    def decode(self, data: Any, shape: tuple[int, ...]) -> QuantizedWeights:
+        """The tensor of this shape whose bytes these are."""
+        blocks = _Blocks(data.view(self.layout), shape)
+        minimum = None if self.minimum is None else blocks.numbers(self.minimum)
+        return QuantizedWeights(
+            blocks.values(self.integers),
+            blocks.numbers(self.scale),
+            minimum=minimum,
+            axis=len(shape) - 1,
+            block=self.step,
+            bits=self.bits,
+        )
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of a tensor.
+
+    Args:
+        data: their fields.
+        shape: of the tensor.
+    """
+
+    data: Any
+    shape: tuple[int, ...]
+
+    def values(self, part: Part) -> StoredArray:
+        """Numbers of the blocks, beside each other along the last axis."""
+
+        def compute(*fields: Array) -> Array:
+            return np.reshape(part.function(*fields), (*self.shape[:-1], -1))
+
+        return compute_when_read(compute, *(self.data[name] for name in part.fields))
+
+    def numbers(self, part: Part | Scaled) -> StoredArray | QuantizedWeights:
+        """Scales or minima."""
+        if isinstance(part, Part):
+            return self.values(part)
+        return QuantizedWeights(
+            self.values(part.integers),
+            self.values(part.factor),
+            axis=len(self.shape) - 1,
+            block=part.block,
+        )
+
+
+# ---- parts of blocks ----------------------------------------------------------------
+
+
+def _nibbles(packed: Array) -> Array:
+    """The lower halves of bytes, and then the upper ones, along the last axis."""
+    halves = [np.bitwise_and(packed, 15), np.right_shift(packed, 4)]
+    return np.concatenate(halves, -1)
+
+
+def _shifted(packed: Array, bits: int) -> Array:
+    """For each group of `bits` in bytes, all bytes: an axis before the last one."""
+    shifts = numpy.arange(0, 8, bits, dtype=numpy.uint8)[:, None]
+    found = np.right_shift(np.expand_dims(packed, -2), shifts)
+    return np.bitwise_and(found, 2**bits - 1)
+
+
+def _centered(levels: Array, bits: int) -> Array:
+    """Levels from 0 on as signed integers."""
+    return np.subtract(astype(levels, "i8"), 2 ** (bits - 1))
+
+
+def _rows(packed: Array, size: int) -> Array:
+    """The bytes of each block in rows."""
+    return np.reshape(packed, (packed.shape[0], -1, size))
+
+
+def _flat(x: Array) -> Array:
+    return np.reshape(x, (x.shape[0], -1))
+
+
+def _five_bits(low: Array, high: Array) -> Array:
+    """Nibbles with the bits of a u32 above them, the first bit first."""
+    shifts = numpy.arange(8, dtype=numpy.uint8)
+    bits = np.bitwise_and(np.right_shift(np.expand_dims(high, -1), shifts), 1)
+    return np.bitwise_or(_nibbles(low), np.left_shift(_flat(bits), 4))
+
+
+def _nibbles_of_rows(low: Array) -> Array:
+    """Of each 32 bytes, the lower halves and then the upper ones."""
+    return _flat(_nibbles(_rows(low, 32)))
+
+
+def _five_bits_of_rows(low: Array, high: Array) -> Array:
+    """The same, bit i of the bytes `high` above the i-th 32 of them."""
+    return np.bitwise_or(
+        _nibbles_of_rows(low), np.left_shift(_flat(_shifted(high, 1)), 4)
+    )
+
+
+def _six_bits(low: Array, high: Array) -> Array:
+    """Of each half of a block, nibbles of 64 bytes with two bits of 32 above each."""
+    nibbles = _flat(_nibbles(_rows(low, 64)))
+    return np.bitwise_or(nibbles, np.left_shift(_flat(_shifted(_rows(high, 32), 2)), 4))
+
+
+def _six_bit_scales(packed: Array) -> Array:
+    """The eight scales in 12 bytes: six bits of four, the rest in parts."""
+    first, _, rest = _thirds(packed)
+    return _joined(first, np.bitwise_and(rest, 15))
+
+
+def _six_bit_minima(packed: Array) -> Array:
+    """The eight minima in 12 bytes."""
+    _, first, rest = _thirds(packed)
+    return _joined(first, np.right_shift(rest, 4))
+
+
+def _thirds(packed: Array) -> tuple[Array, ...]:
+    return tuple(packed[:, start : start + 4] for start in (0, 4, 8))
+
+
+def _joined(first: Array, low: Array) -> Array:
+    """Four numbers of six bits; four of the bits `low` and those above the others."""
+    high = np.bitwise_and(np.right_shift(first, 2), 0x30)
+    return np.concatenate([np.bitwise_and(first, 63), np.bitwise_or(low, high)], -1)
+
+
+def _unchanged(x: Array) -> Array:
+    return x
+
+
+def _signed(bits: int, function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of levels, which gives them as signed integers."""
+    return lambda *fields: _centered(function(*fields), bits)
+
+
+# ---- the types ----------------------------------------------------------------------
+
+
+def _block_type(
+    name: str,
+    bits: int,
+    fields: list[Any],
+    levels: Callable[..., Array],
+    of: tuple[str, ...],
+    scale: Part | Scaled,
+    minimum: Part | Scaled | None = None,
+    *,
+    block: int = 32,
+    step: int = 32,
+) -> BlockType:
+    """A type; levels are signed integers where no minimum says what 0 stands for."""
+    integers = levels if minimum is not None else _signed(bits, levels)
+    layout = numpy.dtype(fields)
+    part = Part(integers, of)
+    return BlockType(name, block, bits, layout, part, scale, minimum, step)
+
+
+_D, _M = Part(_unchanged, ("d",)), Part(_unchanged, ("m",))
+_SCALES = Scaled(Part(_six_bit_scales, ("scales",)), _D, 8)
+_MINIMA = Scaled(Part(_six_bit_minima, ("scales",)), Part(np.negative, ("dmin",)), 8)
+_SIX_BIT_SCALES = Scaled(Part(_unchanged, ("scales",)), _D, 16)
+
+_SCALE, _MINIMUM = ("d", "<f2"), ("m", "<f2")
+_FOUR, _FIFTH = ("qs", "u1", 16), ("qh", "u1", 4)
+_SUPER = [_SCALE, ("dmin", "<f2"), ("scales", "u1", 12)]
+_SIX = [("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _SCALE]
+
+# by ggml's numbers
+TYPES: dict[int, PlainType | BlockType] = {
+    0: PlainType("F32", "f32"),
+    1: PlainType("F16", "f16"),
+    2: _block_type("Q4_0", 4, [_SCALE, _FOUR], _nibbles, ("qs",), _D),
+    3: _block_type("Q4_1", 4, [_SCALE, _MINIMUM, _FOUR], _nibbles, ("qs",), _D, _M),
+    6: _block_type("Q5_0", 5, [_SCALE, _FIFTH, _FOUR], _five_bits, ("qs", "qh"), _D),
+    7: _block_type(
+        "Q5_1", 5, [_SCALE, _MINIMUM, _FIFTH, _FOUR], _five_bits, ("qs", "qh"), _D, _M
+    ),
+    8: BlockType(
+        "Q8_0",
+        32,
+        8,
+        numpy.dtype([_SCALE, ("qs", "i1", 32)]),
+        Part(_unchanged, ("qs",)),
+        _D,
+    ),
+    12: _block_type(
+        "Q4_K",
+        4,
+        [*_SUPER, ("qs", "u1", 128)],
+        _nibbles_of_rows,
+        ("qs",),
+        _SCALES,
+        _MINIMA,
+        block=256,
+    ),
+    13: _block_type(
+        "Q5_K",
+        5,
+        [*_SUPER, ("qh", "u1", 32), ("qs", "u1", 128)],
+        _five_bits_of_rows,
+        ("qs", "qh"),
+        _SCALES,
+        _MINIMA,
+        block=256,
+    ),
+    14: _block_type(
+        "Q6_K",
+        6,
+        _SIX,
+        _six_bits,
+        ("ql", "qh"),
+        _SIX_BIT_SCALES,
+        block=256,
+        step=16,
+    ),
+    24: PlainType("I8", "i8"),
+    25: PlainType("I16", "i16"),
+    26: PlainType("I32", "i32"),
+    27: PlainType("I64", "i64"),
+    28: PlainType("F64", "f64"),
+    30: PlainType("BF16", "bf16"),
+}
+
+# what ggml calls others
+OTHERS = {
+    10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M",
+    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
+}  # fmt: skip
+
+
+def type_name(number: int) -> str:
+    """What ggml calls its type of this number."""
+    known = TYPES.get(number)
+    return OTHERS.get(number, f"type {number}") if known is None else known.name

@@ -1,0 +1,99 @@
+"""GPTQ checkpoints: `qweight`, `qzeros`, `scales` and `g_idx` of each layer.
+
+Source: `QuantLinear` of `qlinear_cuda.py` in AutoGPTQ, whose `forward` has the formula:
+inputs are packed along the first axis of `qweight` [inputs, outputs], outputs along the
+last of `qzeros` [groups, outputs]. Version 1 of the format stores a zero point less one
+(`checkpoint_format` "gptq"), version 2 ("gptq_v2") as it is. With `desc_act`, inputs
+were quantised in another order, and `g_idx` says which group each of them is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aotc import numpy as np
+from aotc.nn.packed_integers import unpack
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.tracing.archives import Arrays
+from aotc.tracing.array import Array
+from aotc.tracing.deferred_arrays import compute_when_read
+from aotc.tracing.source_locations import fail
+from aotc.weight_formats.packed_words import (
+    WORD,
+    bytes_of,
+    centered,
+    layers_with,
+    order_of_groups,
+    quantized,
+    require_bits,
+    require_shapes,
+    take,
+    transposed,
+)
+
+_LESS_BY = {"gptq": 1, "gptq_v2": 0}  # a stored zero point than what it stands for
+
+
+def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+    """The arrays of a checkpoint with a value for each quantised layer.
+
+    Raises:
+        InputError: the tensors are packed in another way.
+    """
+    form = str(config.get("checkpoint_format", "gptq"))
+    if form not in _LESS_BY or config.get("is_marlin_format"):
+        fail(
+            "unsupported-quantization",
+            f"the tensors are packed as '{form}'; aotc reads {', '.join(_LESS_BY)}",
+            "save the checkpoint in format 'gptq' or 'gptq_v2'",
+        )
+    arrays = dict(arrays)
+    for layer in layers_with(arrays, "qweight"):
+        group = int(config.get("group_size", -1))
+        arrays[f"{layer}.weight"] = _weights(arrays, layer, group, _LESS_BY[form])
+    return arrays
+
+
+def _weights(arrays: Arrays, layer: str, group: int, less: int) -> QuantizedWeights:
+    """The weights of a layer, whose tensors are removed.
+
+    Args:
+        arrays: with the tensors.
+        layer: whose they are.
+        group: how many inputs share a scale; all of them if it is not positive.
+        less: what zero points are stored less by.
+    """
+    words, zeros, scales = (
+        take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")
+    )
+    require_shapes(
+        layer, [("qweight", words, 2), ("qzeros", zeros, 2), ("scales", scales, 2)]
+    )
+    outputs = words.shape[1]
+    bits = zeros.shape[1] * WORD // max(outputs, 1)
+    require_bits(layer, bits)
+    inputs = words.shape[0] * WORD // bits
+    block = group if group > 0 else inputs
+    groups = arrays.pop(f"{layer}.g_idx", None)
+    order = None if groups is None else order_of_groups(groups, block, layer)
+
+    def data(packed: Array) -> Array:
+        rows = np.transpose(unpack(packed, bits), (1, 0, 2))
+        levels = centered(np.reshape(rows, (outputs, inputs)), bits)
+        return levels if order is None else np.take(levels, order, 1)
+
+    def zero_points(packed: Array) -> Array:
+        levels = np.reshape(unpack(packed, bits), (packed.shape[0], outputs))
+        # one more than 8 bits hold, where all are in use
+        wide = centered(levels, bits, "i16" if bits == 8 else "i8")
+        return np.transpose(np.add(wide, less))
+
+    return quantized(
+        compute_when_read(data, bytes_of(words)),
+        transposed(scales),
+        compute_when_read(zero_points, bytes_of(zeros)),
+        bits=bits,
+        block=block,
+        order=order,
+    )

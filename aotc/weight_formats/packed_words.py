@@ -1,0 +1,188 @@
+"""Small integers in words of 32 bits, and groups of them: what formats have in common.
+
+The first integer is in the lowest bits. Formats pack along rows or columns; here the
+integers of a matrix are [outputs, inputs] in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.computed_arrays import StoredArray
+from aotc.nn.packed_integers import unpack
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.tracing.archives import Arrays
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import astype
+from aotc.tracing.deferred_arrays import compute_when_read
+from aotc.tracing.source_locations import fail
+
+WORD = 32  # bits
+BITS = (2, 4, 8)  # that a word has a whole number of
+
+
+def layers_with(arrays: Arrays, name: str) -> list[str]:
+    """The layers that have a tensor of this name, which is taken off theirs."""
+    ending = f".{name}"
+    return [key.removesuffix(ending) for key in arrays if key.endswith(ending)]
+
+
+def take(arrays: Arrays, layer: str, name: str) -> Any:
+    """A tensor of a layer, which is removed from the arrays.
+
+    Raises:
+        InputError: there is none.
+    """
+    key = f"{layer}.{name}"
+    if key not in arrays:
+        fail(
+            "missing-data",
+            f"layer '{layer}' is quantised and has no '{name}' here",
+            "load the folder of a checkpoint of several files",
+        )
+    return arrays.pop(key)
+
+
+def require_bits(layer: str, bits: int) -> None:
+    """Refuse integers that lie across words.
+
+    Raises:
+        InputError: they do.
+    """
+    if bits not in BITS:
+        fail(
+            "unsupported-quantization",
+            f"layer '{layer}' has integers of {bits} bits; aotc reads "
+            f"{', '.join(map(str, BITS))}",
+            "quantise the model to one of these",
+        )
+
+
+def bytes_of(words: Any) -> Any:
+    """The bytes of words along a new axis, as a view."""
+    if words.dtype.itemsize != WORD // 8:
+        raise ValueError(f"expected packed words of 32 bits; got {words.dtype}")
+    return words.view(numpy.uint8).reshape(*words.shape, WORD // 8)
+
+
+def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
+    """Levels from 0 on as signed integers."""
+    wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
+    return astype(wide, dtype)
+
+
+def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArray:
+    """Integers that are packed along the last axis, signed.
+
+    Args:
+        words: a matrix.
+        bits: of an integer.
+        size: of the last axis; what is beyond pads the last word.
+        order: of the integers along it, if it is another.
+    """
+    expected = -(-size * bits // WORD)
+    if words.shape[1] != expected:
+        raise ValueError(f"expected {expected} words a row; got {words.shape[1]}")
+
+    def compute(packed: Array) -> Array:
+        rows, count, _ = packed.shape
+        flat = np.reshape(unpack(packed, bits), (rows, count * WORD // bits))
+        return centered(_ordered(flat[:, :size], order), bits)
+
+    return compute_when_read(compute, bytes_of(words))
+
+
+def _ordered(x: Array, order: Any) -> Array:
+    """The columns of a matrix in another order, if it is one."""
+    return x if order is None else np.take(x, numpy.asarray(order, "i4"), 1)
+
+
+def transposed(x: Any) -> StoredArray:
+    """A matrix with its axes exchanged."""
+    return compute_when_read(lambda a: np.transpose(a), x)
+
+
+# ---- groups -------------------------------------------------------------------------
+
+
+def order_of_groups(groups: Any, block: int, layer: str) -> Any:
+    """The order in which inputs of one group lie beside each other; None if they do.
+
+    Args:
+        groups: the number of the group of each input.
+        block: the size of a group.
+        layer: whose they are.
+
+    Raises:
+        InputError: groups are not of this size.
+    """
+    expected = numpy.arange(len(groups)) // block
+    if numpy.array_equal(groups, expected):
+        return None
+    order = numpy.argsort(groups, kind="stable").astype("i4")
+    if not numpy.array_equal(groups[order], expected):
+        fail(
+            "unsupported-quantization",
+            f"layer '{layer}' has groups that are not of {block} inputs each",
+            "quantise the model with groups of one size",
+        )
+    return order
+
+
+def quantized(
+    data: StoredArray,
+    scale: StoredArray,
+    zero_point: StoredArray | None,
+    *,
+    bits: int,
+    block: int,
+    order: Any = None,
+) -> QuantizedWeights:
+    """A matrix [outputs, inputs] in groups of inputs; all signed zero points are 0.
+
+    Args:
+        data: signed integers.
+        scale: [outputs, groups].
+        zero_point: likewise.
+        bits: of an integer.
+        block: the size of a group.
+        order: see `order_of_groups`, in which the data are.
+    """
+    outputs, inputs = data.shape
+    counts = (outputs, -(-inputs // block))
+    for what, part in (("scales", scale), ("zero points", zero_point)):
+        if part is not None and part.shape != counts:
+            raise ValueError(
+                f"expected {what} of shape {list(counts)} for weights of shape "
+                f"{list(data.shape)} in groups of {block}; got {list(part.shape)}"
+            )
+    if zero_point is not None and not numpy.asarray(zero_point).any():
+        zero_point = None
+    if counts[1] == 1:  # a scale for each output
+        rest = [x if x is None else _flat(x) for x in (scale, zero_point)]
+        return QuantizedWeights(data, *rest, axis=0, bits=bits)
+    inverse = None if order is None else numpy.argsort(order).astype("i4")
+    return QuantizedWeights(
+        data, scale, zero_point, None, inverse, axis=1, block=block, bits=bits
+    )
+
+
+def _flat(x: StoredArray) -> StoredArray:
+    return compute_when_read(lambda a: np.reshape(a, (-1,)), x)
+
+
+def require_shapes(layer: str, rows: Sequence[tuple[str, Any, int]]) -> None:
+    """Refuse tensors of other ranks.
+
+    Raises:
+        ValueError: one has another.
+    """
+    for name, array, rank in rows:
+        if array.ndim != rank:
+            raise ValueError(
+                f"expected '{layer}.{name}' of {rank} axes; got {list(array.shape)}"
+            )
