@@ -41,6 +41,7 @@ from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
+from aotc.passes.widened_copies import copy_widened
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
@@ -112,6 +113,8 @@ class FuseRegions(Pass):
         outlining = Outlining()
         tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
         with index_functions(unit.module):
+            if not self.anchors_only:
+                _copy_widened(unit)
             for region in self.regions(unit, capabilities):
                 fused = tuned.choose(region.fused, region.anchor, region.key())
                 outlining.outline(region, fused)
@@ -167,6 +170,14 @@ class FuseRegions(Pass):
 
 
 # ---- what becomes a region ----------------------------------------------------------
+
+
+def _copy_widened(unit: Unit) -> None:
+    """Let the kernels of all entries and loops read bytes, where others widen them."""
+    functions = table_of(unit.module)
+    for entry in entries_of(unit.module):
+        for name, weights in scopes_of(functions, entry.name).items():
+            copy_widened(functions[name], weights)
 
 
 def _all_anchors(
