@@ -116,7 +116,7 @@ class _Requantization:
 
     @staticmethod
     def before(value: Value, numbers: _Numbers) -> _Requantization | None:
-        """Return what a tensor of bytes is made by; None if more than numbers decide it.
+        """Return how a tensor of bytes is made of another one, if it is.
 
         Args:
             value: that tensor.

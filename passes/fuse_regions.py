@@ -21,7 +21,6 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
@@ -289,8 +288,7 @@ def _find_anchors(
             continue
         if op.results[0] in weights:
             continue
-        dtypes = choosing.capabilities.machine.dtypes
-        if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype in dtypes:
+        if isinstance(op, DotGeneral) and choosing.capabilities.multiplies(op):
             op = without_transposes(op)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:

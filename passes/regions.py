@@ -137,8 +137,9 @@ class Region:
         return is_packed or value in self.views
 
     def holds(self, reads: Collection[Value]) -> bool:
-        """Whether its kernel can have as many tensors, given what else it would read."""
-        tensors = len({*self.reads, *reads}) + len(self.results())
+        """Whether its kernel can have as many tensors, if it reads these, too."""
+        read = {*self.reads, *reads} - self.values.keys()
+        tensors = len(read) + len(self.results())
         return tensors <= self.capabilities.emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
