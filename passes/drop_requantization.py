@@ -88,7 +88,7 @@ def _change(function: Function, numbers: _Numbers) -> bool:
             with before(op):
                 moved = found.move()
             op.results[0].replace_all_uses_with(moved)
-            op.operation.erase()
+            found.erase()
             changed = True
     return changed
 
@@ -156,6 +156,13 @@ class _Requantization:
                 operands = [value if x == read else x for x in op.operands]
                 value = op.rebuild(*operands)
         return value
+
+    def erase(self) -> None:
+        """Erase what nothing reads any more, so that it moves no other ops."""
+        for op, _ in reversed(self.path):
+            if next(iter(op.results[0].uses), None) is not None:
+                return
+            op.operation.erase()
 
 
 def _read(op: GraphOp, numbers: _Numbers) -> Value | None:

@@ -40,7 +40,7 @@ from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
-from aotc.passes.widened_copies import copy_widened
+from aotc.passes.widening import bring_to_readers
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
@@ -113,7 +113,7 @@ class FuseRegions(Pass):
         tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
         with index_functions(unit.module):
             if not self.anchors_only:
-                _copy_widened(unit)
+                _bring_widening_to_readers(unit)
             for region in self.regions(unit, capabilities):
                 fused = tuned.choose(region.fused, region.anchor, region.key())
                 outlining.outline(region, fused)
@@ -171,12 +171,12 @@ class FuseRegions(Pass):
 # ---- what becomes a region ----------------------------------------------------------
 
 
-def _copy_widened(unit: Unit) -> None:
+def _bring_widening_to_readers(unit: Unit) -> None:
     """Let the kernels of all entries and loops read bytes, where others widen them."""
     functions = table_of(unit.module)
     for entry in entries_of(unit.module):
         for name, weights in scopes_of(functions, entry.name).items():
-            copy_widened(functions[name], weights)
+            bring_to_readers(functions[name], weights)
 
 
 def _all_anchors(
