@@ -83,8 +83,8 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     if source.dtype not in (*DTYPES, *_NARROW) or is_small:
         return None
     nest, lanes = loops_of(op), machine.lanes
-    is_apart = source.dtype in _NARROW or _is_in_memory(op.x)
-    if nest is None or not (is_apart and _is_for_memory(op.y)):
+    is_apart = _is_in_memory(op.x) and _is_for_memory(op.y)
+    if nest is None or not (is_apart or source.dtype in _NARROW):
         return None
     assert isinstance(nest.last.size, int)
     block = grain.elements(grain.MOVEMENT)
@@ -132,11 +132,11 @@ def loops_of(op: Transpose) -> TransposeLoops | None:
         return None
     written = View.of_memory(Tensor.of(op.y).shape)
     views = [found.view, written]
+    loops = common_loops(views, [every, every], only_static=True)
     together = 32 // bits(Tensor.of(op.y).dtype)
-    every_loop = common_loops(views, [every, every], only_static=True)
-    words = _in_words(every_loop, together) if together > 1 else every_loop
-    if words is None or len(words) < 2:
-        return None
+    words = _in_words(loops, together)
+    if words is None:
+        words, together = loops, 1
     *others, last = words
     if not isinstance(last.size, int):
         return None
@@ -156,6 +156,8 @@ def _in_words(loops: Sequence[Loop], together: int) -> list[Loop] | None:
     *others, last = loops
     steps = [step for loop in others for step in loop.steps]
     if last.steps != (1, 1) or not isinstance(last.size, int):
+        return None
+    if last.size == together and len(others) < 2:
         return None
     if any(not isinstance(x, int) or x % together for x in (*steps, last.size)):
         return None
