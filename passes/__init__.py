@@ -39,6 +39,7 @@ PASSES = {
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
+    "drop-requantization": "aotc.passes.drop_requantization:DropRequantization",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",
     "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",

@@ -21,7 +21,6 @@ from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
@@ -42,6 +41,7 @@ from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.regions import Region, region_at
+from aotc.passes.widening import bring_to_readers
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
@@ -114,6 +114,8 @@ class FuseRegions(Pass):
         outlining = Outlining()
         tuned = tuned_schedules(unit.program.tuning, str(unit.target), capabilities)
         with index_functions(unit.module):
+            if not self.anchors_only:
+                _bring_widening_to_readers(unit)
             for region in self.regions(unit, capabilities):
                 fused = tuned.choose(region.fused, region.anchor, region.key())
                 outlining.outline(region, fused)
@@ -170,6 +172,14 @@ class FuseRegions(Pass):
 
 
 # ---- what becomes a region ----------------------------------------------------------
+
+
+def _bring_widening_to_readers(unit: Unit) -> None:
+    """Let the kernels of all entries and loops read bytes, where others widen them."""
+    functions = table_of(unit.module)
+    for entry in entries_of(unit.module):
+        for name, weights in scopes_of(functions, entry.name).items():
+            bring_to_readers(functions[name], weights)
 
 
 def _all_anchors(
@@ -281,8 +291,7 @@ def _find_anchors(
             continue
         if op.results[0] in weights:
             continue
-        dtypes = choosing.capabilities.machine.dtypes
-        if isinstance(op, DotGeneral) and Tensor.of(op.lhs).dtype in dtypes:
+        if isinstance(op, DotGeneral) and choosing.capabilities.multiplies(op):
             op = without_transposes(op)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:

@@ -12,16 +12,19 @@ Efficient Integer-Arithmetic-Only Inference", CVPR 2018). What is around an imag
 as its zero point. The sums are those of integers and exact, on every target the same;
 those of the dequantised numbers were rounded.
 
-Left as they are: products whose weight has a zero point, or a scale for each of several
-blocks of what is summed up; grouped convolutions; what may exceed i32.
+A zero point of a weight takes the sums of rows, too. Where no operand is a weight, the
+zero points are subtracted before, and i16 are multiplied.
+
+Left as they are: convolutions whose weight has a zero point, products with a scale for
+each of several blocks of what is summed up; grouped convolutions; what may exceed i32.
 
 Ensures: of each product of two dequantised operands of this form, integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import Enum, auto
 from math import prod
 
 import numpy as np
@@ -29,26 +32,18 @@ import numpy as np
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.lowering.conversion import integer_bounds
-from aotc.dialects.ops.binary import Multiply, Subtract
-from aotc.dialects.ops.contraction import BYTES, DotGeneral, free_axes
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose, varying_axes
-from aotc.dialects.ops.slicing import Pad
-from aotc.dialects.ops.windows import Windows
-from aotc.dialects.patterns.values import made_by, repeated_scalar, splat_of
+from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
-from aotc.dtypes import is_float
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
+from aotc.passes.dequantized import Dequantized, dequantized
 from aotc.passes.properties import CALLS_INLINED
 
 _TOGETHER = 4  # channels that instructions multiply at a time
-
-
-_Move = Transpose | Reshape | Windows | Pad
+_HALF = 128  # what u8 have more than i8
 
 
 class IntegerProducts(FunctionPass):
@@ -69,64 +64,18 @@ class IntegerProducts(FunctionPass):
         return bool(products)
 
 
-@dataclass(frozen=True)
-class _Dequantized:
-    """A value that is `(integers - zero) * scale`, moved in some steps.
+class _How(Enum):
+    """What is multiplied.
 
-    Args:
-        integers: of i8 or u8.
-        zero: what is subtracted, of their shape; None for nothing.
-        scale: of their shape; None for 1, of values that are integers, too.
-        moves: what follows, in order.
+    INTEGERS: the bytes as they are; sums of columns by the left operand's zero point
+        are subtracted.
+    SHIFTED: the same, of a weight as i8; sums of rows by its zero point are subtracted.
+    DIFFERENCES: bytes less their zero points, as i16.
     """
 
-    integers: Value
-    zero: Value | None
-    scale: Value | None = None
-    moves: tuple[_Move, ...] = ()
-
-    def moved(self, value: Value) -> Value:
-        """Return the integers, or the scale, as the value has them."""
-        for op in self.moves:
-            attributes = type(op).attributes_of(op)
-            if isinstance(op, Pad):
-                attributes["value"] = float(self.offset or 0)
-            value = type(op).build(value, **attributes)
-        return value
-
-    @property
-    def kind(self) -> Tensor:
-        """The type of the integers, as the value has them."""
-        kind = Tensor.of(self.integers)
-        last = self.moves[-1:]
-        return Tensor.of(last[0].y).with_dtype(kind.dtype) if last else kind
-
-    @property
-    def offset(self) -> int | None:
-        """The zero, if it is one known number."""
-        number = 0.0 if self.zero is None else splat_of(_unmoved(self.zero))
-        return None if number is None else int(number)
-
-    @property
-    def has_one_zero(self) -> bool:
-        """Whether one number is subtracted, which is known if there is padding."""
-        is_padded = any(isinstance(op, Pad) for op in self.moves)
-        if self.zero is None:
-            return True
-        if self.offset is not None:  # the bytes of padding are to have it
-            least, greatest = integer_bounds(self.kind.dtype)
-            return least <= self.offset <= greatest
-        return not is_padded and not _varying_axes(self.zero)
-
-    def scaled_axes(self) -> set[int]:
-        """Return the axes of the value along which the scale varies."""
-        axes = set() if self.scale is None else _varying_axes(self.scale)
-        for op in self.moves:
-            if isinstance(op, Transpose):
-                axes = {at for at, axis in enumerate(op.permutation) if axis in axes}
-            elif axes:
-                axes = {*range(Tensor.of(op.y).rank)}
-        return axes
+    INTEGERS = auto()
+    SHIFTED = auto()
+    DIFFERENCES = auto()
 
 
 @dataclass(frozen=True)
@@ -138,119 +87,87 @@ class _Product:
         left: its first operand.
         right: its second one.
         summed: the axes of the right operand that are summed up.
+        how: what is multiplied.
     """
 
     op: DotGeneral | ConvGeneral
-    left: _Dequantized
-    right: _Dequantized
+    left: Dequantized
+    right: Dequantized
     summed: tuple[int, ...]
+    how: _How
+
+    @property
+    def columns(self) -> list[int]:
+        """The axes of the right operand that the result has, after the rows."""
+        batch = self.op.rhs_batch if isinstance(self.op, DotGeneral) else ()
+        return free_axes(self.right.kind.rank, batch, self.summed)
+
+    @property
+    def column_axes(self) -> tuple[int, ...]:
+        """The axes of the result that are these."""
+        rank = Tensor.of(self.op.results[0]).rank
+        return tuple(range(rank - len(self.columns), rank))
+
+    def is_along_columns(self, value: Value | None) -> bool:
+        """Return whether what is read with the right operand varies along no others."""
+        return self.right.varying_axes(value) <= {*self.columns}
 
 
 def _product(op: Operation, weights: set[Value]) -> _Product | None:
     """Return an op as a product of integers, if it is to be one."""
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
-    left, right = (_dequantized(value) for value in op.operands)
-    if left is None or right is None or left.scaled_axes():
+    left, right = (dequantized(value) for value in op.operands)
+    if left is None or right is None or left.varying_axes(left.scale):
         return None
     dtype = Tensor.of(op.results[0]).dtype
     scales = [each.scale is not None for each in (left, right)]
     if scales != [dtype == "f32"] * 2 or dtype not in ("f32", "i32"):
         return None
-    if right.offset != 0 or not left.has_one_zero:
-        return None
-    rank = right.kind.rank
     if isinstance(op, ConvGeneral):
-        summed = tuple(range(rank - 1))
-        if op.groups != 1 or min(op.padding) < 0:
-            return None
-        if any(op.padding) and left.offset is None:
-            return None  # the number around the image is an attribute
+        summed = tuple(range(right.kind.rank - 1))
     else:
         summed = tuple(op.rhs_contract)
-        if not summed or op.lhs_batch:
-            return None
-    if right.scaled_axes() & {*summed} or not _fits(left, right, summed):
-        return None
-    is_weight = right.integers in weights
-    return _Product(op, left, right, summed) if is_weight or left.offset == 0 else None
-
-
-def _fits(left: _Dequantized, right: _Dequantized, summed: Sequence[int]) -> bool:
-    """Whether no sum is too large for i32."""
-    sizes: list[Size] = [right.kind.shape[axis] for axis in summed]
-    if not all(isinstance(size, int) for size in sizes):
-        return False
-    least = [max(map(abs, integer_bounds(x.kind.dtype))) for x in (left, right)]
-    return 2 * prod(map(int, sizes)) * prod(least) <= integer_bounds("i32")[1]
-
-
-# ---- operands -----------------------------------------------------------------------
-
-
-def _dequantized(value: Value) -> _Dequantized | None:
-    """Return a value as dequantised integers; None if it is none."""
-    op = defining_op(value)
-    if isinstance(op, _Move) and not (isinstance(op, Pad) and op.value):
-        found = _dequantized(op.x)
-        return None if found is None else replace(found, moves=(*found.moves, op))
-    if Tensor.of(value).dtype == "i16":
-        integers = _integers(value)
-        return None if integers is None else _Dequantized(*integers)
-    scaled = made_by(value, Multiply)
-    if scaled is None:
-        return None
-    for steps, scale in (scaled.operands, reversed(list(scaled.operands))):
-        cast = made_by(steps, Cast)
-        if cast is not None and Tensor.of(steps).dtype == "f32":
-            integers = _integers(cast.x)
-            if integers is not None:
-                return _Dequantized(*integers, scale)
+    for how in _How:
+        found = _Product(op, left, right, summed, how)
+        if _is_possible(found, is_weight=right.integers in weights):
+            return found
     return None
 
 
-def _integers(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the bytes that a value is of, and what is subtracted from them."""
-    difference = made_by(value, Subtract)
-    zero = None
-    if difference is not None:
-        if Tensor.of(value).dtype in BYTES:
-            return None  # it wraps around
-        value, zero = difference.operands
-        if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
-            return None  # it may wrap around
-    while Tensor.of(value).dtype not in BYTES:
-        cast = made_by(value, Cast)
-        if cast is None or Tensor.of(cast.x).dtype not in (*BYTES, "i16", "i32"):
-            return None
-        value = cast.x
-    return value, zero
+def _is_possible(product: _Product, *, is_weight: bool) -> bool:
+    """Return whether a product can be made of integers so, with exact sums."""
+    left, right, how = product.left, product.right, product.how
+    if not product.is_along_columns(right.scale) or not _fits(product):
+        return False
+    if isinstance(product.op, ConvGeneral):
+        if how is not _How.INTEGERS or not _is_simple(product.op, left):
+            return False
+    elif not product.summed:
+        return False
+    if how is _How.DIFFERENCES:
+        return not is_weight and left.scale is not None
+    if not left.has_one_zero or not (is_weight or left.offset == 0):
+        return False
+    if how is _How.INTEGERS:
+        return right.offset == 0
+    return is_weight and product.is_along_columns(right.zero)
 
 
-def _unmoved(value: Value) -> Value:
-    """Return the integers that a value repeats, in another dtype or shape."""
-    op = defining_op(value)
-    while isinstance(op, (Cast, Reshape, Broadcast, Transpose)):
-        if is_float(Tensor.of(op.x).dtype):
-            break
-        value = op.x
-        op = defining_op(value)
-    return value
+def _is_simple(op: ConvGeneral, image: Dequantized) -> bool:
+    """Return whether a convolution is one of integers, given what its image is."""
+    if op.groups != 1 or min(op.padding) < 0:
+        return False
+    # the number around the image is an attribute
+    return not any(op.padding) or image.offset is not None
 
 
-def _is_beyond(zero: Value) -> bool:
-    """Return whether a zero point may be none of a byte, given that it was no byte."""
-    number = splat_of(_unmoved(zero))
-    return number is None or not -(2**7) <= number < 2**8
-
-
-def _varying_axes(value: Value) -> set[int]:
-    """Return the axes of a value along which its elements may differ."""
-    if splat_of(value) is not None:
-        return set()
-    repeated = made_by(value, Broadcast)
-    rank = Tensor.of(value).rank
-    return {*range(rank)} if repeated is None else {*varying_axes(repeated)}
+def _fits(product: _Product) -> bool:
+    """Return whether no sum is too large for i32; differences are below 256."""
+    sizes: list[Size] = [product.right.kind.shape[axis] for axis in product.summed]
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    return 2**16 * prod(map(int, sizes)) <= integer_bounds("i32")[1]
 
 
 # ---- what takes its place -----------------------------------------------------------
@@ -260,41 +177,84 @@ def _replace(product: _Product) -> None:
     b, op = Builder(), product.op
     with before(op):
         kind = Tensor.of(op.results[0])
-        total = _sum(b, product)
-        columns = _along_columns(product)
-        if product.left.offset != 0:
-            weight = b.cast(product.right.moved(product.right.integers), dtype="i32")
-            sums = b.reduce_sum(weight, axes=product.summed)
-            number = _zero_point(b, product.left)
-            every = b.broadcast(number, shape=Tensor.of(sums).shape, axes=())
-            excess = b.multiply(sums, every)
-            repeated = b.broadcast(excess, shape=kind.shape, axes=columns)
-            total = b.subtract(total, repeated)
+        if product.how is _How.DIFFERENCES:
+            axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
+            left, right = product.left.difference(b), product.right.difference(b)
+            total = b.dot_general(left, right, **axes)
+        else:
+            total = _sum(b, product)
         scale = _scale(b, product)
         if scale is not None:
-            scales = b.broadcast(scale, shape=kind.shape, axes=columns)
+            scales = b.broadcast(scale, shape=kind.shape, axes=product.column_axes)
             total = b.multiply(b.cast(total, dtype="f32"), scales)
     op.results[0].replace_all_uses_with(total)
     op.operation.erase()
 
 
-def _zero_point(b: Builder, left: _Dequantized) -> Value:
+def _sum(b: Builder, product: _Product) -> Value:
+    """Return the sums of the products of bytes less their zero points."""
+    kind = Tensor.of(product.op.results[0])
+    left = product.left.moved(product.left.integers)
+    right, zero = _weight(b, product)
+    total = _sum_of_bytes(b, product, left, right)
+    if zero is not None:
+        rows = _row_sums(b, product, left)
+        leading = range(kind.rank - len(product.columns))
+        rows = b.broadcast(rows, shape=kind.shape, axes=(*leading,))
+        zeros = b.broadcast(zero, shape=kind.shape, axes=product.column_axes)
+        total = b.subtract(total, b.multiply(rows, zeros))
+    if product.left.offset != 0:
+        sums = b.reduce_sum(b.cast(right, dtype="i32"), axes=product.summed)
+        if zero is not None:
+            sizes = [int(product.right.kind.shape[axis]) for axis in product.summed]
+            count = b.full_like(sums, prod(sizes))
+            sums = b.subtract(sums, b.multiply(zero, count))
+        number = _zero_point(b, product.left)
+        every = b.broadcast(number, shape=Tensor.of(sums).shape, axes=())
+        excess = b.multiply(sums, every)
+        repeated = b.broadcast(excess, shape=kind.shape, axes=product.column_axes)
+        total = b.subtract(total, repeated)
+    return total
+
+
+def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
+    """Return the bytes of the right operand, and the zero point of each column of them.
+
+    Those of u8 that have zero points become i8, by which instructions multiply u8.
+    """
+    right = product.right
+    integers = right.moved(right.integers)
+    if product.how is _How.INTEGERS or right.zero is None:
+        return integers, None
+    zero = b.cast(_along_columns(b, product, right.zero), dtype="i32")
+    if Tensor.of(integers).dtype == "u8":
+        wide = b.cast(integers, dtype="i16")
+        integers = b.cast(b.subtract(wide, b.full_like(wide, _HALF)), dtype="i8")
+        zero = b.subtract(zero, b.full_like(zero, _HALF))
+        if right.offset == _HALF:
+            return integers, None
+    return integers, zero
+
+
+def _row_sums(b: Builder, product: _Product, left: Value) -> Value:
+    """Return what the bytes of each row make together, in i32.
+
+    Below 2**24, sums of f32 are exact in any order.
+    """
+    axes = product.op.lhs_contract
+    return b.cast(b.reduce_sum(b.cast(left, dtype="f32"), axes=axes), dtype="i32")
+
+
+def _zero_point(b: Builder, left: Dequantized) -> Value:
     """Return the one number that is subtracted, as an i32 of rank 0."""
     if left.offset is not None or left.zero is None:
         return b.constant(value=np.array(left.offset, np.int32))
     return b.cast(_number(b, left.zero), dtype="i32")
 
 
-def _along_columns(product: _Product) -> tuple[int, ...]:
-    """Return the axes of the result that are those of the right operand."""
-    rank, kept = Tensor.of(product.op.results[0]).rank, product.right.kind.rank
-    return tuple(range(rank - kept + len(product.summed), rank))
-
-
-def _sum(b: Builder, product: _Product) -> Value:
+def _sum_of_bytes(b: Builder, product: _Product, left: Value, right: Value) -> Value:
     """Return the sums of the products of the integers as they are."""
-    op, left = product.op, product.left.moved(product.left.integers)
-    right = product.right.moved(product.right.integers)
+    op = product.op
     if isinstance(op, DotGeneral):
         axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
         return b.dot_general(left, right, **axes)
@@ -321,19 +281,22 @@ def _scale(b: Builder, product: _Product) -> Value | None:
     left, right = product.left, product.right
     if left.scale is None or right.scale is None:
         return None
-    kept = free_axes(right.kind.rank, (), product.summed)
-    shape = tuple(right.kind.shape[axis] for axis in kept)
-    if right.scaled_axes():
-        sizes = [
-            1 if axis in product.summed else size
-            for axis, size in enumerate(right.kind.shape)
-        ]
-        first = b.cut_to(right.moved(right.scale), tuple(sizes))
-        columns = b.reshape(first, shape=shape)
-    else:
-        columns = b.broadcast(_number(b, right.scale), shape=shape, axes=())
+    columns = _along_columns(b, product, right.scale)
+    shape = Tensor.of(columns).shape
     rows = b.broadcast(_number(b, left.scale), shape=shape, axes=())
     return b.multiply(rows, columns)
+
+
+def _along_columns(b: Builder, product: _Product, value: Value) -> Value:
+    """Return the scale or the zero of the right operand, for each column."""
+    right, columns = product.right, product.columns
+    shape = tuple(right.kind.shape[axis] for axis in columns)
+    if not right.varying_axes(value):
+        return b.broadcast(_number(b, value), shape=shape, axes=())
+    sizes = [
+        size if axis in columns else 1 for axis, size in enumerate(right.kind.shape)
+    ]
+    return b.reshape(b.cut_to(right.moved(value), tuple(sizes)), shape=shape)
 
 
 def _number(b: Builder, value: Value) -> Value:

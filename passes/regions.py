@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,13 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, defining_op, in_order, users_of
+from aotc.dialects.walking import (
+    backward_slice,
+    defining_op,
+    has_one_use,
+    in_order,
+    users_of,
+)
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import NARROW, Elementwise
@@ -137,11 +143,9 @@ class Region:
         return is_packed or value in self.views
 
     def holds(self, reads: Collection[Value]) -> bool:
-        """Whether its kernel can have as many tensors, given what else it would read.
-
-        What the ops before the anchor give is read by nothing else, so never written.
-        """
-        tensors = len({*self.reads, *reads}) + len(self.values) - len(self.before)
+        """Whether its kernel can have as many tensors, if it reads these, too."""
+        read = {*self.reads, *reads} - self.values.keys()
+        tensors = len(read) + len(self.results())
         return tensors <= self.capabilities.emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
@@ -169,12 +173,8 @@ def region_at(
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
             continue
-        reads = _reads(op, region)
-        if reads is None:
+        if not (_add(region, [*_widening(op, region), op]) or _add(region, [op])):
             continue
-        region.members.append(op)
-        region.values[op.results[0]] = None
-        region.reads.update(dict.fromkeys(reads))
         rest = in_order([*rest, *users_of(op.results)])
     _drop_widened(region)
     if region.family.is_part is not None:
@@ -187,8 +187,49 @@ def region_at(
     return region
 
 
+def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
+    """Add ops after an anchor, and what they read; whether the kernel can compute all.
+
+    Args:
+        region: of the anchor.
+        ops: in order; what those before the last give, nothing else reads.
+    """
+    reads = dict(region.reads)
+    for place, op in enumerate(ops):
+        found = _reads(op, region)
+        if found is None:
+            for added in ops[:place]:
+                del region.values[added.results[0]]
+            region.reads = reads
+            return False
+        region.values[op.results[0]] = None
+        region.reads = {**region.reads, **dict.fromkeys(found)}
+    region.members += ops
+    return True
+
+
+def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
+    """Return the ops that make operands of an op of bytes in memory, in order."""
+    found: dict[GraphOp, None] = {}
+    for value in op.operands:
+        steps: list[GraphOp] = []
+        while value not in region.values and Tensor.of(value).dtype not in NARROW:
+            inner = defining_op(value)
+            is_step = isinstance(inner, GraphOp) and region.epilogue.takes(inner)
+            if not (is_step and has_one_use(value)) or value in region.states:
+                break
+            steps.insert(0, inner)
+            others = [x for x in inner.operands if not is_repeated(x)]
+            if len(others) != 1:
+                break
+            (value,) = others
+        else:
+            found.update(dict.fromkeys(steps))
+    return [*found]
+
+
 def _drop_widened(region: Region) -> None:
-    """Drop ops that widen bytes which the kernel writes, and what they are read for.
+    """Drop ops that only widen bytes, be they written by the kernel or by others.
 
     Whoever reads the bytes can do that: fewer of them go through memory.
     """
@@ -196,8 +237,10 @@ def _drop_widened(region: Region) -> None:
     kept: list[GraphOp] = []
     for op in region.members:
         (value,) = op.results
-        is_narrow = Tensor.of(value).dtype in NARROW
-        if is_narrow or any(operand in narrow for operand in op.operands):
+        wide = [x for x in op.operands if not is_repeated(x) and x not in narrow]
+        if Tensor.of(value).dtype in NARROW or all(
+            Tensor.of(operand).dtype in NARROW for operand in wide
+        ):
             narrow.add(value)
     for op in reversed(region.members):
         (value,) = op.results

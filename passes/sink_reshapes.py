@@ -16,6 +16,7 @@ from __future__ import annotations
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor
@@ -58,7 +59,9 @@ class SinkReshapes(FunctionPass):
 
 def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
     """The shape in which an op can as well be computed; None if there is none."""
-    if not isinstance(op, GraphOp) or not type(op).on_vectors or has_effect(op):
+    if not isinstance(op, GraphOp) or has_effect(op):
+        return None
+    if not (type(op).on_vectors or isinstance(op, Cast)):
         return None
     if len(op.results) != 1 or op.results[0] in weights:
         return None
@@ -72,8 +75,10 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
 
 def _source(value: Value) -> Value | None:
     """What a value is, but for axes of size 1; None if it is no such reshape."""
-    op = made_by(value, Reshape)
-    return op.x if op is not None and Reshape.is_merged(op) else None
+    source = None
+    while (op := made_by(value, Reshape)) is not None and Reshape.is_merged(op):
+        source = value = op.x
+    return source
 
 
 def _number(value: Value) -> Value | None:

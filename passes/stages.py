@@ -55,6 +55,7 @@ PASS_STAGES = (
             "cse",
             "recover-ops",
             "pad-entries",
+            "drop-requantization",
             "sink-transposes",
             "simplify",
             "sink-reshapes",

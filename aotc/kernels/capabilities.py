@@ -20,6 +20,9 @@ from typing import Any
 from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.types import Tensor
+from aotc.dtypes import is_float
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
@@ -73,6 +76,13 @@ class Capabilities:
     def family_of(self, fused: Fused) -> Family[Any, Any]:
         """Return the family of a kernel."""
         return self.families[fused.kernel]
+
+    def multiplies(self, op: DotGeneral) -> bool:
+        """Return whether there are instructions for the operands of a product."""
+        left, right = (Tensor.of(value).dtype for value in op.operands)
+        if is_float(left):
+            return left in self.machine.dtypes
+        return bool(self.machine.multipliers_of(left, right))
 
     def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:
         """Return the kernel of a function of a module; None if it is no region."""

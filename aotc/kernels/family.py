@@ -42,7 +42,9 @@ class Family(Generic[A, S]):
             computes none if that is nothing.
         prologue: the same of the elementwise ops that make its operand.
         floats: dtypes that it computes and writes, of those that a machine has.
-        stored: others that it writes, of what casts make at the end.
+        stored: others that it writes of an op, of what casts make at the end.
+        widened: others of the elements that the ops before an anchor read, and make
+            these of.
         column_axes: how many of the last axes of the result a vector that is the same
             in all rows has.
         views: the operands that are views which the kernel reads through, and what of.
@@ -93,7 +95,8 @@ class Family(Generic[A, S]):
     epilogue: Operands = NONE
     prologue: Operands = NONE
     floats: Container[str] = ("f32",)
-    stored: Container[str] = ()
+    stored: Callable[[A], Container[str]] = lambda op: ()
+    widened: Container[str] = ()
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
@@ -151,14 +154,14 @@ class Family(Generic[A, S]):
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
         """Return those of the elements that follow an op in its kernel on a machine."""
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
-        is_of_integers = Tensor.of(op.results[0]).dtype == "i32"
-        return (*found, "i32") if is_of_integers else found
+        has_integers = Tensor.of(op.results[0]).dtype == "i32" or self.widened
+        return (*found, "i32") if has_integers else found
 
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
         """Return what elementwise ops follow an op in its kernel on a machine."""
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
-        return Elementwise(self.epilogue, columns, dtypes, NARROW, self.stored)
+        return Elementwise(self.epilogue, columns, dtypes, NARROW, self.stored(op))
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
         """Return what elementwise ops make the second operand of an op."""
@@ -170,7 +173,8 @@ class Family(Generic[A, S]):
     def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
         """Return what elementwise ops make an operand of an op in its kernel."""
         columns = _last_axes(value, self.prologue_axes(op))
-        return Elementwise(self.prologue, columns, self.dtypes(op, machine))
+        dtypes = self.dtypes(op, machine)
+        return Elementwise(self.prologue, columns, dtypes, self.widened, self.widened)
 
 
 @dataclass(frozen=True)

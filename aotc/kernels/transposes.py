@@ -14,6 +14,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
+from aotc.dtypes import is_float
 from aotc.kernels.layout import layout_of
 from aotc.mlir import Value, ir
 
@@ -47,7 +48,8 @@ class _Operand:
 def without_transposes(op: DotGeneral) -> DotGeneral:
     """A product of the same result in the place of one, or that itself.
 
-    A transpose of the left operand stays where its rows would lie unevenly without.
+    A transpose of the left operand stays where its rows would lie unevenly without, or
+    where terms that are integers would not lie beside each other.
     """
     left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
     right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
@@ -58,7 +60,9 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
         return op
     shorter = _insert_product(op, before, right)
     layout = layout_of(shorter)
-    if layout is None or layout.splits_rows:
+    is_apart = layout is not None and layout.depth > 1
+    is_unread = is_apart and not is_float(Tensor.of(op.lhs).dtype)
+    if layout is None or layout.splits_rows or is_unread:
         shorter.operation.erase()
         return op
     return _replace(shorter, op)

@@ -64,6 +64,7 @@ _FOR_GRAPHS = {
     "inline",
     "join-products",
     "drop-general",
+    "drop-requantization",
     "pad-entries",
     "prune",
     "record-intermediates",

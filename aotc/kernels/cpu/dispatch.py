@@ -26,7 +26,7 @@ from aotc.dialects.types import (
     lowered_type,
     symbols_of,
 )
-from aotc.kernels.cpu import sharing, vectors
+from aotc.kernels.cpu import elementary, sharing, vectors
 from aotc.kernels.cpu.arguments import Arguments, Scratch
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
@@ -107,6 +107,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
             else:
                 sharing.write_share(share, shares, workgroups, write)
             func.ReturnOp([])
+        elementary.round_by_instructions(holder.operation)
         stated = {
             **facts_of(kernel, machine),
             "results": len(kinds) - len(taken),

@@ -7,8 +7,8 @@ from math import e, log2, pi, sqrt
 import numpy as np
 
 from aotc.dialects.lowering.scalars import constant, float_compare
-from aotc.kernels.cpu.vectors import bits_of, multiply_add
-from aotc.mlir import Value, arith
+from aotc.kernels.cpu.vectors import bits_of, call_intrinsic, multiply_add
+from aotc.mlir import Operation, Value, arith, ir
 
 # 2**r for |r| <= 0.5: least relative error, 2e-9, of all polynomials with p(0) = 1
 _POWER = (
@@ -25,6 +25,26 @@ _LOWEST = -86.0  # e**x of less would not be a normal number
 _LOGISTIC_RANGE = (-89.0, 87.0)
 _BIAS = 127  # of the exponent of a float
 _ROUNDER = 1.5 * 2**23  # numbers next to it are whole; its last bits count them
+
+
+def round_by_instructions(kernel: Operation) -> None:
+    """Let the processor round to whole numbers, in all of a kernel.
+
+    IREE writes `math.roundeven` out, in some 40 operations on bits.
+    """
+    found: list[Operation] = []
+
+    def note(op: Operation) -> ir.WalkResult:
+        if op.name == "math.roundeven":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    kernel.walk(note)
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            rounded = call_intrinsic("llvm.roundeven", [*op.operands], op.result.type)
+        op.result.replace_all_uses_with(rounded)
+        op.erase()
 
 
 def exp_of_negative(x: Value) -> Value:

@@ -8,6 +8,8 @@ written:
 - Two long ones: squares of as many elements as a vector has, both ways, are transposed
   in registers. So all of a line of the cache is used when it is there.
 - A short one, as the channels of an image: its vectors are mixed, or taken apart.
+
+Of narrow integers, those that stay side by side are moved as words of 32 bits.
 """
 
 from __future__ import annotations
@@ -211,7 +213,14 @@ class _Kernel:
         return read, add(written, self.given.scale(count, loop.steps[1]))
 
     def _load(self, at: Value, count: int) -> Value:
-        return vectors.load(self.given.memories[0], at, self.lanes, count)
+        memory, together = self.given.memories[0], self.nest.together
+        lanes, count = (n * together for n in (self.lanes, count))
+        found = vectors.load(memory, scale(at, together), lanes, count)
+        return found if together == 1 else vectors.as_words(found)
 
     def _store(self, vector: Value, at: Value, count: int) -> None:
-        vectors.store(vector, self.given.memories[1], at, self.lanes, count)
+        memory, together = self.given.memories[1], self.nest.together
+        if together > 1:
+            vector = vectors.as_elements(vector, memory.type.element_type)
+        lanes, count = (n * together for n in (self.lanes, count))
+        vectors.store(vector, memory, scale(at, together), lanes, count)

@@ -93,6 +93,18 @@ def bits_of(x: Value) -> Value:
     return arith.bitcast(_integers(_lanes(x)), x)
 
 
+def as_words(x: Value) -> Value:
+    """The bits of narrower integers side by side, as i32."""
+    size = _lanes(x) * x.type.element_type.width // 32
+    return _make("vector.bitcast", [x], _integers(size))
+
+
+def as_elements(x: Value, element: Type) -> Value:
+    """The inverse of `as_words`."""
+    size = _lanes(x) * 32 // element.width
+    return _make("vector.bitcast", [x], vector_type(size, element))
+
+
 def select_first(x: Value, count: int, otherwise: float) -> Value:
     """The first `count` elements of a vector, and a number in place of the others."""
     lanes = x.type.shape[0]

@@ -15,7 +15,8 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
-from aotc.kernels.machine import Machine
+from aotc.kernels.elementwise import NARROW
+from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.reductions import (
     Matrices,
     is_in_memory,
@@ -28,6 +29,7 @@ from aotc.kernels.typical import ROWS, typical
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
+_MOST_KEPT = STACK_BYTES // 2  # of a row, on the stack
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
 
 
@@ -97,6 +99,16 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     if not machine.half_fills(sizes.length):
         return None
     return choose_tile(sizes, machine, is_reduced=is_reduced)
+
+
+def stored(op: GraphOp) -> tuple[str, ...]:
+    """Return the dtypes of results that hold fewer bits than elements of rows.
+
+    What is kept of a row for its next pass is then on the stack.
+    """
+    sizes = Matrices.of(op)
+    is_short = sizes is not None and 4 * sizes.length <= _MOST_KEPT
+    return NARROW if isinstance(op, Reduction) or is_short else ()
 
 
 def column_axes(op: GraphOp) -> int:

@@ -12,15 +12,18 @@ from aotc.dialects.types import (
     Tensor,
     ceil_divide,
     element_count,
+    static_size,
 )
 from aotc.dialects.views import Loop, View, common_loops
 from aotc.dialects.walking import defining_op
+from aotc.dtypes import bits
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.movement import DTYPES, FEW_ROWS, MovementBlocks
 from aotc.kernels.planning.views import view_through
 from aotc.mlir import Function, Value, func
 
+_NARROW = ("i8", "u8", "i16")  # of which words are moved
 _FEW = 4  # vectors that are mixed
 _SQUARES = 4  # beside each other in the result
 
@@ -34,11 +37,14 @@ class TransposeLoops:
             the result.
         long: that a workgroup goes through a block of.
         last: that lies side by side in the result; if that is `long`, in the operand.
+        together: narrow elements that are moved as one of 32 bits, in which sizes and
+            steps are.
     """
 
     outer: Sequence[Loop]
     long: Loop
     last: Loop
+    together: int = 1
 
     @property
     def is_of_runs(self) -> bool:
@@ -68,15 +74,17 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
     What is before and after it is in memory anyway: IREE makes one dispatch of a
-    transpose and what it computes around it.
+    transpose and what it computes around it. Of narrow integers that is no gain: it
+    moves them one by one.
     """
     source = Tensor.of(op.x)
     size = element_count(source.shape)
     is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
-    if source.dtype not in DTYPES or is_small:
+    if source.dtype not in (*DTYPES, *_NARROW) or is_small:
         return None
     nest, lanes = loops_of(op), machine.lanes
-    if nest is None or not (_is_in_memory(op.x) and _is_for_memory(op.y)):
+    is_apart = _is_in_memory(op.x) and _is_for_memory(op.y)
+    if nest is None or not (is_apart or source.dtype in _NARROW):
         return None
     assert isinstance(nest.last.size, int)
     block = grain.elements(grain.MOVEMENT)
@@ -124,18 +132,41 @@ def loops_of(op: Transpose) -> TransposeLoops | None:
         return None
     written = View.of_memory(Tensor.of(op.y).shape)
     views = [found.view, written]
-    *others, last = common_loops(views, [every, every], only_static=True)
+    loops = common_loops(views, [every, every], only_static=True)
+    together = 32 // bits(Tensor.of(op.y).dtype)
+    words = _in_words(loops, together)
+    if words is None:
+        words, together = loops, 1
+    *others, last = words
     if not isinstance(last.size, int):
         return None
     if last.steps[0] == 1:
-        return TransposeLoops(others[:-1], others[-1], last)
+        return TransposeLoops(others[:-1], others[-1], last, together)
     (beside,) = (axis for axis in others if axis.steps[0] == 1)
     others.remove(beside)
     if not isinstance(beside.size, int):
         return None
     if beside.size <= _FEW < last.size and last.steps[0] == beside.size:
-        return TransposeLoops(others, last, beside)
-    return TransposeLoops(others, beside, last)
+        return TransposeLoops(others, last, beside, together)
+    return TransposeLoops(others, beside, last, together)
+
+
+def _in_words(loops: Sequence[Loop], together: int) -> list[Loop] | None:
+    """Return loops over so many elements at a time; None if some lie by themselves."""
+    *others, last = loops
+    steps = [step for loop in others for step in loop.steps]
+    if last.steps != (1, 1) or not isinstance(last.size, int):
+        return None
+    if last.size == together and len(others) < 2:
+        return None
+    if any(not isinstance(x, int) or x % together for x in (*steps, last.size)):
+        return None
+    found = [
+        Loop(loop.size, tuple(static_size(x) // together for x in loop.steps))
+        for loop in others
+    ]
+    runs = last.size // together
+    return [*found, Loop(runs, (1, 1))] if runs > 1 else found
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:

@@ -3,7 +3,8 @@
 One workgroup has some rows. A row is gone through by vectors, once for each number that
 is made of all of it (`walk`), and once for the results (`formulas`), which are made
 with what follows (`Epilogue`). Its elements may be computed, too: in the first of these
-passes, from which they are kept in the memory of a result for those that follow. Where
+passes, from which they are kept for those that follow: in the memory of a result, or,
+where results are bytes, on the stack. Where
 a row gives one number, short rows are gone through side by side, as many as a vector
 has lanes, so that results are vectors, too.
 """
@@ -13,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.reduction import (
-    Reduction,
-)
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
@@ -93,8 +93,7 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        _, kept = self.epilogue.results[0]
-        row = Row(walk, begin, compute, compute, kept)
+        row = Row(walk, *self._kept(begin), compute, compute)
         if not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         result = formula(self.anchor, row)
@@ -103,6 +102,17 @@ class _Kernel:
                 [place(at, count)], [result(at, count)]
             )
         )
+
+    def _kept(self, begin: Value) -> tuple[Value, Value]:
+        """Memory where elements of a row are kept, and where they begin in it.
+
+        Args:
+            begin: where the row begins in results.
+        """
+        for value, memory in self.epilogue.results:
+            if Tensor.of(value).dtype == "f32":
+                return memory, begin
+        return vectors.allocate(self.length), vectors.index(0)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
         """A number for each of some rows."""

@@ -24,18 +24,18 @@ class Row:
 
     Args:
         walk: goes through it.
-        begin: where it begins in memory.
-        read_first: its elements, as the first pass has them.
-        read: the same in later passes.
         kept: memory where something may be kept for a later pass; `read` is undefined
             where something has been.
+        begin: where it begins in that.
+        read_first: its elements, as the first pass has them.
+        read: the same in later passes.
     """
 
     walk: Walk
+    kept: Value
     begin: Value
     read_first: Read
     read: Read
-    kept: Value
 
     def keep(self, x: Value, at: Value, count: int) -> None:
         """Write what is read again later."""

@@ -1,0 +1,158 @@
+"""What dequantised operands are made of: integers, a zero point, a scale, movement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.ops.binary import Multiply, Subtract
+from aotc.dialects.ops.contraction import BYTES
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose, varying_axes
+from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.ops.windows import Windows
+from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.dtypes import is_float
+from aotc.mlir import Value
+
+_Move = Transpose | Reshape | Windows | Pad
+
+
+@dataclass(frozen=True)
+class Dequantized:
+    """A value that is `(integers - zero) * scale`, moved in some steps.
+
+    Args:
+        integers: of i8 or u8.
+        zero: what is subtracted, of their shape; None for nothing.
+        scale: of their shape; None for 1, of values that are integers, too.
+        moves: what follows, in order.
+    """
+
+    integers: Value
+    zero: Value | None
+    scale: Value | None = None
+    moves: tuple[_Move, ...] = ()
+
+    def moved(self, value: Value, around: float | None = None) -> Value:
+        """Return the integers, or the scale, as the value has them.
+
+        Args:
+            value: before the steps.
+            around: what padding is; by default what is subtracted.
+        """
+        for op in self.moves:
+            attributes = type(op).attributes_of(op)
+            if isinstance(op, Pad):
+                attributes["value"] = float(self.offset or 0 if around is None else 0)
+            value = type(op).build(value, **attributes)
+        return value
+
+    def difference(self, b: Builder) -> Value:
+        """Return the integers less the zero, as the value has them, in i16."""
+        found = b.cast(self.integers, dtype="i16")
+        if self.zero is not None:
+            found = b.subtract(found, b.cast(self.zero, dtype="i16"))
+        return self.moved(found, around=0)
+
+    @property
+    def kind(self) -> Tensor:
+        """The type of the integers, as the value has them."""
+        kind = Tensor.of(self.integers)
+        last = self.moves[-1:]
+        return Tensor.of(last[0].y).with_dtype(kind.dtype) if last else kind
+
+    @property
+    def offset(self) -> int | None:
+        """The zero, if it is one known number."""
+        number = 0.0 if self.zero is None else splat_of(_unmoved(self.zero))
+        return None if number is None else int(number)
+
+    @property
+    def has_one_zero(self) -> bool:
+        """Whether one number is subtracted, which is known if there is padding."""
+        is_padded = any(isinstance(op, Pad) for op in self.moves)
+        if self.zero is None:
+            return True
+        if self.offset is not None:  # the bytes of padding are to have it
+            least, greatest = integer_bounds(self.kind.dtype)
+            return least <= self.offset <= greatest
+        return not is_padded and not _varying_axes(self.zero)
+
+    def varying_axes(self, of: Value | None) -> set[int]:
+        """Return the axes of the value along which its scale, or its zero, varies."""
+        axes = set() if of is None else _varying_axes(of)
+        for op in self.moves:
+            if isinstance(op, Transpose):
+                axes = {at for at, axis in enumerate(op.permutation) if axis in axes}
+            elif axes:
+                axes = {*range(Tensor.of(op.y).rank)}
+        return axes
+
+
+def dequantized(value: Value) -> Dequantized | None:
+    """Return a value as dequantised integers; None if it is none."""
+    op = defining_op(value)
+    if isinstance(op, _Move) and not (isinstance(op, Pad) and op.value):
+        found = dequantized(op.x)
+        return None if found is None else replace(found, moves=(*found.moves, op))
+    if Tensor.of(value).dtype == "i16":
+        integers = _integers(value)
+        return None if integers is None else Dequantized(*integers)
+    scaled = made_by(value, Multiply)
+    if scaled is None:
+        return None
+    for steps, scale in (scaled.operands, reversed(list(scaled.operands))):
+        cast = made_by(steps, Cast)
+        if cast is not None and Tensor.of(steps).dtype == "f32":
+            integers = _integers(cast.x)
+            if integers is not None:
+                return Dequantized(*integers, scale)
+    return None
+
+
+def _integers(value: Value) -> tuple[Value, Value | None] | None:
+    """Return the bytes that a value is of, and what is subtracted from them."""
+    difference = made_by(value, Subtract)
+    zero = None
+    if difference is not None:
+        if Tensor.of(value).dtype in BYTES:
+            return None  # it wraps around
+        value, zero = difference.operands
+        if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
+            return None  # it may wrap around
+    while Tensor.of(value).dtype not in BYTES:
+        cast = made_by(value, Cast)
+        if cast is None or Tensor.of(cast.x).dtype not in (*BYTES, "i16", "i32"):
+            return None
+        value = cast.x
+    return value, zero
+
+
+def _unmoved(value: Value) -> Value:
+    """Return the integers that a value repeats, in another dtype or shape."""
+    op = defining_op(value)
+    while isinstance(op, (Cast, Reshape, Broadcast, Transpose)):
+        if is_float(Tensor.of(op.x).dtype):
+            break
+        value = op.x
+        op = defining_op(value)
+    return value
+
+
+def _is_beyond(zero: Value) -> bool:
+    """Return whether a zero point may be none of a byte, given that it was no byte."""
+    number = splat_of(_unmoved(zero))
+    return number is None or not -(2**7) <= number < 2**8
+
+
+def _varying_axes(value: Value) -> set[int]:
+    """Return the axes of a value along which its elements may differ."""
+    if splat_of(value) is not None:
+        return set()
+    repeated = made_by(value, Broadcast)
+    rank = Tensor.of(value).rank
+    return {*range(rank)} if repeated is None else {*varying_axes(repeated)}

@@ -1,0 +1,192 @@
+"""Move bytes in the place of numbers that are dequantised and quantised as they were.
+
+    %1 = graph.multiply(graph.cast(%q), %s)
+    %2 = graph.transpose(%1)                      →    %4 = graph.transpose(%q)
+    %3 = graph.divide(%2, %s)
+    %4 = graph.cast(graph.round_even(%3))
+
+Exporters quantise the results of ops that only move elements with the scale and the
+zero point of their operands. What lies between two tensors of bytes are elementwise ops
+of one tensor and numbers that are known when the model is built, beside movement. All
+256 bytes are taken through these ops by the reference evaluator: where each comes out
+as it went in, nothing is left of them. Elementwise ops round alike on all targets, so
+that this is exact.
+
+Requires: the arrays of the weights, where scales are weights.
+Ensures: no op is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp, evaluate
+from aotc.dialects.movement import Movement
+from aotc.dialects.ops.contraction import BYTES
+from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.walking import defining_op
+from aotc.dialects.weight_values import weight_values
+from aotc.mlir import Function, Operation, Value
+from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
+from aotc.program import Program
+
+Array = np.ndarray[Any, Any]
+_Numbers = Mapping[Value, Array]
+
+
+class DropRequantization(Pass):
+    """Drop what dequantises bytes and quantises them again as they were."""
+
+    name = "drop-requantization"
+    level = 2
+    keeps_graph = True
+    requires = (CALLS_INLINED,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        numbers = _numbers_of_weights(unit.program)
+        functions = functions_of(unit.module).values()
+        bodies = [x for x in functions if not x.is_external and fused_of(x) is None]
+        return any([_change(function, numbers) for function in bodies])
+
+
+def _numbers_of_weights(program: Program) -> dict[Value, Array]:
+    """Return the weights of all entries that are one number, where they are at hand."""
+    if not program.has_arrays:
+        return {}
+    functions, found = functions_of(program.module), dict[Value, Array]()
+    for entry in entries_of(program.module):
+        arguments = functions[entry.name].entry_block.arguments
+        for value, port in zip(arguments, entry.arguments, strict=True):
+            if port.kind == "weight" and element_count(port.type.shape) == 1:
+                array = np.asarray(program.parameters[port.name])
+                found[value] = array.reshape(())
+    return found
+
+
+def _change(function: Function, numbers: _Numbers) -> bool:
+    weights = weight_values(function)
+    changed = False
+    for op in [*function.entry_block.operations]:
+        if not _is_quantization(op) or op.results[0] in weights:
+            continue
+        found = _Requantization.before(op.results[0], numbers)
+        if found is not None and found.changes_nothing(numbers):
+            with before(op):
+                moved = found.move()
+            op.results[0].replace_all_uses_with(moved)
+            found.erase()
+            changed = True
+    return changed
+
+
+def _is_quantization(op: Operation) -> bool:
+    """Return whether an op makes bytes of other numbers."""
+    if not isinstance(op, Cast):
+        return False
+    kinds = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+    return kinds[0] not in BYTES and kinds[1] in BYTES
+
+
+@dataclass(frozen=True)
+class _Requantization:
+    """What is between two tensors of bytes.
+
+    Args:
+        source: the first of them.
+        path: the ops that make the second one of it, in order, each with the operand
+            that is made of the first one; the others are numbers.
+    """
+
+    source: Value
+    path: tuple[tuple[GraphOp, Value], ...]
+
+    @staticmethod
+    def before(value: Value, numbers: _Numbers) -> _Requantization | None:
+        """Return how a tensor of bytes is made of another one, if it is.
+
+        Args:
+            value: that tensor.
+            numbers: weights that are one number.
+        """
+        path: list[tuple[GraphOp, Value]] = []
+        while True:
+            op = defining_op(value)
+            read = _read(op, numbers) if isinstance(op, GraphOp) else None
+            if read is None:
+                return None
+            assert isinstance(op, GraphOp)
+            path.insert(0, (op, read))
+            if Tensor.of(read).dtype in BYTES:
+                return _Requantization(read, tuple(path))
+            value = read
+
+    def changes_nothing(self, numbers: _Numbers) -> bool:
+        """Return whether each byte comes out as it goes in."""
+        kind = dtypes.to_numpy(Tensor.of(self.source).dtype)
+        every: Array = np.arange(256).astype(np.uint8).view(kind)
+        found: Array = every
+        with np.errstate(all="ignore"):
+            for op, read in self.path:
+                if not _moves(op):
+                    given = [
+                        found if x == read else _number(x, numbers) for x in op.operands
+                    ]
+                    (found,) = evaluate(op, given, [])
+        return found.dtype == every.dtype and bool((found == every).all())
+
+    def move(self) -> Value:
+        """Write the ops that move elements, for the bytes; return what they give."""
+        value = self.source
+        for op, read in self.path:
+            if _moves(op):
+                operands = [value if x == read else x for x in op.operands]
+                value = op.rebuild(*operands)
+        return value
+
+    def erase(self) -> None:
+        """Erase what nothing reads any more, so that it moves no other ops."""
+        for op, _ in reversed(self.path):
+            if next(iter(op.results[0].uses), None) is not None:
+                return
+            op.operation.erase()
+
+
+def _read(op: GraphOp, numbers: _Numbers) -> Value | None:
+    """Return the one operand of an op that is no number; None for other ops."""
+    if _moves(op):
+        read: Value = op.operands[0]
+        return read
+    if not (isinstance(op, Cast) or type(op).on_vectors):
+        return None
+    others = {x for x in op.operands if _number(x, numbers) is None}
+    return others.pop() if len(others) == 1 else None
+
+
+def _moves(op: GraphOp) -> bool:
+    """Return whether an op gives some elements of its first operand, as they are."""
+    return isinstance(op, Movement) or (isinstance(op, Gather) and op.mode == "clip")
+
+
+def _number(value: Value, numbers: _Numbers) -> Array | None:
+    """Return the number that all elements of a value are, if it is known."""
+    while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
+        value = op.x
+    if value in numbers:
+        return numbers[value]
+    number = splat_of(value)
+    kind = dtypes.to_numpy(Tensor.of(value).dtype)
+    return None if number is None else np.array(number).astype(kind)
