@@ -1,0 +1,178 @@
+"""Reads a kernel in the generic form of MLIR into steps that are quick to evaluate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.errors import CompileError
+from aotc.mlir import Block as MlirBlock
+from aotc.mlir import Operation, Value, ir
+
+_DTYPES = {"i1": "bool", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
+_DTYPES |= {f"i{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(.+)>")
+_PROPERTIES = re.compile(r"<(\{.*\})>")
+_POINTER = re.compile(r"!tt\.ptr<(\w+)>")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of a value.
+
+    Args:
+        shape: of a tensor; () for a number.
+        dtype: of its elements, or of what they point to.
+        is_pointer: whether they are pointers.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_pointer: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """An op.
+
+    Args:
+        name: of the op.
+        operands: the numbers of the values that it takes.
+        results: the numbers of those that it gives.
+        kinds: the types of its results.
+        attributes: as Python values; of constants, the number.
+        blocks: of its regions, one of each.
+    """
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    kinds: tuple[Kind, ...]
+    attributes: Mapping[str, Any]
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps one after the other.
+
+    Args:
+        arguments: the numbers of the values that it is given.
+        steps: in order; the last one ends it.
+    """
+
+    arguments: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function of Triton's IR.
+
+    Args:
+        name: of it.
+        kinds: the types of its arguments.
+        body: of it.
+    """
+
+    name: str
+    kinds: tuple[Kind, ...]
+    body: Block
+
+
+def read_kernel(text: str) -> Kernel:
+    """Return the only function of a module in the generic form of MLIR.
+
+    Raises:
+        CompileError: `bad-kernel`: it is no such module, or it has types that kernels
+            of this project do not have.
+    """
+    context = ir.Context()
+    context.allow_unregistered_dialects = True
+    with context:
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise CompileError("bad-kernel", f"no text of MLIR: {error}") from None
+        found = [op for op in module.body.operations if op.operation.name == "tt.func"]
+        if len(found) != 1:
+            count = len(found)
+            raise CompileError("bad-kernel", f"expected one function; got {count}")
+        (function,) = found
+        (block,) = function.regions[0].blocks
+        kinds = tuple(kind_of(value.type) for value in block.arguments)
+        name = _plain(_attributes_of(function.operation)["sym_name"])
+        return Kernel(name, kinds, _Reading().block(block))
+
+
+def kind_of(mlir: ir.Type) -> Kind:
+    """Return what a type of MLIR is."""
+    text = str(mlir)
+    tensor = _TENSOR.fullmatch(text)
+    shape, element = tensor.groups() if tensor else ("", text)
+    pointer = _POINTER.fullmatch(element)
+    name = pointer[1] if pointer else element
+    if name not in _DTYPES:
+        raise CompileError("bad-kernel", f"no kernel has values of the type {text}")
+    sizes = tuple(map(int, shape.split("x")[:-1]))
+    return Kind(sizes, dtypes.to_numpy(_DTYPES[name]), pointer is not None)
+
+
+class _Reading:
+    """Numbers values in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Value, int] = {}
+
+    def block(self, block: MlirBlock) -> Block:
+        arguments = self._define(block.arguments)
+        return Block(arguments, tuple(map(self._step, block.operations)))
+
+    def _define(self, values: Sequence[Value]) -> tuple[int, ...]:
+        for value in values:
+            self._numbers[value] = len(self._numbers)
+        return tuple(self._numbers[value] for value in values)
+
+    def _step(self, op: Operation) -> Step:
+        op = op.operation
+        operands = tuple(self._numbers[value] for value in op.operands)
+        blocks = tuple(self.block(each) for region in op.regions for each in region)
+        kinds = tuple(kind_of(value.type) for value in op.results)
+        attributes = {name: _plain(x) for name, x in _attributes_of(op).items()}
+        results = self._define(op.results)
+        return Step(op.name, operands, results, kinds, attributes, blocks)
+
+
+def _attributes_of(op: Operation) -> dict[str, ir.Attribute]:
+    """Return the attributes of an op.
+
+    Those of an op of Triton's are text to the bindings, which do not know the op.
+    """
+    if not op.name.startswith("tt."):
+        return {name: op.attributes[name] for name in op.attributes}
+    text = op.get_asm(
+        print_generic_op_form=True, skip_regions=True, assume_verified=True
+    )
+    stated = _PROPERTIES.search(text)
+    found = ir.DictAttr.parse(stated[1]) if stated else ()
+    return {each.name: each.attr for each in found}
+
+
+def _plain(attribute: ir.Attribute) -> Any:
+    """Return what an attribute says; as text where no rule asks for it."""
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
+            raise CompileError("bad-kernel", "a constant tensor has several numbers")
+        return _plain(attribute.get_splat_value())
+    if isinstance(
+        attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr | ir.StringAttr
+    ):
+        return attribute.value
+    if isinstance(attribute, ir.DenseI32ArrayAttr):
+        return tuple(attribute)
+    return str(attribute)
