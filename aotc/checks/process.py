@@ -54,13 +54,18 @@ class CompiledProcess:
     def __init__(self, code: Loadable, seconds: float | None = None) -> None:
         self._target = code.target
         self.run_by = _run_by(code.target)
+        self._code = code
         self._seconds = seconds
+        self._endless: set[str] = set()  # entries, a call of which did not end
+        self._start()
+
+    def _start(self) -> None:
         self._is_late = False
         with ExitStack() as stack:
             self._log = stack.enter_context(TemporaryFile())
             self._process = subprocess.Popen(
                 # -P: the user's folder may hold a pickle.py
-                [_python_for(code.target), "-P", "-m", "aotc.checks.serve"]
+                [_python_for(self._target), "-P", "-m", "aotc.checks.serve"]
                 + [str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -68,8 +73,8 @@ class CompiledProcess:
                 env=options.child_environment(),
             )
             stack.callback(self._end)
-            self._ask(code)
-            self._answer("load")
+            self._ask(self._code)
+            self._answer("load", self._seconds)
             self._resources = stack.pop_all()
 
     def call(
@@ -78,41 +83,50 @@ class CompiledProcess:
         arrays: Sequence[Any],
         before: Mapping[str, Arrays] | None = None,
         after: Sequence[str] = (),
+        seconds: float | None = None,
     ) -> tuple[Arrays, Arrays]:
         """The outputs of one call, and the leaves of states after it.
+
+        After a call that did not end, another entry has a process of its own.
 
         Args:
             entry: its name.
             arrays: the leaves of its inputs.
             before: leaves of the states to write first, by state.
             after: names of the states to return.
+            seconds: that this call may take at most, if it is fewer than any may.
 
         Raises:
             AotcError: what the loaded model raised.
             CompileError: `compiled-code-died`, with the signal.
             SetupError: `out-of-memory`.
-            DidNotEnd: the time is up; the process is gone, and so for later calls.
+            DidNotEnd: the time is up, or was in an earlier call of the entry.
         """
-        if self._is_late:
+        if entry in self._endless:
             raise DidNotEnd("an earlier call did not end")
+        if self._is_late:
+            self.close()
+            self._start()
+        limits = [each for each in (seconds, self._seconds) if each is not None]
         with system_errors():
             self._ask((entry, list(arrays), dict(before or {}), list(after)))
-            outputs, states = self._answer(entry)
+            outputs, states = self._answer(entry, min(limits, default=None))
         return outputs, states
 
     def _ask(self, question: Any) -> None:
         with suppress(BrokenPipeError):  # reading says why
             send(_stream(self._process.stdin), question)
 
-    def _answer(self, what: str) -> Any:
-        timer = threading.Timer(self._seconds, self._stop) if self._seconds else None
+    def _answer(self, what: str, seconds: float | None) -> Any:
+        timer = threading.Timer(seconds, self._stop) if seconds else None
         if timer:
             timer.start()
         try:
             kind, answer = receive(_stream(self._process.stdout))
         except EOFError:
             if self._is_late:
-                raise DidNotEnd(f"it did not end within {self._seconds} s") from None
+                self._endless.add(what)
+                raise DidNotEnd(f"it did not end within {seconds} s") from None
             raise self._exit_error(what) from None
         finally:
             if timer:

@@ -132,9 +132,10 @@ class SelfCheck:
             is_lasting=self.is_lasting and is_lasting,
         )
 
-    def without_last_reason(self) -> SelfCheck:
-        """The same without what was said last of what was not compared."""
-        return replace(self, unchecked=self.unchecked[:-1])
+    def without_reasons(self, sizes: Mapping[str, int]) -> SelfCheck:
+        """The same without what was said of sizes that were not compared."""
+        left = tuple(each for each in self.unchecked if each[0] != sizes)
+        return replace(self, unchecked=left)
 
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
         """The same with sizes that were compared, and the verdicts there."""

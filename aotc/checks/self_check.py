@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
+from itertools import count, groupby
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ __all__ = ["SelfCheck", "check_entries", "skipped_checks"]
 
 _SEED = 20
 _SECONDS = 300  # for one compiled call
+_ENDLESS_SECONDS = 20  # where the reference evaluator has not seen it end
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
@@ -149,18 +151,23 @@ def skipped_checks(
     ]
 
 
+_Rows = dict[tuple[str, Target], SelfCheck]
+_Running = Sequence[tuple[Compiled, CompiledProcess]]
+
+
 def _check(
     jobs: Sequence[tuple[Subject, Item]],
-    running: Sequence[tuple[Compiled, CompiledProcess]],
+    running: _Running,
     work: Work,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
     """What is found of each entry, for each target.
 
-    The first items of all entries come first, and what is beyond the usual comes last.
+    The first items of all entries come first, and what is beyond the usual comes last;
+    before that, entries are compared by blocks of which no call could be as a whole.
     No item may take more than twice its share of the work that is left.
     """
-    rows = {
+    rows: _Rows = {
         (subject.entry.name, variant.target): SelfCheck(
             subject.entry.name, str(variant.target), by=process.run_by
         )
@@ -170,32 +177,65 @@ def _check(
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
     spare = Spare(work)
     to_come = sum(item.share is not Share.SPARE for _, item in jobs)
-    for number, (subject, item) in enumerate(ordered, 1):
-        begin(f"{subject.entry.name}, comparison {number} of {len(jobs)}")
-        limit = 2 * work.left / (to_come + 1)
-        to_come -= item.share is not Share.SPARE
-        if item.share is Share.EXTRA and limit < inf:
-            limit = min(limit, _EXTRA_WORK)
-        if item.share is Share.SPARE and not spare.covers(subject, item):
-            continue
-        before = work.left
-        try:
-            trial = _trial(subject, item, work.part(limit))
-        except NothingToCompare as reason:
-            for variant, process in running:
-                key = subject.entry.name, variant.target
-                rows[key] = _skip(rows[key], item, reason)
-                # too long, and not too large
-                if type(reason) is OverBudget and item.share is Share.USUAL:
-                    code = variant, process
-                    part = work.part(2 * limit / len(running))
-                    rows[key] = _by_blocks(rows[key], subject, item, code, part)
-            continue
-        spare.note(subject, item, before - work.left)
-        for variant, process in running:
-            key = subject.entry.name, variant.target
-            rows[key] = _extend(rows[key], trial, variant, process)
+    numbers = count(1)
+    for share, group in groupby(ordered, key=lambda job: job[1].share):
+        large: dict[str, tuple[Subject, Item]] = {}
+        for subject, item in group:
+            begin(f"{subject.entry.name}, comparison {next(numbers)} of {len(jobs)}")
+            limit = 2 * work.left / (to_come + 1)
+            to_come -= share is not Share.SPARE
+            if share is Share.EXTRA and limit < inf:
+                limit = min(limit, _EXTRA_WORK)
+            if share is Share.SPARE and not spare.covers(subject, item):
+                continue
+            before = work.left
+            reason = _check_item(rows, subject, item, running, work.part(limit))
+            if reason is None:
+                spare.note(subject, item, before - work.left)
+            # too long, and not too large
+            elif type(reason) is OverBudget and share is Share.USUAL:
+                large.setdefault(subject.entry.name, (subject, item))
+        for number, job in enumerate(large.values()):
+            begin(f"{job[0].entry.name}, block by block")
+            limit = 2 * work.left / (to_come + len(large) - number)
+            _check_by_blocks(rows, *job, running, work.part(2 * limit))
     return list(rows.values())
+
+
+def _check_item(
+    rows: _Rows, subject: Subject, item: Item, running: _Running, work: Work
+) -> NothingToCompare | None:
+    """Note what an item finds; return why there was nothing to compare, if so."""
+    name = subject.entry.name
+    try:
+        trial = _trial(subject, item, work)
+    except NothingToCompare as reason:
+        for variant, _ in running:
+            rows[name, variant.target] = _skip(rows[name, variant.target], item, reason)
+        return reason
+    for variant, process in running:
+        row = rows[name, variant.target]
+        rows[name, variant.target] = _extend(row, trial, variant, process)
+    return None
+
+
+def _check_by_blocks(
+    rows: _Rows, subject: Subject, item: Item, running: _Running, work: Work
+) -> None:
+    """Compare an entry by blocks for the targets that no call of it was compared for.
+
+    Args:
+        rows: what was found of the entries.
+        subject: the entry.
+        item: the first that took the reference evaluator too long.
+        running: the targets' code.
+        work: of the reference evaluator, for all targets.
+    """
+    for code in running:
+        key = subject.entry.name, code[0].target
+        if not rows[key].checked:
+            part = work.part(work.left / len(running))
+            rows[key] = _by_blocks(rows[key], subject, item, code, part)
 
 
 def _start(
@@ -301,28 +341,26 @@ def _by_blocks(
     code: tuple[Compiled, CompiledProcess],
     work: Work,
 ) -> SelfCheck:
-    """Compare an entry block by block, if no call of it could be compared as a whole.
+    """Compare an entry block by block, if it has some.
 
     Args:
-        row: what was found of the entry, last that the item was not compared.
+        row: what was found of the entry.
         subject: the entry.
-        item: the one that was not.
+        item: the first that took the reference evaluator too long.
         code: of the entry.
         work: of the reference evaluator.
     """
     variant, process = code
-    if row.checked:
-        is_known = row.blocks is not None and item.sizes in row.checked
-        return row.without_last_reason() if is_known else row
     symbols = parts_of(subject.entry, item.sizes)
     blocks = blocks_of(subject.graph, subject.entry, symbols)
-    if row.blocks or len(blocks) < 2 or not subject.entry.has_general_code:
+    if len(blocks) < 2 or not subject.entry.has_general_code:
         return row
-    row = row.without_last_reason()
+    row = row.without_reasons(item.sizes)
+    seconds = _ENDLESS_SECONDS if subject.may_be_endless else None
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
-        shipped = next(subject.compiled_results(calls, process))
+        shipped = next(subject.compiled_results(calls, process, seconds))
         found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)

@@ -9,6 +9,8 @@ from typing import Any
 from aotc import printing, reference
 from aotc.checks.process import CompiledProcess
 from aotc.checks.samples import Calls
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.control import While, control_of
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of
 from aotc.program import Program
@@ -52,6 +54,14 @@ class Subject:
         body = functions_of(self.graph)[self.entry.name].entry_block
         return list(body.operations)
 
+    @property
+    def may_be_endless(self) -> bool:
+        """Whether there is a loop in it of which values alone decide when it ends."""
+        known = functions_of(self.graph)
+        names = reachable_functions(known, self.entry.name)
+        found = [control_of(known[name]) for name in names]
+        return any(isinstance(x, While) and x.max_steps is None for x in found)
+
     def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
         """All arguments of a call."""
         rest = iter(inputs)
@@ -80,13 +90,15 @@ class Subject:
             )
 
     def compiled_results(
-        self, calls: Calls, process: CompiledProcess
+        self, calls: Calls, process: CompiledProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
-        """The results of each call in turn, compiled."""
+        """The results of each call in turn, compiled; each within some seconds."""
         states = self.program.states
         before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
         updated = [s.name for s in states if s.name in self.entry.updates]
         for inputs in calls.inputs:
-            outputs, after = process.call(self.entry.name, inputs, before, updated)
+            outputs, after = process.call(
+                self.entry.name, inputs, before, updated, seconds
+            )
             before = {}
             yield [*outputs, *after]

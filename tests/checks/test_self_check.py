@@ -15,6 +15,7 @@ from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
 from aotc.checks.rounding import noises
 from aotc.checks.samples import items_of
+from aotc.checks.work import TOO_LONG
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions import functions_of
@@ -354,19 +355,61 @@ def test_too_little_memory_for_a_call_is_said_and_blames_nobody(model, monkeypat
         assert all("memory" in why for _, why in row.unchecked)
 
 
-def test_a_call_without_end_is_said_and_the_calls_after_it(model, monkeypatch):
+def test_a_call_without_end_is_said_and_other_entries_are_compared(model, monkeypatch):
     started = process.CompiledProcess._answer
 
-    def answer(self, what):
-        self._seconds = None if what == "load" else 0.001
+    def answer(self, what, seconds):
         if what == "predict":  # it never gets an answer
             self._process.send_signal(signal.SIGSTOP)
-        return started(self, what)
+            seconds = 0.001
+        return started(self, what, seconds)
 
     monkeypatch.setattr(process.CompiledProcess, "_answer", answer)
-    reasons = [why for row in build(model).self_checks for _, why in row.unchecked]
+    predict, train_step = build(model).self_checks
+    reasons = [why for _, why in predict.unchecked]
     assert "did not end within" in reasons[0]
     assert set(reasons[1:]) == {"an earlier call did not end"}
+    assert train_step.checked
+    assert not train_step.unchecked
+
+
+ENDLESS = """
+import aotc
+import aotc.numpy as np
+from aotc import control
+
+
+@aotc.entry(x=aotc.Spec(("n", 3), "f32"))
+def where_negative(x):
+    step = np.maximum(np.min(x), 0.0)
+    return control.while_loop(lambda v: v < 9.0, lambda v: v + step, 0.0)
+
+
+@aotc.entry(x=aotc.Spec((4,), "f32"))
+def always(x):
+    for _ in range(4):
+        x = np.tanh(x) * 2.0
+    return control.while_loop(lambda v: np.sum(v) == np.sum(v), np.cos, x), x
+
+
+@aotc.entry(x=aotc.Spec((3,), "f32"))
+def after(x):
+    return np.tanh(x)
+"""
+
+
+def test_loops_without_end_keep_nothing_else_from_being_compared(model, monkeypatch):
+    model.write_text(ENDLESS)
+    monkeypatch.setattr(self_check, "_WORK", 1e8)
+    monkeypatch.setattr(self_check, "_ENDLESS_SECONDS", 0.5)
+    rows = {row.entry: row for row in build(model).self_checks}
+    # no call waits for what the reference evaluator has not seen to end
+    assert rows["where_negative"].checked
+    assert {why for _, why in rows["where_negative"].unchecked} == {TOO_LONG}
+    reasons = [why for _, why in rows["always"].unchecked]
+    assert "it did not end within 0.5 s" in reasons
+    assert rows["after"].checked
+    assert not rows["after"].unchecked
 
 
 SENSITIVE = """
