@@ -13,6 +13,7 @@ from aotc.dialects.types import (
     Size,
     Tensor,
     element_type,
+    remembered,
     shape_map,
     shape_of_map,
 )
@@ -91,7 +92,7 @@ class Int(Attribute[int]):
     encode = staticmethod(
         lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     )
-    decode = staticmethod(lambda attr: ir.IntegerAttr(attr).value)
+    decode = staticmethod(remembered(lambda attr: ir.IntegerAttr(attr).value))
 
 
 class Ints(Attribute[tuple[int, ...]]):
@@ -99,7 +100,7 @@ class Ints(Attribute[tuple[int, ...]]):
 
     mlir = ir.DenseI64ArrayAttr
     encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
-    decode = staticmethod(lambda attr: tuple(ir.DenseI64ArrayAttr(attr)))
+    decode = staticmethod(remembered(lambda attr: tuple(ir.DenseI64ArrayAttr(attr))))
 
 
 class Float(Attribute[float]):
@@ -107,7 +108,7 @@ class Float(Attribute[float]):
 
     mlir = ir.FloatAttr
     encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
-    decode = staticmethod(lambda attr: ir.FloatAttr(attr).value)
+    decode = staticmethod(remembered(lambda attr: ir.FloatAttr(attr).value))
 
 
 class Str(Attribute[str]):
@@ -115,7 +116,7 @@ class Str(Attribute[str]):
 
     mlir = ir.StringAttr
     encode = staticmethod(lambda value: ir.StringAttr.get(value))
-    decode = staticmethod(lambda attr: ir.StringAttr(attr).value)
+    decode = staticmethod(remembered(lambda attr: ir.StringAttr(attr).value))
 
 
 class Bool(Attribute[bool]):
@@ -123,7 +124,7 @@ class Bool(Attribute[bool]):
 
     mlir = ir.BoolAttr
     encode = staticmethod(lambda value: ir.BoolAttr.get(value))
-    decode = staticmethod(lambda attr: ir.BoolAttr(attr).value)
+    decode = staticmethod(remembered(lambda attr: ir.BoolAttr(attr).value))
 
 
 class Sizes(Attribute[Shape]):
@@ -131,7 +132,9 @@ class Sizes(Attribute[Shape]):
 
     mlir = ir.AffineMapAttr
     encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
-    decode = staticmethod(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
+    decode = staticmethod(
+        remembered(lambda attr: shape_of_map(ir.AffineMapAttr(attr).value))
+    )
 
 
 class OneSize(Attribute[Size]):
@@ -158,7 +161,7 @@ class Symbol(Attribute[str]):
 
     mlir = ir.FlatSymbolRefAttr
     encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
-    decode = staticmethod(lambda attr: ir.FlatSymbolRefAttr(attr).value)
+    decode = staticmethod(remembered(lambda attr: ir.FlatSymbolRefAttr(attr).value))
 
 
 class Symbols(Attribute[tuple[str, ...]]):
@@ -170,6 +173,7 @@ class Symbols(Attribute[tuple[str, ...]]):
     )
 
     @staticmethod
+    @remembered
     def decode(attr: ir.Attribute) -> tuple[str, ...]:
         """The names, in order."""
         names = ir.ArrayAttr(attr)

@@ -47,7 +47,7 @@ evaluate annotations, so modules of this package must not postpone them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -67,8 +67,11 @@ Pure = ext.Pure
 if TYPE_CHECKING:
     from aotc.dialects.patterns.rows import Row
 
+T = TypeVar("T")
+
+MOST_REMEMBERED = 2**16  # signatures of ops
+
 if TYPE_CHECKING:  # what the bindings evaluate is no type to static tools
-    T = TypeVar("T")
 
     class Operand(Value, Generic[T]):
         """A field that holds an operand."""
@@ -231,16 +234,8 @@ class GraphOp(_Declared):
     @classmethod
     def verify_invariants(cls, op: Operation) -> bool:
         """An op is valid when it infers the result type that it has."""
-        stored = op.attributes
-        kind: Any = cls  # a class counts as hashable only so
         with op.context:
-            flaw = _violation(
-                kind,
-                tuple([value.type for value in op.operands]),
-                tuple([value.type for value in op.results]),
-                tuple([stored.get(n, None) for n in cls.codecs]),
-                current_contracts(),
-            )
+            flaw = _violation(*signature_of(op, cls))
         if flaw is not None:
             op.location.emit_error(f"graph.{cls._op_name}: {flaw}")
         return flaw is None
@@ -362,14 +357,57 @@ def as_tuple(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
+# the class of an op, the types of its operands and results, its attributes in the order
+# of its fields, and the contracts that are known
+Signature = tuple[
+    Any,  # a class counts as hashable only so
+    tuple[Type, ...],
+    tuple[Type, ...],
+    tuple[ir.Attribute | None, ...],
+    tuple[Contract, ...],
+]
+
+
+def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
+    """Return all that an op says of itself, apart from where its operands come from."""
+    stored = op.attributes
+    return (
+        cls,
+        tuple([value.type for value in op.operands]),
+        tuple(op.results.types),
+        tuple([stored.get(name, None) for name in cls.codecs]),
+        current_contracts(),
+    )
+
+
+def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
+    """Remember what a function gives for ops: most are like one before.
+
+    Args:
+        fact: takes ops, or None, and reads nothing of them but their signatures.
+    """
+    known: dict[tuple[Signature | None, ...], T] = {}
+
+    @wraps(fact)
+    def remembered(*ops: GraphOp | None) -> T:
+        key = tuple([None if op is None else signature_of(op, type(op)) for op in ops])
+        if key not in known:
+            if len(known) == MOST_REMEMBERED:
+                known.clear()
+            known[key] = fact(*ops)
+        return known[key]
+
+    return remembered
+
+
 def has_effect(op: Operation) -> bool:
     """Whether `op` does more than compute its results, and must be kept."""
     return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 
-@lru_cache(maxsize=2**16)  # most ops of a large graph are like one before, or the same
+@lru_cache(maxsize=MOST_REMEMBERED)  # most ops are like one before, or the same
 def _violation(
-    cls: type[GraphOp],
+    cls: Any,
     operands: tuple[Type, ...],
     results: tuple[Type, ...],
     attributes: tuple[ir.Attribute | None, ...],

@@ -24,9 +24,9 @@ from aotc.dialects.symbols import symbol_optimum
 from aotc.errors import InputError
 from aotc.mlir import AffineExpr, AffineMap, ElementType, Type, Value, ir
 
-# Types, maps and shapes are unique in the one context of the process, they are few, and
-# every op asks for those of its operands, in every pass.
-_remembered = lru_cache(maxsize=2**16)
+# Types, maps, attributes and shapes are unique in the one context of the process, they
+# are few, and every op asks for those of its own, in every pass.
+remembered = lru_cache(maxsize=2**16)
 
 
 def _on_sizes(
@@ -294,7 +294,7 @@ def element_count(shape: Shape) -> Size:
     return _product(tuple(shape))
 
 
-@_remembered
+@remembered
 def _product(sizes: Shape) -> Size:
     return math.prod(sizes)
 
@@ -323,14 +323,14 @@ def factors(shape: Shape) -> tuple[int, Counter[Any]]:
     return number * count, symbolic
 
 
-@_remembered
+@remembered
 def shape_map(shape: Shape) -> AffineMap:
     """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
     exprs = [_expr(size) for size in shape]
     return ir.AffineMap.get(0, affine.symbol_count(exprs), exprs)
 
 
-@_remembered
+@remembered
 def shape_of_map(affine_map: AffineMap) -> Shape:
     """The inverse of `shape_map`."""
     return tuple(size_of(expr) for expr in affine_map.results)
@@ -398,7 +398,7 @@ class Tensor:
         return f"{self.dtype}{format_shape(self.shape)}"
 
 
-@_remembered
+@remembered
 def _meaning(mlir_type: Type) -> Tensor:
     if not isinstance(mlir_type, ir.RankedTensorType):
         raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
@@ -415,7 +415,7 @@ def _meaning(mlir_type: Type) -> Tensor:
     return Tensor(shape, element_name(mlir_type.element_type))
 
 
-@_remembered
+@remembered
 def _spelling(kind: Tensor) -> ir.RankedTensorType:
     element = element_type(kind.dtype)
     static = [size for size in kind.shape if isinstance(size, int)]
@@ -483,7 +483,7 @@ def lowered_element(dtype: str) -> ElementType:
     return ir.IntegerType.get_signless(1 if dtype == "bool" else dtypes.bits(dtype))
 
 
-@_remembered
+@remembered
 def lowered_type(graph_type: Tensor) -> ir.RankedTensorType:
     """The tensor type below the graph: no encoding, signless integers."""
     dynamic = ir.ShapedType.get_dynamic_size()

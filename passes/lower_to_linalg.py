@@ -122,12 +122,15 @@ class _Inlined:
     functions: dict[str, Function]
     lowering: Lowering
     in_memory: set[Value] = field(default_factory=set)
+    analysed: set[str] = field(default_factory=set)  # a turn of a loop is many steps
 
     def __call__(self, name: str, arguments: list[Value]) -> list[Value]:
         """The lowered results of a function of these lowered arguments."""
         block = self.functions[name].entry_block
-        self.in_memory.update(values_read_in_two_ways(block))
-        self.in_memory.update(products_reduced_over_symbols(block))
+        if name not in self.analysed:
+            self.analysed.add(name)
+            self.in_memory.update(values_read_in_two_ways(block))
+            self.in_memory.update(products_reduced_over_symbols(block))
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":

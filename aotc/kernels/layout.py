@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aotc.dialects.graph import view_of_result
+from aotc.dialects.graph import remembered_by_signature, view_of_result
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count, static_size
@@ -83,8 +83,14 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
     A left operand that is windows over an image is read from the image.
     """
+    return _layout_of(op, windows_of_left(op))
+
+
+@remembered_by_signature
+def _layout_of(op: DotGeneral, windows: Windows | None) -> Layout | None:
     (nest,) = DotGeneral.nests(op)
-    found = nest.views([_left_view(op), View.identity(Tensor.of(op.rhs).shape)])
+    read = _left_view(op, windows), View.identity(Tensor.of(op.rhs).shape)
+    found = nest.views(read)
     assert found is not None  # each axis of an operand is one stride
     left, right = both = [view.flat() for view in found]
     batch, lead, columns = (
@@ -117,9 +123,8 @@ def _loops_where(
     ]
 
 
-def _left_view(op: DotGeneral) -> View:
+def _left_view(op: DotGeneral, windows: Windows | None) -> View:
     """Return the view of the left operand in itself, or in the image it windows."""
-    windows = windows_of_left(op)
     if windows is None:
         return View.identity(Tensor.of(op.lhs).shape)
     view = view_of_result(windows, View.identity(Tensor.of(windows.x).shape))

@@ -59,7 +59,9 @@ class _ScalarOps:
             setattr(self, name, self._builder(dialect, name))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+        found = getattr(self._module, name)
+        setattr(self, name, found)  # asked for with every op
+        return found
 
     @staticmethod
     def _builder(dialect: str, name: str) -> Callable[..., Any]:
@@ -86,7 +88,9 @@ class _Deferred:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        found = getattr(import_module(self._name), name)
+        setattr(self, name, found)  # asked for with every op
+        return found
 
 
 if TYPE_CHECKING:  # the wheel ships no stubs; those beside this file say what aotc uses

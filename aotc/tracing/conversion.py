@@ -97,8 +97,9 @@ def is_number(x: Any) -> bool:
 
 def is_weak(x: Any) -> bool:
     """Whether `x` is a number that takes the dtype of the array it meets."""
-    known_later = isinstance(x, Dim | SizeCondition)
-    return is_number(x) or known_later or (isinstance(x, Array) and x._is_weak)
+    if isinstance(x, Array):  # nearly always
+        return x._is_weak
+    return is_number(x) or isinstance(x, Dim | SizeCondition)
 
 
 def weak_dtype(x: Any) -> str:

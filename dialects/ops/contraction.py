@@ -13,7 +13,14 @@ from aotc.dialects.attributes import Ints, Str
 from aotc.dialects.batching import shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_distinct, require_dtype
-from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import (
+    LOW,
+    GraphOp,
+    Operand,
+    Pure,
+    Result,
+    remembered_by_signature,
+)
 from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
@@ -478,6 +485,7 @@ def _block_of(op: DotGeneral) -> int | None:
     return block if made * _WORTH <= read else None
 
 
+@remembered_by_signature
 def is_summed_in_parts(op: DotGeneral) -> bool:
     """Whether its sums are so long that one after the other loses digits."""
     return _block_of(op) is not None or _is_marked(op)
