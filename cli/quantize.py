@@ -18,6 +18,7 @@ RECIPES = (
     *("int8", "int8-dynamic", "int8-weights", "int4-g32", "bf16", "f16"),
     "mixed",
 )
+METHODS = ("smoothquant", "equalize", "awq", "gptq", "bias-correction")
 CALIBRATIONS = ("min-max", "percentile", "mean-square", "entropy")
 
 _QUALITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)(%?)")
@@ -42,6 +43,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     "aotc quantize model.py --recipe int8 --data calibration.npz",
     "aotc quantize resnet.onnx --recipe mixed --data calibration.npz --quality 0.5%",
     "aotc quantize model.py:predict --recipe int8 --data train.npz --held-out test.npz",
+    "aotc quantize bert.onnx --recipe int8 --data tokens.npz --method smoothquant",
     "aotc quantize gpt.pt2 --recipe int4-g32 -o gpt4.mlir && aotc build gpt4.mlir",
     "aotc build resnet.onnx --quantize resnet-int8.json",
 )
@@ -93,6 +95,14 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     help="What of the inputs is within the range, for --calibration percentile.",
 )
 @click.option(
+    "--method",
+    "methods",
+    type=click.Choice(METHODS),
+    multiple=True,
+    help="What is done besides, for the layers that it is for: docs/precision.md. May "
+    "be given again.",
+)
+@click.option(
     "-o",
     "--output",
     "program",
@@ -120,9 +130,9 @@ def quantize(
     `aotc build SOURCE --quantize RECIPE` makes that program again, to the same bytes.
     SOURCE is a model of any frontend, or IR of the stage graph.
     """
+    from aotc.quantization.calibration import Choice
     from aotc.quantization.metrics import Metric
     from aotc.quantization.models import Files, quantize_model
-    from aotc.quantization.quantizer import Choice
 
     path, named = source_and_entries(source)
     choice = Choice(recipe, metric=Metric.named(metric), **choices)

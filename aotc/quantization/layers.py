@@ -139,6 +139,15 @@ class Layer:
         return None
 
 
+def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
+    """Return an input that is divided by a number for each channel."""
+    assert layer.channels is not None
+    shape = [1] * x.ndim
+    shape[layer.channels[0]] = -1
+    divided: Array = x * (1 / factors).astype(np.float32).reshape(shape)
+    return divided
+
+
 @dataclass(frozen=True)
 class Refusal:
     """What stays as it is, whatever the recipe.

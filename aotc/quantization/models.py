@@ -16,9 +16,10 @@ from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.program import Program
 from aotc.program_files import write_parameters, write_program
+from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Tell
-from aotc.quantization.quantizer import Choice, apply_recipe, quantize
+from aotc.quantization.quantizer import apply_recipe, quantize
 from aotc.quantization.recipe import Recipe
 from aotc.quantization.report import Report
 from aotc.system_errors import system_errors

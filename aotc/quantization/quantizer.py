@@ -6,12 +6,13 @@ program again of the recipe alone, to the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
+from aotc.quantization.calibration import Choice, Rungs, calibrate, rounded_integers
 from aotc.quantization.data import Data
 from aotc.quantization.layers import (
     Layer,
@@ -22,33 +23,12 @@ from aotc.quantization.layers import (
     refusals_of,
 )
 from aotc.quantization.measuring import Tell, Yardstick, calls_of
-from aotc.quantization.metrics import Metric
-from aotc.quantization.observers import input_grid
-from aotc.quantization.precisions import Precision, ladder
+from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe
-from aotc.quantization.report import LayerError, Report, layer_errors
+from aotc.quantization.report import Report, layer_errors
 from aotc.quantization.rewrite import rewrite
-from aotc.quantization.search import choose
-from aotc.quantization.statistics import Seen, observe
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is asked for.
-
-    Args:
-        recipe: out of `RECIPES`.
-        calibration: how ranges of inputs are found, out of `observers.METHODS`.
-        percentile: for the method of that name.
-        quality: what may be lost by the metric; None for any loss.
-        metric: what is lost.
-    """
-
-    recipe: str
-    calibration: str = "mean-square"
-    percentile: float = 99.99
-    quality: float | None = None
-    metric: Metric = field(default_factory=Metric)
+from aotc.quantization.search import Chosen, choose
+from aotc.quantization.statistics import observe
 
 
 @dataclass(frozen=True)
@@ -93,36 +73,52 @@ def quantize(
     layers, refusals = layers_of(program), refusals_of(program)
     if not layers:
         raise _nothing(refusals)
-    calibration = _Calibration.of(program, layers, choice, data, tell)
+    calls = {} if data is None else calls_of(program, data)
+    calibration = calibrate(program, layers, choice, calls, tell)
     yardstick = None
     if (measured_on := held_out or data) is not None:
         tell("measures the program as it is")
         yardstick = Yardstick.of(program, measured_on, choice.metric)
-    rows = [calibration.rungs(layer, ladder(choice.recipe)) for layer in layers]
-    plans = tuple(row[0] for row in rows)
-    lost, evaluations = None, 0
 
-    def measure(plans: Sequence[LayerPlan]) -> float:
-        assert yardstick is not None
-        return yardstick.lost(_quantized(program, plans, {}))
+    def made_of(plans: Sequence[LayerPlan]) -> Program:
+        return _quantized(program, plans, calibration.rounded(plans))
 
-    if yardstick is not None and choice.quality is not None:
-        found = choose(layers, rows, measure, choice.quality, tell)
-        plans, lost, evaluations = found.plans, found.lost, found.evaluations
-    elif yardstick is not None:
-        tell("measures the quantised program")
-        lost, evaluations = measure(plans), 1
+    chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
     recipe = Recipe(
         choice.recipe,
-        plans,
+        chosen.plans,
         _calibration_facts(program, choice, data),
-        _quality_facts(program, choice, yardstick, lost),
+        {} if yardstick is None else _quality_facts(program, choice, yardstick, chosen),
     )
-    made = _quantized(program, plans, {})
+    made = made_of(recipe.layers)
     made.quantization = recipe.facts()
-    errors = calibration.errors(plans, tell)
-    report = Report.of(program, made, recipe, layers, errors, refusals, evaluations)
+    tell("measures each layer")
+    rounded = calibration.rounded(recipe.layers)
+    errors = layer_errors(program, calls, layers, recipe.layers, rounded)
+    report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
     return Quantized(made, recipe, report)
+
+
+def _chosen(
+    layers: Sequence[Layer],
+    rungs: Rungs,
+    made_of: Callable[[Sequence[LayerPlan]], Program],
+    choice: Choice,
+    yardstick: Yardstick | None,
+    tell: Tell,
+) -> Chosen:
+    """The narrowest plans, or those that hold the quality that was asked for."""
+    narrowest = tuple(row[0] for row in rungs)
+    if yardstick is None:
+        return Chosen(narrowest, 0.0, 0)
+    if choice.quality is None:
+        tell("measures the quantised program")
+        return Chosen(narrowest, yardstick.lost(made_of(narrowest)), 1)
+
+    def measure(plans: Sequence[LayerPlan]) -> float:
+        return yardstick.lost(made_of(plans))
+
+    return choose(layers, rungs, measure, choice.quality, tell)
 
 
 def apply_recipe(
@@ -148,7 +144,13 @@ def apply_recipe(
         kind = plans[layer.name].kind
         if (why := layer.refusal(kind)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
-    rewrite(program, layers, [plans[layer.name] for layer in layers], {})
+    rows = [plans[layer.name] for layer in layers]
+    rounded: dict[str, Array] = {}
+    if recipe.needs_data and data is not None:
+        seen = observe(program, calls_of(program, data), layers, with_moments=True)
+        integers = rounded_integers(program, layers, rows, seen)
+        rounded = {name: array for (name, _), array in integers.items()}
+    rewrite(program, layers, rows, rounded)
     program.quantization = recipe.facts()
 
 
@@ -161,76 +163,10 @@ def _quantized(
     return copy
 
 
-@dataclass(frozen=True)
-class _Calibration:
-    """What is known of a program's layers, and what was asked for.
-
-    Args:
-        program: prepared.
-        layers: of it.
-        choice: what is asked for.
-        data: that was looked at.
-        seen: of the layers whose entry the data has inputs for, by name.
-    """
-
-    program: Program
-    layers: Sequence[Layer]
-    choice: Choice
-    data: Data | None
-    seen: Mapping[str, Seen]
-
-    @classmethod
-    def of(
-        cls,
-        program: Program,
-        layers: Sequence[Layer],
-        choice: Choice,
-        data: Data | None,
-        tell: Tell,
-    ) -> _Calibration:
-        """Run a program on data."""
-        seen: Mapping[str, Seen] = {}
-        if data is not None:
-            tell("calibrates")
-            calls = calls_of(program, data)
-            seen = observe(program, calls, layers, with_moments=False)
-        return cls(program, layers, choice, data, seen)
-
-    def rungs(self, layer: Layer, precisions: Sequence[Precision]) -> list[LayerPlan]:
-        """The plans that a layer can have, the narrowest first."""
-        plans, why = list[LayerPlan](), ""
-        for kind in precisions:
-            refusal = self._refusal(layer, kind)
-            if refusal is None:
-                plans.append(self._plan(layer, kind, why))
-            else:
-                why = f"not {kind.name}: {refusal}"
-        return plans
-
-    def _refusal(self, layer: Layer, kind: Precision) -> str | None:
-        if kind.inputs == "static" and layer.name not in self.seen:
-            return f"the data has no inputs of the entry '{layer.entry.name}'"
-        return layer.refusal(kind)
-
-    def _plan(self, layer: Layer, kind: Precision, why: str) -> LayerPlan:
-        plan = LayerPlan(layer.name, kind.name, layer.where, why)
-        if kind.inputs != "static":
-            return plan
-        choice, seen = self.choice, self.seen[layer.name]
-        grid = input_grid(seen.histogram, choice.calibration, choice.percentile)
-        return replace(plan, grid=grid)
-
-    def errors(self, plans: Sequence[LayerPlan], tell: Tell) -> dict[str, LayerError]:
-        """What each layer's own result loses by its precision, on the data."""
-        if self.data is None:
-            return {}
-        tell("measures each layer")
-        calls = calls_of(self.program, self.data)
-        return layer_errors(self.program, calls, self.layers, plans)
-
-
 def _require_data(choice: Choice, data: Data | None) -> None:
     needs = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
+    seeing = [each for each in choice.methods if each != "equalize"]
+    needs += seeing
     if data is not None or not (needs or choice.quality is not None):
         return
     what = "--quality, which is measured" if choice.quality is not None else needs[0]
@@ -306,13 +242,8 @@ def _calibration_facts(
 
 
 def _quality_facts(
-    program: Program,
-    choice: Choice,
-    yardstick: Yardstick | None,
-    lost: float | None,
+    program: Program, choice: Choice, yardstick: Yardstick, chosen: Chosen
 ) -> dict[str, object]:
-    if yardstick is None or lost is None:
-        return {}
     asked = {} if choice.quality is None else {"asked": choice.quality}
     facts = yardstick.data.facts(program.entries)
-    return {"metric": yardstick.name, "lost": lost, **asked, **facts}
+    return {"metric": yardstick.name, "lost": chosen.lost, **asked, **facts}

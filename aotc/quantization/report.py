@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from aotc.computed_arrays import Array
-from aotc.dialects.graph import evaluate
 from aotc.program import Program
-from aotc.quantization.grids import fake_input, fake_weight
+from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layers import Layer, Refusal
 from aotc.quantization.measuring import Calls, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
-from aotc.quantization.rewrite import weight_of
+from aotc.quantization.search import Chosen
 
 
 @dataclass
@@ -59,86 +58,26 @@ class LayerError:
         return self.both / size if size else 1.0
 
 
-def fake_operands(
-    layer: Layer, plan: LayerPlan, program: Program, weight: Array, x: Array
-) -> tuple[Array, Array]:
-    """Return the operands of a layer as its precision has them, as f32.
-
-    Args:
-        layer: of the program.
-        plan: of it.
-        program: prepared.
-        weight: what `quantized_weight` gives.
-        x: the input.
-    """
-    kind = plan.kind
-    if plan.factors is not None:
-        assert layer.channels is not None
-        shape = [1] * x.ndim
-        shape[layer.channels[0]] = -1
-        x = x * (1 / plan.factors).astype(np.float32).reshape(shape)
-    if kind.dtype:
-        x = _cast(x, kind.dtype)
-    elif plan.grid is not None:
-        x = fake_input(x, plan.grid)
-    elif kind.inputs == "dynamic":
-        from aotc.quantization.grids import InputGrid
-
-        low, high = float(x.min(initial=0)), float(x.max(initial=0))
-        x = fake_input(x, InputGrid.of(low, high))
-    return x, weight
-
-
-def quantized_weight(
-    layer: Layer, plan: LayerPlan, program: Program, rounded: Array | None = None
-) -> Array:
-    """Return the weight of a layer as its precision has it, as f32."""
-    if plan.kind.dtype:
-        return _cast(layer.array(program), plan.kind.dtype)
-    weight, grid = weight_of(layer, plan, program)
-    if rounded is None:
-        return fake_weight(weight, grid, plan.kind)
-    return (rounded * grid.scales).reshape(weight.shape).astype(np.float32)
-
-
-def _cast(x: Array, dtype: str) -> Array:
-    from aotc import dtypes
-
-    return x.astype(dtypes.to_numpy(dtype)).astype(np.float32)
-
-
 def layer_errors(
     program: Program,
     calls: Calls,
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
-    rounded: Mapping[str, Array] | None = None,
+    rounded: Mapping[str, Array],
 ) -> dict[str, LayerError]:
     """Return what each quantised layer loses, given inputs that are not quantised."""
-    pairs = zip(layers, plans, strict=True)
-    by_result = {
-        layer.op.results[0]: (layer, plan)
-        for layer, plan in pairs
+    fakes = {
+        layer.op.results[0]: FakeLayer.of(program, layer, plan, rounded.get(layer.name))
+        for layer, plan in zip(layers, plans, strict=True)
         if plan.precision != WIDE
     }
-    weights: dict[str, Array] = {}
     found: dict[str, LayerError] = {}
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
-        known = by_result.get(op.results[0]) if len(op.results) == 1 else None
-        if known is None:
-            return
-        layer, plan = known
-        if layer.name not in weights:
-            integers = (rounded or {}).get(layer.name)
-            weights[layer.name] = quantized_weight(layer, plan, program, integers)
-        weight = weights[layer.name]
-        given = fake_operands(layer, plan, program, weight, np.asarray(operands[0]))
-        (result,) = evaluate(op, given, [])
-        if plan.correction is not None:
-            features = tuple(layer.shape[axis] for axis in layer.kept)
-            result = result + plan.correction.reshape(features)
-        found.setdefault(layer.name, LayerError()).add(np.asarray(results[0]), result)
+        fake = fakes.get(op.results[0]) if len(op.results) == 1 else None
+        if fake is not None:
+            error = found.setdefault(fake.plan.layer, LayerError())
+            error.add(np.asarray(results[0]), fake.result(operands[0]))
 
     run(program, calls, watch)
     return found
@@ -153,12 +92,15 @@ class Row:
         bytes_before: of its weight.
         bytes_after: of integers and scales.
         error: on the data, if there is any.
+        sensitivity: what the program loses if this layer alone has a precision, by
+            its name; empty where that was not measured.
     """
 
     plan: LayerPlan
     bytes_before: int
     bytes_after: int
     error: LayerError | None
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report."""
@@ -174,6 +116,8 @@ class Row:
             sqnr = self.error.sqnr
             row["sqnr_db"] = sqnr if math.isfinite(sqnr) else None
             row["cosine"] = self.error.cosine
+        if self.sensitivity:
+            row["sensitivity"] = dict(self.sensitivity)
         return {**row, **({"why": plan.why} if plan.why else {})}
 
 
@@ -207,15 +151,17 @@ class Report:
         layers: Sequence[Layer],
         errors: Mapping[str, LayerError],
         refusals: Sequence[Refusal],
-        evaluations: int,
+        chosen: Chosen | None,
     ) -> Report:
         """Return the report of a program that was quantised."""
         rows = []
         for layer, plan in zip(layers, recipe.layers, strict=True):
             sizes = layer.shape, layer.summed
             wide, narrow = 4 * math.prod(layer.shape), plan.kind.stored_bytes(*sizes)
-            rows.append(Row(plan, wide, narrow, errors.get(layer.name)))
+            alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
+            rows.append(Row(plan, wide, narrow, errors.get(layer.name), alone))
         sums = [sum(x.nbytes for x in p.parameters.values()) for p in (before, after)]
+        evaluations = 0 if chosen is None else chosen.evaluations
         return cls(recipe, tuple(rows), tuple(refusals), *sums, evaluations)
 
     def to_json(self) -> dict[str, Any]:
@@ -266,4 +212,7 @@ def _row_text(row: Row, width: int) -> str:
     text += f" {row.bytes_before:>11,} → {row.bytes_after:>10,}"
     if row.error is not None:
         text += f"  {row.error.sqnr:5.1f} dB  cosine {row.error.cosine:.6f}"
+    if row.sensitivity:
+        alone = ", ".join(f"{k} {v:.3%}" for k, v in row.sensitivity.items())
+        text += f"  alone: {alone}"
     return text + (f"  ({plan.why})" if plan.why else "")

@@ -8,7 +8,7 @@ last layers that were widened are narrowed again one by one, where the quality h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotc.quantization.layers import Layer
@@ -27,13 +27,14 @@ class Chosen:
         plans: of each layer.
         lost: by the metric.
         evaluations: how many programs were measured.
-        sensitivity: what each layer loses alone, at each of its precisions.
+        sensitivity: what each layer loses alone, by its name and that of the precision;
+            empty where it was not measured.
     """
 
     plans: tuple[LayerPlan, ...]
     lost: float
     evaluations: int
-    sensitivity: tuple[tuple[float, ...], ...] = ()
+    sensitivity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def choose(
@@ -116,10 +117,17 @@ class _Search:
         return tuple(rows)
 
     def chosen(
-        self, choice: Sequence[int], lost: float, rows: tuple[tuple[float, ...], ...]
+        self, choice: Sequence[int], lost: float, rows: Sequence[Sequence[float]]
     ) -> Chosen:
         """The answer."""
-        return Chosen(self.plans(choice), lost, len(self._known), rows)
+        sensitivity = {
+            layer.name: {
+                plan.precision: value
+                for plan, value in zip(rungs[:-1], row[:-1], strict=True)
+            }
+            for layer, rungs, row in zip(self.layers, self.rungs, rows, strict=False)
+        }
+        return Chosen(self.plans(choice), lost, len(self._known), sensitivity)
 
 
 def _bytes(layer: Layer, plan: LayerPlan) -> int:

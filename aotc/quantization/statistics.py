@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from aotc.computed_arrays import Array
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.program import Program
-from aotc.quantization.layers import Layer
+from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.measuring import Calls, run
 from aotc.quantization.observers import Histogram
 
@@ -64,7 +64,12 @@ class Seen:
 
 
 def observe(
-    program: Program, calls: Calls, layers: Sequence[Layer], *, with_moments: bool
+    program: Program,
+    calls: Calls,
+    layers: Sequence[Layer],
+    *,
+    with_moments: bool = False,
+    factors: Mapping[str, Array | None] | None = None,
 ) -> dict[str, Seen]:
     """Run a program, and return what is seen of the inputs of its layers.
 
@@ -73,15 +78,21 @@ def observe(
         calls: of its entries.
         layers: to look at.
         with_moments: whether GPTQ is to follow.
+        factors: what inputs are divided by before they are looked at, by layer.
     """
     by_result = {layer.op.results[0]: layer for layer in layers}
     seen: dict[str, Seen] = {}
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
         layer = by_result.get(op.results[0]) if len(op.results) == 1 else None
-        if layer is not None:
-            row = seen.setdefault(layer.name, Seen())
-            row.add(layer, np.asarray(operands[0]), with_moments=with_moments)
+        if layer is None:
+            return
+        x = np.asarray(operands[0])
+        by = None if factors is None else factors[layer.name]
+        if by is not None:
+            x = divide_channels(layer, x, by)
+        row = seen.setdefault(layer.name, Seen())
+        row.add(layer, x, with_moments=with_moments)
 
     run(program, calls, watch)
     return seen

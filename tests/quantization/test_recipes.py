@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aotc.cache import arrays_digest
+from aotc.cli import quantize as cli
 from aotc.cli.quantize import CALIBRATIONS
 from aotc.cli.quantize import RECIPES as NAMES
 from aotc.dialects import context
@@ -15,12 +16,16 @@ from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.program_files import ir_text
+from aotc.quantization.calibration import METHODS as ADDED
+from aotc.quantization.calibration import Choice
+from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layers import layers_of
+from aotc.quantization.measuring import run
 from aotc.quantization.metrics import METRICS, Metric
 from aotc.quantization.observers import METHODS
 from aotc.quantization.precisions import RECIPES
-from aotc.quantization.quantizer import Choice, apply_recipe
+from aotc.quantization.quantizer import apply_recipe
 from aotc.quantization.recipe import Recipe
-from aotc.quantization.report import fake_operands, quantized_weight
 from tests.quantization.models import DIGITS, load, quantized
 
 # of the bytes of the parameters, at most, and the least SQNR of a layer in dB
@@ -38,6 +43,7 @@ EXPECTED = {
 def test_command_line_names_all_recipes_and_calibrations():
     assert set(NAMES) == set(RECIPES) == set(EXPECTED)
     assert CALIBRATIONS == METHODS
+    assert tuple(ADDED) == cli.METHODS
 
 
 @pytest.mark.parametrize("recipe", NAMES)
@@ -142,13 +148,10 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
     found = quantized(products, Choice("int4-g32"))
     rng = np.random.default_rng(0)
     x = rng.standard_normal((4, 32)).astype("f")
-    from aotc.quantization.layers import layers_of
-    from aotc.quantization.measuring import run
-
     calls = {"predict": [[x, np.zeros(4, "i4")]]}
     layers = layers_of(products)
     weights = {
-        layer.name: quantized_weight(layer, plan, products)
+        layer.name: FakeLayer.of(products, layer, plan).weight
         for layer, plan in zip(layers, found.recipe.layers, strict=True)
     }
     operands = {}
@@ -160,7 +163,6 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
     run(found.program, calls, watch)
     for weight in weights.values():
         assert any(np.array_equal(weight, x) for x in operands[weight.shape])
-    assert fake_operands(layers[0], found.recipe.layers[0], products, x, x)[0] is x
 
 
 @pytest.mark.parametrize(
