@@ -158,7 +158,19 @@ def manifest(
         },
     }
     created = {"created": made} if (made := _creation_time()) else {}
-    return {**head, **_tuning(program), **(findings or {}), **created}
+    return {
+        **head,
+        **_tuning(program),
+        **_quantization(program),
+        **(findings or {}),
+        **created,
+    }
+
+
+def _quantization(program: Program) -> dict[str, Any]:
+    """What precision each layer was given and what was measured of it, if it was."""
+    facts = program.quantization
+    return {} if facts is None else {"quantization": facts}
 
 
 def _tuning(program: Program) -> dict[str, Any]:

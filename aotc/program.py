@@ -51,6 +51,7 @@ LEVEL = "graph.level"
 WITHOUT = "graph.without"
 NUMERICS = "graph.numerics"
 TUNING = "graph.tuning"
+QUANTIZATION = "graph.quantization"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
 PASSES = "graph.passes"
 
@@ -270,6 +271,20 @@ class Program:
     @tuning.setter
     def tuning(self, tuning: Mapping[str, Any]) -> None:
         self._write_attribute(TUNING, tuning)
+
+    @property
+    def quantization(self) -> dict[str, Any] | None:
+        """By which recipe the program was quantised, see `aotc.quantization.recipe`.
+
+        `recipe` is its name, `layers` has the precision of each layer, `calibration`
+        and `quality` say what was measured on which data; None for a program of floats.
+        """
+        facts: dict[str, Any] | None = self._attribute(QUANTIZATION, None)
+        return facts
+
+    @quantization.setter
+    def quantization(self, facts: Mapping[str, Any]) -> None:
+        self._write_attribute(QUANTIZATION, facts)
 
     @property
     def passes(self) -> list[str]:

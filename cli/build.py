@@ -91,6 +91,7 @@ class _Level(click.Choice[str]):
     "aotc build model.py --certify-gradients",
     "aotc build resnet.onnx --parity",
     "aotc build resnet.onnx --io-layout nhwc",
+    "aotc build resnet.onnx --quantize resnet-int8.json",
     "aotc build model.py --specialize batch=1 --specialize batch=64",
     "aotc build model.py --specialize batch=16 --policy batch=bucket",
     "aotc build model.py --buckets-from traffic.csv --max-variants 4",
@@ -144,6 +145,18 @@ class _Level(click.Choice[str]):
     "--without",
     help="Passes and families of kernels to leave out, with commas between, such as "
     "recover-ops,rows: to find out what they do.",
+)
+@click.option(
+    "--quantize",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="RECIPE",
+    help="Give layers the precisions of this file, which `aotc quantize` has written.",
+)
+@click.option(
+    "--quantize-data",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="The calibration data of that recipe, where weights follow from it (gptq).",
 )
 @click.option(
     "--io-layout",

@@ -22,6 +22,10 @@ VERBS = {
         "aotc.cli.explain:explain",
         "Tell what of a model cannot be built, or is changed.",
     ),
+    "quantize": (
+        "aotc.cli.quantize:quantize",
+        "Give the layers of a model narrower precisions.",
+    ),
     "parity": (
         "aotc.cli.parity:parity",
         "Compare a compiled model with its source.",

@@ -52,9 +52,9 @@ def declare_parameter(module: Module, parameter: Parameter) -> None:
         }
         if parameter.kind == "state":
             facts["is_mutable"] = ir.UnitAttr.get()
-        op = ir.Operation.create(_OP, attributes=facts)
         first = next(iter(table_of(module).values()), None)
-        ir.InsertionPoint(first or module.body).insert(op)
+        place = ir.InsertionPoint(first or module.body)
+        ir.Operation.create(_OP, attributes=facts, ip=place)
 
 
 def rename_parameter(module: Module, old: str, new: str) -> None:

@@ -1,7 +1,7 @@
 """Plain data as MLIR attributes: what a module states about itself.
 
-`plain_of(attribute_of(data)) == data` for text, whole numbers, truth values, None,
-lists, and dicts with text as keys, whose order is lost. Trees are plain data, too.
+`plain_of(attribute_of(data)) == data` for text, numbers, truth values, None, lists,
+and dicts with text as keys, whose order is lost. Trees are plain data, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from aotc.mlir import ir
 from aotc.pytree import Structure
 
-Plain = str | int | bool | None | Sequence["Plain"] | Mapping[str, "Plain"]
+Plain = str | int | float | bool | None | Sequence["Plain"] | Mapping[str, "Plain"]
 
 
 def attribute_of(data: Plain) -> Any:
@@ -21,6 +21,8 @@ def attribute_of(data: Plain) -> Any:
         return ir.BoolAttr.get(data)
     if isinstance(data, int):
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), data)
+    if isinstance(data, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), data)
     if isinstance(data, str):
         return ir.StringAttr.get(data)
     if isinstance(data, Mapping):
@@ -40,6 +42,8 @@ def plain_of(attribute: Any) -> Any:
         return bool(attribute.value)
     if isinstance(attribute, ir.IntegerAttr):
         return int(attribute.value)
+    if isinstance(attribute, ir.FloatAttr):
+        return float(attribute.value)
     if isinstance(attribute, ir.StringAttr):
         return str(attribute.value)
     if isinstance(attribute, ir.ArrayAttr):

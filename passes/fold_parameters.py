@@ -30,7 +30,7 @@ import numpy as np
 
 from aotc.computed_arrays import ComputedArray, StoredArray, is_computed_alike
 from aotc.dialects.callees import callees
-from aotc.dialects.entries import Port, write_entry
+from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
 from aotc.dialects.graph import evaluate
@@ -199,6 +199,24 @@ def _replace(
     for op in reversed(values.ops_computed()):
         if not any(map(_is_read, op.results)):
             op.operation.erase()
+    return retake_weights(module, entry, added)
+
+
+def retake_weights(
+    module: Module, entry: Entry, added: Mapping[str, Value]
+) -> set[str]:
+    """State that an entry takes some weights more, and none that it does not read.
+
+    Args:
+        module: of the entry.
+        entry: as it is stated.
+        added: arguments that its function has got, in order, by names of weights.
+
+    Returns:
+        The names of what it takes no more.
+    """
+    function = functions_of(module)[entry.name]
+    block = function.entry_block
     ports = [
         *entry.arguments,
         *(Port(name, Tensor.of(value), "weight") for name, value in added.items()),
@@ -208,10 +226,9 @@ def _replace(
     known = [name for name in entry.reads if name in stored]  # in the order they had
     reads = tuple(dict.fromkeys((*known, *stored)))
     types = [value.type for value in block.arguments]
-    whole = ir.FunctionType.get(types, list(values.function.type.results))
-    values.function.attributes["function_type"] = ir.TypeAttr.get(whole)
-    changed = replace(entry, arguments=tuple(kept), reads=reads)
-    write_entry(module, changed)
+    whole = ir.FunctionType.get(types, list(function.type.results))
+    function.attributes["function_type"] = ir.TypeAttr.get(whole)
+    write_entry(module, replace(entry, arguments=tuple(kept), reads=reads))
     return {port.name for port in ports} - {port.name for port in kept}
 
 

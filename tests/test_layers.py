@@ -80,12 +80,14 @@ ALLOWED = {
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files", "kernels"},
+    "quantization": PROGRAM
+    | {"importers", "program_files", "passes", "reference", "cache"},
     "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},
     "pipeline": PROGRAM
     | {"importers", "passes", "backend", "packager", "checks", "cache", "tuning"}
-    | {"program_files", "tracing", "traffic", "provenance", "kernels"},
+    | {"quantization", "program_files", "tracing", "traffic", "provenance", "kernels"},
     "just_in_time": TRACING
     | {"passes", "backend", "packager", "pipeline", "cache", "runtime", "reference"}
     | {"checks", "counting", "numpy"},  # operators of arrays
@@ -96,7 +98,7 @@ ALLOWED = {
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"cache", "runtime", "training", "streaming", "timing", "pipeline", "explain"}
-    | {"checks", "dialects", "evidence", "traffic"},
+    | {"checks", "dialects", "evidence", "traffic", "quantization"},
     "evidence": TRACING
     | {"importers", "pipeline", "runtime", "timing", "traffic", "just_in_time"}
     | {"counting"},

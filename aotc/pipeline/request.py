@@ -41,6 +41,7 @@ class Span:
 _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
+    "--quantize": Span("graph", "graph"),
     "--io-layout": Span("graph", "graph"),
     "--specialize": Span("graph", "graph"),
     "--policy": Span("graph", "graph"),
@@ -82,6 +83,10 @@ class Request:
             that the source is, else the last one.
         without: passes and families of kernels that are left out, with commas between,
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
+        quantize: a recipe file, which says what precision each layer has; see
+            `aotc.quantization.recipe`.
+        quantize_data: the calibration data that it was made with, where weights follow
+            from it.
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
             by default they have that of the source; see `docs/stages.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
@@ -139,6 +144,8 @@ class Request:
     passes: str | None = None
     level: int | None = None
     without: str | None = None
+    quantize: Path | None = None
+    quantize_data: Path | None = None
     io_layout: str | None = None
     specialize: Sequence[Mapping[str, int]] = ()
     own_sizes: bool = True
@@ -158,13 +165,20 @@ class Request:
 
     def __post_init__(self) -> None:
         paths = self.source, self.output, self.dump, self.buckets_from, self.tuning
-        for path in paths:
+        for path in (*paths, self.quantize, self.quantize_data):
             require_path(path)
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
         _require_one_of("a layout of images", self.io_layout, IMAGE_LAYOUTS)
         _require_one_of("a level of numerics", self.numerics, numerics.LEVELS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
+        if self.quantize_data is not None and self.quantize is None:
+            raise InputError(
+                "bad-option",
+                "expected a recipe with --quantize-data, whose weights follow from it; "
+                "got none",
+                hint="--quantize RECIPE.json",
+            )
         _require_budget(self.tune, self.tuning)
         _require_variants(self.max_variants, self.buckets_from)
         end = STOPS.index(self.stop_after or STOPS[-1])
@@ -184,6 +198,7 @@ class Request:
         given = {
             "-O": self.level is not None,
             "--without": self.without is not None,
+            "--quantize": self.quantize is not None,
             "--io-layout": self.io_layout is not None,
             "--specialize": bool(self.specialize),
             "--policy": bool(self.policies),

@@ -126,6 +126,9 @@ class Build:
         program.title = Title(*title)
         stage = program.stage
         program.stage = stage  # stated, also where it is the first
+        if self.request.quantize is not None:
+            self.request.require_open(stage)
+            _quantize(program, self.request)
         unit = Unit(program)
         if self.request.io_layout is not None:
             self.request.require_open(stage)
@@ -404,6 +407,14 @@ class Build:
     def close(self) -> None:
         """Remove what the build has on the disk beside its bundle."""
         self._opened.close()
+
+
+def _quantize(program: Program, request: Request) -> None:
+    """Give the layers of a program the precisions of a recipe."""
+    from aotc.quantization.models import apply_file
+
+    assert request.quantize is not None
+    apply_file(program, request.quantize, request.quantize_data)
 
 
 def _set_io_layout(unit: Unit, layout: str) -> None:

@@ -36,6 +36,7 @@ def double(x):
 ARGUMENTS = {
     "build": ["m.py"],
     "explain": ["m.py"],
+    "quantize": ["m.py", "--recipe", "int8"],
     "parity": ["m.py"],
     "inspect": ["b.aotc"],
     "verify": ["b.aotc"],

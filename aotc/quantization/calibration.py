@@ -1,0 +1,284 @@
+"""Plans for the layers of a program, by what calibration data shows of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.errors import InputError
+from aotc.program import Program
+from aotc.quantization.factors import activation_aware, equalize, smooth
+from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.gptq import integers_of
+from aotc.quantization.layers import Layer
+from aotc.quantization.measuring import Calls, Tell, run
+from aotc.quantization.metrics import Metric
+from aotc.quantization.observers import input_grid
+from aotc.quantization.precisions import Precision, ladder
+from aotc.quantization.recipe import GPTQ, NEAREST, LayerPlan
+from aotc.quantization.rewrite import weight_of
+from aotc.quantization.statistics import Seen, observe
+
+# method → what it is, and the ways of inputs (`Precision.inputs`) that it is for
+METHODS = {
+    "smoothquant": (
+        "factors that make channels of inputs alike",
+        ("static", "dynamic"),
+    ),
+    "equalize": (
+        "factors that make channels of neighbours alike",
+        ("static", "dynamic"),
+    ),
+    "awq": ("factors that spare the weights of large inputs", ("float",)),
+    "gptq": ("weights rounded so that results have the least error", ("all",)),
+    "bias-correction": ("the mean error of each feature, taken back", ("all",)),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is asked for.
+
+    Args:
+        recipe: out of `RECIPES`.
+        calibration: how ranges of inputs are found, out of `observers.METHODS`.
+        percentile: for the method of that name.
+        quality: what may be lost by the metric; None for any loss.
+        metric: what is lost.
+        methods: what is done besides, out of `METHODS`.
+    """
+
+    recipe: str
+    calibration: str = "mean-square"
+    percentile: float = 99.99
+    quality: float | None = None
+    metric: Metric = field(default_factory=Metric)
+    methods: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if {"smoothquant", "equalize"} <= {*self.methods}:
+            raise InputError(
+                "bad-option",
+                "expected one of smoothquant and equalize, which choose the same "
+                "factors; got both",
+                hint="smoothquant looks at the data, equalize at weights alone",
+            )
+
+
+Rungs = list[list[LayerPlan]]  # of each layer, the narrowest first
+Integers = Mapping[tuple[str, str], Array]  # of weights, by layer and precision
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What calibration has found.
+
+    Args:
+        rungs: the plans that each layer can have.
+        integers: of weights that are not rounded to the nearest.
+    """
+
+    rungs: Rungs
+    integers: Integers
+
+    def rounded(self, plans: Sequence[LayerPlan]) -> dict[str, Array]:
+        """Return the integers of those of the layers whose plan has some."""
+        keys = [(plan.layer, plan.precision) for plan in plans]
+        return {key[0]: self.integers[key] for key in keys if key in self.integers}
+
+
+def calibrate(
+    program: Program,
+    layers: Sequence[Layer],
+    choice: Choice,
+    calls: Calls,
+    tell: Tell,
+) -> Calibration:
+    """Return the plans of layers, for all precisions of a recipe.
+
+    Args:
+        program: prepared.
+        layers: of it.
+        choice: what is asked for.
+        calls: of the calibration data; none without.
+        tell: gets what is being done.
+    """
+    with_moments = "gptq" in choice.methods
+    seen: dict[str, Seen] = {}
+    if calls:
+        tell("calibrates")
+        seen = observe(program, calls, layers, with_moments=with_moments)
+    rows = [_rungs(layer, ladder(choice.recipe), seen) for layer in layers]
+    rows = _with_factors(program, layers, rows, choice, seen, tell)
+    rows = _with_grids(program, layers, rows, choice, calls, seen)
+    rows = [
+        [_with_rounding(x, y, choice, seen) for y in row]
+        for x, row in zip(layers, rows, strict=True)
+    ]
+    tell("rounds weights")
+    integers = rounded_integers(program, layers, [p for row in rows for p in row], seen)
+    if calls and "bias-correction" in choice.methods:
+        tell("corrects means")
+        rows = _with_corrections(program, layers, rows, calls, integers)
+    return Calibration(rows, integers)
+
+
+def _rungs(
+    layer: Layer, precisions: Sequence[Precision], seen: Mapping[str, Seen]
+) -> list[LayerPlan]:
+    """The plans that a layer can have, without what is measured."""
+    plans, why = list[LayerPlan](), ""
+    for kind in precisions:
+        refusal = layer.refusal(kind)
+        if kind.inputs == "static" and layer.name not in seen:
+            refusal = f"the data has no call that runs it ('{layer.entry.name}')"
+        if refusal is None:
+            plans.append(LayerPlan(layer.name, kind.name, layer.where, why))
+        else:
+            why = f"not {kind.name}: {refusal}"
+    return plans
+
+
+def _is_for(method: str, choice: Choice, kind: Precision) -> bool:
+    """Whether a method is asked for, and for such a precision."""
+    inputs = METHODS[method][1]
+    return (
+        method in choice.methods
+        and kind.is_integer
+        and ("all" in inputs or kind.inputs in inputs)
+    )
+
+
+def _with_factors(
+    program: Program,
+    layers: Sequence[Layer],
+    rows: Rungs,
+    choice: Choice,
+    seen: Mapping[str, Seen],
+    tell: Tell,
+) -> Rungs:
+    """The plans with factors of input channels, where a method gives some."""
+    alike: dict[str, Array] = {}
+    if "smoothquant" in choice.methods:
+        alike = smooth(program, layers, seen)
+    if "equalize" in choice.methods:
+        alike = equalize(program, layers)
+    changed = []
+    for layer, row in zip(layers, rows, strict=True):
+        plans = []
+        for plan in row:
+            factors = None
+            if any(
+                _is_for(each, choice, plan.kind) for each in ("smoothquant", "equalize")
+            ):
+                factors = alike.get(layer.name)
+            elif _is_for("awq", choice, plan.kind) and layer.name in seen:
+                tell(f"awq: {layer.name}")
+                factors = activation_aware(program, layer, seen[layer.name], plan.kind)
+            plans.append(replace(plan, factors=factors))
+        changed.append(plans)
+    return changed
+
+
+def _with_grids(
+    program: Program,
+    layers: Sequence[Layer],
+    rows: Rungs,
+    choice: Choice,
+    calls: Calls,
+    seen: Mapping[str, Seen],
+) -> Rungs:
+    """The plans with grids of static inputs; those that are divided are seen anew."""
+    factors = {
+        plan.layer: plan.factors
+        for row in rows
+        for plan in row
+        if plan.kind.inputs == "static" and plan.factors is not None
+    }
+    again = [layer for layer in layers if layer.name in factors]
+    divided = observe(program, calls, again, factors=factors) if again else {}
+
+    def with_grid(plan: LayerPlan) -> LayerPlan:
+        if plan.kind.inputs != "static":
+            return plan
+        looked_at = (divided if plan.factors is not None else seen)[plan.layer]
+        given = looked_at.histogram, choice.calibration, choice.percentile
+        return replace(plan, grid=input_grid(*given))
+
+    return [[with_grid(plan) for plan in row] for row in rows]
+
+
+def _with_rounding(
+    layer: Layer, plan: LayerPlan, choice: Choice, seen: Mapping[str, Seen]
+) -> LayerPlan:
+    """The plan with the way that its weight is rounded."""
+    has_moments = layer.name in seen and seen[layer.name].moments is not None
+    is_gptq = _is_for("gptq", choice, plan.kind) and has_moments
+    return replace(plan, rounding=GPTQ if is_gptq else NEAREST)
+
+
+def rounded_integers(
+    program: Program,
+    layers: Sequence[Layer],
+    plans: Sequence[LayerPlan],
+    seen: Mapping[str, Seen],
+) -> dict[tuple[str, str], Array]:
+    """Return the integers of weights that GPTQ rounds."""
+    by_name = {layer.name: layer for layer in layers}
+    found = {}
+    for plan in plans:
+        if plan.rounding == GPTQ:
+            layer = by_name[plan.layer]
+            weight, grid = weight_of(layer, plan, program)
+            given = layer, plan, weight, grid, seen[layer.name]
+            found[plan.layer, plan.precision] = integers_of(*given)
+    return found
+
+
+def _with_corrections(
+    program: Program,
+    layers: Sequence[Layer],
+    rows: Rungs,
+    calls: Calls,
+    integers: Integers,
+) -> Rungs:
+    """The plans with the mean error of each feature, to be added to results.
+
+    Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+    Correction", ICCV 2019, by the data.
+    """
+    fakes = {
+        layer.op.results[0]: [
+            FakeLayer.of(
+                program, layer, plan, integers.get((layer.name, plan.precision))
+            )
+            for plan in row
+            if plan.kind.is_integer
+        ]
+        for layer, row in zip(layers, rows, strict=True)
+    }
+    sums: dict[tuple[str, str], list[Any]] = {}
+
+    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+        for fake in fakes.get(op.results[0], ()) if len(op.results) == 1 else ():
+            error = np.asarray(results[0], np.float64) - fake.result(operands[0])
+            features = tuple(fake.layer.shape[axis] for axis in fake.layer.kept)
+            flat = error.reshape(-1, int(np.prod(features)))
+            key = fake.plan.layer, fake.plan.precision
+            known = sums.setdefault(key, [0.0, 0])
+            known[0] = known[0] + flat.sum(axis=0)
+            known[1] += len(flat)
+
+    run(program, calls, watch)
+
+    def corrected(plan: LayerPlan) -> LayerPlan:
+        total, count = sums.get((plan.layer, plan.precision), (None, 0))
+        if not count:
+            return plan
+        return replace(plan, correction=(total / count).astype(np.float32))
+
+    return [[corrected(plan) for plan in row] for row in rows]

@@ -1,0 +1,163 @@
+"""Calibration data: named arrays, cut into calls of the entries that take them."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.cache import arrays_digest
+from aotc.computed_arrays import Array
+from aotc.dialects.entries import Entry, Port
+from aotc.errors import InputError
+from aotc.program import Program
+from aotc.system_errors import raise_system_error
+
+BATCH = 32  # samples of a call, where an entry takes any number of them
+
+
+@dataclass(frozen=True)
+class Data:
+    """Arrays by the names of inputs, and perhaps others that a metric reads.
+
+    Args:
+        arrays: of all samples, along the first axis.
+        where: the file that they are of.
+    """
+
+    arrays: Mapping[str, Array]
+    where: str
+
+    @classmethod
+    def read(cls, path: Path) -> Data:
+        """Read an `.npz` file.
+
+        Raises:
+            InputError: `bad-data`.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                if not isinstance(stored, np.lib.npyio.NpzFile):
+                    raise ValueError("it holds one array without a name")
+                return cls({name: stored[name] for name in stored.files}, str(path))
+        except OSError as error:
+            raise_system_error(error, str(path))
+            raise _bad(path, error) from None
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise _bad(path, error) from None
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the arrays, whatever the file is compressed by."""
+        return arrays_digest(dict(sorted(self.arrays.items())))
+
+    def facts(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """Return what recipes and bundles say of it: digest and number of samples."""
+        lengths = [
+            len(self.arrays[port.name])
+            for entry in entries
+            for port in entry.ports("input")
+            if port.name in self.arrays and self.arrays[port.name].ndim
+        ]
+        return {"sha256": self.sha256, "samples": max(lengths, default=0)}
+
+    def has(self, entry: Entry) -> bool:
+        """Whether there are arrays for all inputs of an entry."""
+        return all(port.name in self.arrays for port in entry.ports("input"))
+
+    def missing(self, entry: Entry) -> list[str]:
+        """Return the inputs of an entry that there are no arrays for."""
+        names = (port.name for port in entry.ports("input"))
+        return [name for name in names if name not in self.arrays]
+
+    def calls(self, entry: Entry) -> list[list[Array]]:
+        """Return the inputs of each call of an entry, in the order of its inputs.
+
+        An array with an axis more than its input has a call for each of its elements;
+        others are cut along their first axis, into parts of the input's size, or of
+        `BATCH` where that is open. One that is whole is for all calls.
+
+        Raises:
+            InputError: `bad-data`: a shape or dtype that the entry does not take, or
+                inputs that make different numbers of calls.
+        """
+        parts = [list(self._parts(entry, port)) for port in entry.ports("input")]
+        counts = sorted({len(each) for each in parts} - {1})
+        if len(counts) > 1:
+            names = [port.name for port in entry.ports("input")]
+            pairs = zip(names, map(len, parts), strict=True)
+            said = ", ".join(f"{count} of '{name}'" for name, count in pairs)
+            raise self._refused(f"as many calls of each input; got {said}")
+        count = counts[0] if counts else 1
+        return [
+            [each[number] if len(each) > 1 else each[0] for each in parts]
+            for number in range(count)
+        ]
+
+    def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
+        kind, array = port.type, self.arrays[port.name]
+        wanted = dtypes.to_numpy(kind.dtype)
+        if array.dtype != wanted:
+            if not np.can_cast(array.dtype, wanted, "same_kind"):
+                expected = f"'{port.name}' of {kind.dtype}"
+                raise self._refused(f"{expected}; got {array.dtype}")
+            array = array.astype(wanted)
+        if array.ndim == kind.rank + 1:
+            yield from array
+            return
+        if array.ndim != kind.rank or not array.size:
+            raise self._refused(f"'{port.name}' like {kind}; got {list(array.shape)}")
+        if not kind.rank:
+            yield array
+            return
+        size = kind.shape[0]
+        step = size if isinstance(size, int) else _batch(entry)
+        if isinstance(size, int) and len(array) % max(size, 1):
+            expected = f"a multiple of {size} samples of '{port.name}'"
+            raise self._refused(f"{expected}; got {len(array)}")
+        for start in range(0, len(array), step):
+            yield array[start : start + step]
+
+    def _refused(self, expected: str) -> InputError:
+        return InputError("bad-data", f"expected {expected}", where=self.where)
+
+
+def _batch(entry: Entry) -> int:
+    """How many samples a call takes, where any number will do."""
+    most = [each.max for each in entry.symbols if each.max is not None]
+    step = max((each.multiple_of for each in entry.symbols), default=1)
+    return max(min([BATCH, *most]) // step, 1) * step
+
+
+def entries_with(program: Program, data: Data) -> list[Entry]:
+    """Return the entries whose inputs the data has.
+
+    Raises:
+        InputError: `bad-data`: there are none.
+    """
+    found = [each for each in program.entries if data.has(each)]
+    if not found:
+        rows = [f"{e.name}: {', '.join(data.missing(e))}" for e in program.entries]
+        raise InputError(
+            "bad-data",
+            "expected arrays for all inputs of an entry; these are missing: "
+            + "; ".join(rows),
+            where=data.where,
+            hint=f"it has {', '.join(data.arrays) or 'none'}; numpy.savez writes such "
+            "a file, an array for each input with the samples along its first axis",
+        )
+    return found
+
+
+def _bad(path: Path, error: object) -> InputError:
+    return InputError(
+        "bad-data",
+        f"expected a file of named arrays (.npz); {error}",
+        where=str(path),
+        hint="numpy.savez(FILE, x=samples) writes one",
+    )

@@ -1,0 +1,149 @@
+"""Factors of input channels: what is hard to round moves between input and weight.
+
+    x W = (x / f) (f W)
+
+for any positive f of each channel that is summed up. The input is divided where it is
+read, which is a multiplication that the kernel of what computes it takes along.
+
+- `smooth`: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization
+  for Large Language Models", ICML 2023;
+- `activation_aware`: Lin et al., "AWQ: Activation-aware Weight Quantization for LLM
+  Compression and Acceleration", MLSys 2024;
+- `equalize`: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+  Correction", ICCV 2019, with the scales left at the layer that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.mlir import Value
+from aotc.program import Program
+from aotc.quantization.grids import fake_weight, weight_grid
+from aotc.quantization.layers import Layer
+from aotc.quantization.precisions import Precision
+from aotc.quantization.statistics import Seen
+
+_BALANCE = 0.5  # of what is hard to round in inputs, the share that weights take
+_EXPONENTS = np.linspace(0, 1, 21)
+_LEAST, _MOST = 2.0**-10, 2.0**10  # of factors
+
+
+def smooth(
+    program: Program, layers: Sequence[Layer], seen: Mapping[str, Seen]
+) -> dict[str, Array]:
+    """Return factors by which inputs with channels of unlike size become alike.
+
+    Layers that read one input have the same, so that it is rounded once.
+    """
+    by_input: dict[Value, list[Layer]] = {}
+    for layer in layers:
+        if layer.name in seen and layer.channels is not None:
+            by_input.setdefault(layer.op.operands[0], []).append(layer)
+    found = {}
+    for group in by_input.values():
+        inputs = seen[group[0].name].channel_most
+        assert inputs is not None
+        weights = np.max([_channel_most(program, layer) for layer in group], axis=0)
+        ratio = inputs**_BALANCE / np.maximum(weights, 1e-12) ** (1 - _BALANCE)
+        factors = _usable(np.where(inputs > 0, ratio, 1))
+        found.update({layer.name: factors for layer in group})
+    return found
+
+
+def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
+    """Return factors that give a channel one range in the layers before and behind."""
+    by_result = {layer.op.results[0]: layer for layer in layers}
+    found = {}
+    for layer in layers:
+        before = _layer_before(layer, by_result)
+        if before is None:
+            continue
+        array = before.array(program)
+        outputs = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
+        inputs = _channel_most(program, layer)
+        ratio = np.sqrt(outputs / np.maximum(inputs, 1e-12))
+        found[layer.name] = _usable(np.where((outputs > 0) & (inputs > 0), ratio, 1))
+    return found
+
+
+def activation_aware(
+    program: Program, layer: Layer, seen: Seen, kind: Precision
+) -> Array | None:
+    """Return factors that spare the weights of large inputs; None where none helps.
+
+    They are a power of the mean magnitude of each channel, the one by which results
+    have the least error.
+    """
+    if layer.channels is None or not seen.rows:
+        return None
+    rows, axis = seen.matrix, layer.channels[1]
+    weight = np.moveaxis(layer.array(program), axis, 0)
+    size = np.abs(rows).mean(axis=0)
+    size = np.where(size > 0, size, size[size > 0].min(initial=1))
+    best, least = None, np.inf
+    for exponent in _EXPONENTS:
+        powers = size**exponent
+        factors = _usable(powers / np.sqrt(powers.max() * powers.min()))
+        shape = (-1, *[1] * (weight.ndim - 1))
+        scaled = np.moveaxis(weight * factors.reshape(shape), 0, axis)
+        fake = fake_weight(scaled, weight_grid(scaled, layer.summed, kind), kind)
+        found = np.moveaxis(fake, axis, 0) / factors.reshape(shape)
+        error = np.square(rows @ (found - weight).reshape(len(weight), -1)).sum()
+        if error < least:
+            best, least = (factors if exponent else None), error
+    return best
+
+
+def _usable(factors: Array) -> Array:
+    """Factors within bounds, as they are stored."""
+    return np.clip(factors, _LEAST, _MOST).astype(np.float32)
+
+
+def _channel_most(program: Program, layer: Layer) -> Array:
+    """The largest magnitude of a weight for each channel that is summed up."""
+    array = np.abs(layer.array(program))
+    assert layer.channels is not None
+    axis = layer.channels[1]
+    most: Array = array.max(axis=tuple(i for i in range(array.ndim) if i != axis))
+    return most
+
+
+def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | None:
+    """The layer whose features are the channels of a layer, behind elementwise ops."""
+    if layer.channels is None:
+        return None
+    value: Value = layer.op.operands[0]
+    rank, channels = Tensor.of(value).rank, Tensor.of(value).shape[-1]
+    if layer.channels[0] != rank - 1:
+        return None
+    while value not in by_result:
+        op = defining_op(value)
+        if not isinstance(op, GraphOp):
+            return None
+        computed = [x for x in op.operands if not _is_weight(layer, x)]
+        kinds = [Tensor.of(x) for x in computed]
+        if (
+            len(computed) != 1
+            or kinds[0].rank != rank
+            or kinds[0].shape[-1] != channels
+        ):
+            return None
+        value = computed[0]
+    before = by_result[value]
+    return before if len(before.kept) == 1 else None
+
+
+def _is_weight(layer: Layer, value: Value) -> bool:
+    """Whether a value is of weights alone, or repeats one along the samples."""
+    repeated = made_by(value, Broadcast)
+    known = layer.values.number_of
+    return value in known or (repeated is not None and repeated.x in known)

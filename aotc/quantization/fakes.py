@@ -1,0 +1,86 @@
+"""Layers computed in their precisions, in NumPy: what a layer alone loses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.computed_arrays import Array
+from aotc.dialects.graph import evaluate
+from aotc.program import Program
+from aotc.quantization.grids import InputGrid, fake_input, fake_weight
+from aotc.quantization.layers import Layer, divide_channels
+from aotc.quantization.recipe import LayerPlan
+from aotc.quantization.rewrite import weight_of
+
+
+@dataclass(frozen=True)
+class FakeLayer:
+    """A layer with a weight that its precision can hold, as f32.
+
+    Args:
+        layer: of the program as it was.
+        plan: of it.
+        weight: dequantised, and multiplied by its factors.
+    """
+
+    layer: Layer
+    plan: LayerPlan
+    weight: Array
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        layer: Layer,
+        plan: LayerPlan,
+        integers: Array | None = None,
+    ) -> FakeLayer:
+        """Return that of a plan.
+
+        Args:
+            program: prepared.
+            layer: of it.
+            plan: of the layer.
+            integers: of the weight, if they are not the nearest.
+        """
+        kind = plan.kind
+        if kind.dtype:
+            return cls(layer, plan, _cast(layer.array(program), kind.dtype))
+        if not kind.is_integer:
+            return cls(layer, plan, layer.array(program))
+        weight, grid = weight_of(layer, plan, program)
+        if integers is None:
+            return cls(layer, plan, fake_weight(weight, grid, kind))
+        steps = (integers * grid.scales).reshape(weight.shape)
+        return cls(layer, plan, steps.astype(np.float32))
+
+    def input(self, x: Array) -> Array:
+        """Return an input as the precision has it."""
+        kind, plan = self.plan.kind, self.plan
+        if plan.factors is not None:
+            x = divide_channels(self.layer, x, plan.factors)
+        if kind.dtype:
+            return _cast(x, kind.dtype)
+        if plan.grid is not None:
+            return fake_input(x, plan.grid)
+        if kind.inputs == "dynamic":
+            low, high = float(x.min(initial=0)), float(x.max(initial=0))
+            return fake_input(x, InputGrid.of(low, high))
+        return x
+
+    def result(self, x: Array) -> Array:
+        """Return what the layer gives for an input."""
+        given = [self.input(np.asarray(x)), self.weight]
+        (result,) = evaluate(self.layer.op, given, [])
+        if self.plan.correction is None:
+            return result
+        features = tuple(self.layer.shape[axis] for axis in self.layer.kept)
+        corrected: Array = result + self.plan.correction.reshape(features)
+        return corrected
+
+
+def _cast(x: Array, dtype: str) -> Array:
+    return x.astype(dtypes.to_numpy(dtype)).astype(np.float32)

@@ -1,0 +1,135 @@
+"""Scales and integers of weights and inputs, in NumPy: what a layer's numbers become.
+
+Weights are symmetric, with a scale for each feature or group; inputs are u8 with one
+scale and zero point, and 0 is among their values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.quantization.precisions import Precision
+
+# Shares of the largest element that are tried as the end of the grid. Rounding to
+# nearest with a searched scale: Choukroun et al., "Low-bit quantization of neural
+# networks for efficient inference", 2019.
+_SHARES = np.linspace(1.0, 0.5, 21, dtype=np.float32)
+_SHARES_OF_NIBBLES = np.linspace(1.15, 0.6, 34, dtype=np.float32)
+_LEAST_F16, _MOST_F16 = 6.2e-5, 65504.0  # that f16 holds with all of its digits
+
+
+@dataclass(frozen=True)
+class WeightGrid:
+    """A weight in the form that its scales are for.
+
+    Args:
+        scales: of the rank of `grouped`, with 1 for each axis that shares a scale.
+        grouped: the shape of the weight, with an axis more where there are groups.
+        axes: of `grouped`, those that share a scale.
+    """
+
+    scales: Array
+    grouped: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+def grouped_shape(
+    shape: tuple[int, ...], summed: tuple[int, ...], precision: Precision
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a weight's shape, with an axis for each group, and the axes of a scale."""
+    if not precision.group:
+        return shape, summed
+    (axis,) = summed
+    size = shape[axis]
+    parts = (size // precision.group, precision.group)
+    return (*shape[:axis], *parts, *shape[axis + 1 :]), (axis + 1,)
+
+
+def weight_grid(
+    weight: Array,
+    summed: tuple[int, ...],
+    precision: Precision,
+    importance: Array | None = None,
+) -> WeightGrid:
+    """Choose the scales of a weight: those of the least mean square error.
+
+    Args:
+        weight: in f32.
+        summed: its axes that are summed up.
+        precision: with integers.
+        importance: what the square of each element's error counts; 1 by default.
+    """
+    shape, axes = grouped_shape(weight.shape, summed, precision)
+    grouped = weight.reshape(shape)
+    weighed = None if importance is None else importance.reshape(shape)
+    _, most = precision.bounds
+    whole = np.abs(grouped).max(axis=axes, keepdims=True, initial=0).astype(np.float32)
+    whole = np.where(whole > 0, whole, np.float32(most))
+    best, least = whole / np.float32(most), np.full(whole.shape, np.inf)
+    for share in _SHARES_OF_NIBBLES if precision.bits <= 4 else _SHARES:
+        scale = _storable(whole * share / np.float32(most), precision)
+        square = np.square(rounded(grouped, scale, precision) * scale - grouped)
+        if weighed is not None:
+            square *= weighed
+        error = square.sum(axis=axes, keepdims=True, dtype=np.float64)
+        best = np.where(error < least, scale, best)
+        least = np.minimum(error, least)
+    return WeightGrid(best.astype(np.float32), shape, axes)
+
+
+def _storable(scale: Array, precision: Precision) -> Array:
+    """Scales as they are stored: those of groups in f16 where that loses no digits."""
+    fits = scale.min() >= _LEAST_F16 and scale.max() <= _MOST_F16
+    if precision.group and fits:
+        scale = scale.astype(np.float16).astype(np.float32)
+    return scale
+
+
+def are_half(scales: Array, precision: Precision) -> bool:
+    """Whether scales are those that f16 holds exactly."""
+    halves = scales.astype(np.float16).astype(np.float32)
+    return bool(precision.group) and bool(np.array_equal(halves, scales))
+
+
+def rounded(values: Array, scale: Array, precision: Precision) -> Array:
+    """Return the nearest integers of a grid, as floats; halves go to even ones."""
+    return np.clip(np.round(values / scale), *precision.bounds)
+
+
+def fake_weight(weight: Array, grid: WeightGrid, precision: Precision) -> Array:
+    """Return what a weight is after rounding to nearest."""
+    grouped = weight.reshape(grid.grouped)
+    steps = rounded(grouped, grid.scales, precision)
+    return (steps * grid.scales).reshape(weight.shape).astype(np.float32)
+
+
+# ---- inputs -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InputGrid:
+    """The scale and zero point of the bytes of an input."""
+
+    scale: float
+    zero_point: int
+
+    @classmethod
+    def of(cls, low: float, high: float) -> InputGrid:
+        """Return that of numbers from `low` to `high`, and 0."""
+        low, high = min(low, 0.0), max(high, 0.0)
+        span = np.float32(high) - np.float32(low)
+        scale = np.float32(span / np.float32(255))
+        if not scale > 0 or not np.isfinite(scale):
+            scale = np.float32(1)
+        zero = int(np.clip(np.round(-np.float32(low) / scale), 0, 255))
+        return cls(float(scale), zero)
+
+
+def fake_input(x: Array, grid: InputGrid) -> Array:
+    """Return what an input is after quantisation."""
+    scale, zero = np.float32(grid.scale), np.float32(grid.zero_point)
+    steps = np.round(np.clip(x / scale, 0 - zero, 255 - zero))
+    return (steps * scale).astype(np.float32)

@@ -1,0 +1,266 @@
+"""What of a program can be quantised: its products and convolutions by weights.
+
+A program is prepared first: its calls are inlined and what scales results is folded
+into weights, so that a layer has the weight that a build would give it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aotc.computed_arrays import Array, ComputedArray, StoredArray
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import functions_of, is_entry
+from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Tensor
+from aotc.mlir import Value
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.build_time_values import BuildTimeValues
+from aotc.passes.fold_parameters import SUFFIX
+from aotc.program import Program
+from aotc.quantization.precisions import Precision
+
+# what leaves each layer with its weight, and changes no result but by rounding
+_PREPARATION = (
+    *("autodiff", "inline", "simplify", "cse", "recover-ops", "sink-transposes"),
+    *("simplify", "sink-reshapes", "fold-scales", "simplify", "cse", "fold-parameters"),
+)
+_FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
+
+
+def prepare(program: Program) -> None:
+    """Bring a program into the form whose layers are quantised, in place.
+
+    Entries stand for what they were imported from no more: they are compared with the
+    reference evaluator.
+    """
+    run_passes(Unit(program), _PREPARATION, silently=True)
+    program.networks = {}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A product or convolution by a weight.
+
+    Args:
+        name: entry and weight, `predict/conv1.kernel`; with a number behind it where
+            an entry multiplies by a weight several times.
+        entry: that it is in.
+        op: itself.
+        values: what of the entry depends on weights alone.
+    """
+
+    name: str
+    entry: Entry
+    op: DotGeneral | ConvGeneral
+    values: BuildTimeValues = field(repr=False)
+
+    @property
+    def weight(self) -> Value:
+        """The weight."""
+        value: Value = self.op.operands[1]
+        return value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weight."""
+        return tuple(map(int, Tensor.of(self.weight).shape))
+
+    @property
+    def where(self) -> str:
+        """The user's line."""
+        return where_of(self.op) or self.entry.name
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The axes of the weight that are summed up."""
+        if isinstance(self.op, ConvGeneral):
+            return tuple(range(len(self.shape) - 1))
+        return tuple(self.op.rhs_contract)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The axes of the weight that are not."""
+        return free_axes(len(self.shape), (), self.summed)
+
+    @property
+    def channels(self) -> tuple[int, int] | None:
+        """The axes of input and weight of the one channel that is summed up, if so."""
+        if isinstance(self.op, ConvGeneral):
+            rank = len(self.shape)
+            return (rank - 1, rank - 2) if self.op.groups == 1 else None
+        if len(self.op.rhs_contract) != 1:
+            return None
+        return self.op.lhs_contract[0], self.op.rhs_contract[0]
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of a sum."""
+        return math.prod(self.shape[axis] for axis in self.summed)
+
+    def stored_weight(self, program: Program) -> StoredArray:
+        """The array of the weight, which may be still to be computed."""
+        arrays = {x: program.parameters[n] for x, n in self.values.weight_of.items()}
+        if self.weight in arrays:
+            return arrays[self.weight]
+        ops = self.values.ops_of(self.values.values_below([self.weight]))
+        return ComputedArray(ops, self.weight, arrays)
+
+    def array(self, program: Program) -> Array:
+        """The weight as f32."""
+        return np.asarray(self.stored_weight(program)).astype(np.float32, copy=False)
+
+    def refusal(self, precision: Precision) -> str | None:
+        """Why the layer cannot have a precision; None if it can."""
+        if precision.group:
+            if isinstance(self.op, ConvGeneral):
+                return "groups of weights are those of products, not of convolutions"
+            if len(self.summed) != 1:
+                return f"it sums over {len(self.summed)} axes, groups lie along one"
+            size = self.shape[self.summed[0]]
+            if size % precision.group:
+                return f"it sums {size} terms, which are no multiple of a group"
+        if precision.inputs != "float":
+            if isinstance(self.op, DotGeneral) and self.op.lhs_batch:
+                return "it is a product for each index of a batch of weights"
+            if not self.summed:
+                return "it sums nothing up"
+            if 2 * self.terms * 255 * 128 >= 2**31:
+                return f"a sum of {self.terms} products of bytes may exceed i32"
+        return None
+
+
+def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
+    """Return an input that is divided by a number for each channel."""
+    assert layer.channels is not None
+    shape = [1] * x.ndim
+    shape[layer.channels[0]] = -1
+    divided: Array = x * (1 / factors).astype(np.float32).reshape(shape)
+    return divided
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What stays as it is, whatever the recipe.
+
+    Args:
+        op: its name, or that of an op that reads a weight.
+        where: the user's line.
+        why: the reason.
+        bytes: of the weight.
+    """
+
+    op: str
+    where: str
+    why: str
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.op} at {self.where}: {self.why}"
+
+
+def layers_of(program: Program) -> list[Layer]:
+    """Return the layers of a prepared program, in the order of its ops."""
+    found: list[Layer] = []
+    counts: Counter[str] = Counter()
+    for values, op in _products(program):
+        if _refusal(values, op) is not None:
+            continue
+        source = values.source_of[op.operands[1]]
+        name = f"{values.entry.name}/{_FOLDED.sub('', source)}"
+        counts[name] += 1
+        number = f"#{counts[name]}" if counts[name] > 1 else ""
+        found.append(Layer(name + number, values.entry, op, values))
+    return found
+
+
+def refusals_of(program: Program) -> list[Refusal]:
+    """Return what no recipe quantises: other products, and what else reads weights."""
+    found, read = list[Refusal](), set[str]()
+    for values, op in _products(program):
+        sources = [values.source_of[x] for x in op.operands if x in values.source_of]
+        read.update(sources)
+        if (why := _refusal(values, op)) is not None:
+            size = sum(program.parameters[name].nbytes for name in sources)
+            where = where_of(op) or values.entry.name
+            found.append(Refusal(_title(op), where, why, size))
+    found += _in_bodies(program)
+    for values in _entries(program):
+        for value, name in values.weight_of.items():
+            if name not in read and Tensor.of(value).rank > 1:
+                read.add(name)
+                found.append(_unused(values, value, name, program))
+    return found
+
+
+def _unused(
+    values: BuildTimeValues, value: Value, name: str, program: Program
+) -> Refusal:
+    """What is said of a weight of several axes that no layer multiplies by."""
+    reader = next(use.owner for use in value.uses)
+    where = where_of(reader) or values.entry.name
+    why = f"it reads the weight '{name}', which no product multiplies by"
+    return Refusal(_title(reader), where, why, program.parameters[name].nbytes)
+
+
+def _in_bodies(program: Program) -> Iterator[Refusal]:
+    """Products in functions that loops, branches and derivatives run."""
+    for name, function in functions_of(program.module).items():
+        if is_entry(function) or function.is_external:
+            continue
+        for op in function.entry_block.operations:
+            if isinstance(op, (DotGeneral, ConvGeneral)):
+                why = (
+                    "it is in the body of a loop or branch, whose weights are operands"
+                )
+                yield Refusal(_title(op), where_of(op) or name, why)
+
+
+def _entries(program: Program) -> Iterator[BuildTimeValues]:
+    functions = functions_of(program.module)
+    for entry in program.entries:
+        yield BuildTimeValues(entry, functions[entry.name], {})
+
+
+def _products(
+    program: Program,
+) -> Iterator[tuple[BuildTimeValues, DotGeneral | ConvGeneral]]:
+    """The products of calls, each with what its entry knows of weights."""
+    for values in _entries(program):
+        for op in values.ops:
+            is_product = isinstance(op, (DotGeneral, ConvGeneral))
+            if is_product and op.results[0] not in values.number_of:
+                yield values, op
+
+
+def _refusal(values: BuildTimeValues, op: DotGeneral | ConvGeneral) -> str | None:
+    """Why a product is no layer; None if it is one."""
+    left, right = op.operands
+    dtypes = [Tensor.of(x).dtype for x in (left, right, op.results[0])]
+    if any(dtype in ("i8", "u8") for dtype in dtypes):
+        return "it is a product of integers already"
+    if dtypes != ["f32"] * 3:
+        return f"it is of {dtypes[0]} and not of f32"
+    if right in values.source_of:
+        return None
+    if left in values.source_of:
+        return "its weight is the first operand; write it as the second one"
+    return "both of its operands are computed in each call"
+
+
+def _title(op: GraphOp) -> str:
+    return op.operation.name.removeprefix("graph.")
+
+
+def layers_by_name(layers: Sequence[Layer]) -> dict[str, Layer]:
+    """Return layers by their names."""
+    return {layer.name: layer for layer in layers}

@@ -1,0 +1,129 @@
+"""Quantise a model of any frontend, and write what it becomes.
+
+Three files of one name: the program (`.mlir`), its parameters (`.irpa`) and the recipe
+(`.json`). All verbs take the program; a recipe is applied to the model by a build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aotc import importers
+from aotc.dialects import context
+from aotc.errors import InputError
+from aotc.mlir import ir
+from aotc.program import Program
+from aotc.program_files import write_parameters, write_program
+from aotc.quantization.calibration import Choice
+from aotc.quantization.data import Data
+from aotc.quantization.measuring import Tell
+from aotc.quantization.quantizer import apply_recipe, quantize
+from aotc.quantization.recipe import Recipe
+from aotc.quantization.report import Report
+from aotc.system_errors import system_errors
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a quantised program is written to.
+
+    Args:
+        program: its IR; the others are beside it.
+    """
+
+    program: Path
+
+    @property
+    def parameters(self) -> Path:
+        """The archive of its parameters."""
+        return self.program.with_suffix(".irpa")
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe that gives it."""
+        return self.program.with_suffix(".json")
+
+
+@system_errors()
+def quantize_model(
+    source: Path,
+    choice: Choice,
+    files: Files,
+    *,
+    entries: Sequence[str] = (),
+    data: Path | None = None,
+    held_out: Path | None = None,
+    tell: Tell = lambda text: None,
+) -> Report:
+    """Quantise a model, and write the program, its parameters and the recipe.
+
+    Args:
+        source: a model, or IR of the stage `graph`.
+        choice: what is asked for.
+        files: to write.
+        entries: names of those to quantise; all by default.
+        data: `.npz` file to calibrate with.
+        held_out: one to measure on; by default the same.
+        tell: gets what is being done.
+
+    Raises:
+        InputError: see `quantizer.quantize`; or the model cannot be imported.
+        SetupError: `cannot-write`.
+    """
+    calibration = None if data is None else Data.read(data)
+    measured = None if held_out is None else Data.read(held_out)
+    tell("imports the model")
+    program = importers.load(source, tuple(entries))
+    with context(), ir.Location.unknown():
+        found = quantize(program, choice, calibration, measured, tell)
+        tell("writes the program")
+        found.program.stage = "graph"
+        write_parameters(found.program.parameters, files.parameters)
+        write_program(found.program, files.program, files.parameters)
+    found.recipe.write(files.recipe)
+    names = {
+        "program": str(files.program),
+        "parameters": str(files.parameters),
+        "recipe": str(files.recipe),
+    }
+    return replace(found.report, files=names)
+
+
+def apply_file(program: Program, path: Path, data: Path | None) -> None:
+    """Quantise a program that was imported as a recipe file says, in place.
+
+    Args:
+        program: of the stage `graph`.
+        path: of the recipe.
+        data: the calibration data, where the recipe has weights that follow from it.
+
+    Raises:
+        InputError: `bad-recipe`, `recipe-mismatch`, `no-calibration-data`, `bad-data`.
+    """
+    recipe = Recipe.read(path)
+    given = None if data is None else Data.read(data)
+    if recipe.needs_data:
+        _require_same_data(recipe, given, path)
+    with context(), ir.Location.unknown():
+        apply_recipe(program, recipe, str(path), given)
+
+
+def _require_same_data(recipe: Recipe, data: Data | None, path: Path) -> None:
+    digest = recipe.calibration["sha256"]
+    if data is None:
+        raise InputError(
+            "no-calibration-data",
+            "expected the calibration data of the recipe, from which its weights "
+            "follow (GPTQ); got none",
+            where=str(path),
+            hint=f"--quantize-data FILE, whose arrays have the SHA-256 {digest}",
+        )
+    if data.sha256 != digest:
+        raise InputError(
+            "recipe-mismatch",
+            f"expected calibration data of the SHA-256 {digest}; got {data.sha256}",
+            where=data.where,
+            hint="give the file that the recipe was made with, or make another recipe",
+        )

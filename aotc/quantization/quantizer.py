@@ -1,0 +1,249 @@
+"""Quantise a program: calibrate, choose a precision for each layer, and write it.
+
+`quantize` makes a recipe and the program that it gives; `apply_recipe` makes that
+program again of the recipe alone, to the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.computed_arrays import Array
+from aotc.errors import InputError
+from aotc.program import Program
+from aotc.quantization.calibration import Choice, Rungs, calibrate, rounded_integers
+from aotc.quantization.data import Data
+from aotc.quantization.layers import (
+    Layer,
+    Refusal,
+    layers_by_name,
+    layers_of,
+    prepare,
+    refusals_of,
+)
+from aotc.quantization.measuring import Tell, Yardstick, calls_of
+from aotc.quantization.precisions import ladder
+from aotc.quantization.recipe import LayerPlan, Recipe
+from aotc.quantization.report import Report, layer_errors
+from aotc.quantization.rewrite import rewrite
+from aotc.quantization.search import Chosen, choose
+from aotc.quantization.statistics import observe
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """What a program has become.
+
+    Args:
+        program: of the stage `graph`.
+        recipe: that gives it.
+        report: what is to be said of it.
+    """
+
+    program: Program
+    recipe: Recipe
+    report: Report
+
+
+def quantize(
+    program: Program,
+    choice: Choice,
+    data: Data | None = None,
+    held_out: Data | None = None,
+    tell: Tell = lambda text: None,
+) -> Quantized:
+    """Quantise a program that was imported.
+
+    Args:
+        program: of the stage `graph`; it is prepared in place.
+        choice: what is asked for.
+        data: to calibrate with.
+        held_out: to measure on, if that is other data.
+        tell: gets what is being done.
+
+    Raises:
+        InputError: `nothing-to-quantize`, `no-calibration-data`, `bad-data`,
+            `bad-metric`.
+    """
+    _require_data(choice, data or held_out)
+    _require_graph(program)
+    tell("prepares the graph")
+    prepare(program)
+    layers, refusals = layers_of(program), refusals_of(program)
+    if not layers:
+        raise _nothing(refusals)
+    calls = {} if data is None else calls_of(program, data)
+    calibration = calibrate(program, layers, choice, calls, tell)
+    yardstick = None
+    if (measured_on := held_out or data) is not None:
+        tell("measures the program as it is")
+        yardstick = Yardstick.of(program, measured_on, choice.metric)
+
+    def made_of(plans: Sequence[LayerPlan]) -> Program:
+        return _quantized(program, plans, calibration.rounded(plans))
+
+    chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
+    recipe = Recipe(
+        choice.recipe,
+        chosen.plans,
+        _calibration_facts(program, choice, data),
+        {} if yardstick is None else _quality_facts(program, choice, yardstick, chosen),
+    )
+    made = made_of(recipe.layers)
+    made.quantization = recipe.facts()
+    tell("measures each layer")
+    rounded = calibration.rounded(recipe.layers)
+    errors = layer_errors(program, calls, layers, recipe.layers, rounded)
+    report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
+    return Quantized(made, recipe, report)
+
+
+def _chosen(
+    layers: Sequence[Layer],
+    rungs: Rungs,
+    made_of: Callable[[Sequence[LayerPlan]], Program],
+    choice: Choice,
+    yardstick: Yardstick | None,
+    tell: Tell,
+) -> Chosen:
+    """The narrowest plans, or those that hold the quality that was asked for."""
+    narrowest = tuple(row[0] for row in rungs)
+    if yardstick is None:
+        return Chosen(narrowest, 0.0, 0)
+    if choice.quality is None:
+        tell("measures the quantised program")
+        return Chosen(narrowest, yardstick.lost(made_of(narrowest)), 1)
+
+    def measure(plans: Sequence[LayerPlan]) -> float:
+        return yardstick.lost(made_of(plans))
+
+    return choose(layers, rungs, measure, choice.quality, tell)
+
+
+def apply_recipe(
+    program: Program, recipe: Recipe, where: str, data: Data | None = None
+) -> None:
+    """Quantise a program that was imported as a recipe says, in place.
+
+    Args:
+        program: of the stage `graph`.
+        recipe: of a program with the same layers.
+        where: the file of the recipe.
+        data: that it was made with; read where weights follow from it.
+
+    Raises:
+        InputError: `recipe-mismatch`: it is for another program.
+    """
+    _require_graph(program)
+    prepare(program)
+    layers = layers_of(program)
+    plans = {plan.layer: plan for plan in recipe.layers}
+    _require_same(layers, plans, where)
+    for layer in layers:
+        kind = plans[layer.name].kind
+        if (why := layer.refusal(kind)) is not None:
+            raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
+    rows = [plans[layer.name] for layer in layers]
+    rounded: dict[str, Array] = {}
+    if recipe.needs_data and data is not None:
+        seen = observe(program, calls_of(program, data), layers, with_moments=True)
+        integers = rounded_integers(program, layers, rows, seen)
+        rounded = {name: array for (name, _), array in integers.items()}
+    rewrite(program, layers, rows, rounded)
+    program.quantization = recipe.facts()
+
+
+def _quantized(
+    program: Program, plans: Sequence[LayerPlan], rounded: Mapping[str, Array]
+) -> Program:
+    """A copy of a prepared program whose layers are as some plans say."""
+    copy = program.copy()
+    rewrite(copy, layers_of(copy), plans, rounded)
+    return copy
+
+
+def _require_data(choice: Choice, data: Data | None) -> None:
+    needs = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
+    seeing = [each for each in choice.methods if each != "equalize"]
+    needs += seeing
+    if data is not None or not (needs or choice.quality is not None):
+        return
+    what = "--quality, which is measured" if choice.quality is not None else needs[0]
+    raise InputError(
+        "no-calibration-data",
+        f"expected calibration data for {what}; got none",
+        hint="--data calibration.npz, an array for each input with samples along the "
+        "first axis; int8-dynamic, int8-weights, int4-g32, bf16 and f16 need none",
+    )
+
+
+def _require_graph(program: Program) -> None:
+    if program.stage != "graph":
+        raise InputError(
+            "bad-option",
+            f"expected a program of the stage 'graph'; got '{program.stage}'",
+            hint="quantise the model, or the graph.mlir of `aotc build --dump`",
+        )
+    if program.quantization is not None:
+        raise InputError(
+            "already-quantized",
+            "expected a program of floats; this one was quantised by the recipe "
+            f"'{program.quantization['recipe']}'",
+            hint="quantise the model that it was made of",
+        )
+    if not program.has_arrays:
+        raise InputError(
+            "bad-option", "expected a program with its parameters; it has none"
+        )
+
+
+def _nothing(refusals: Sequence[Refusal]) -> InputError:
+    said = "".join(f"\n  {each}" for each in refusals[:10])
+    return InputError(
+        "nothing-to-quantize",
+        f"no product or convolution of the program can be quantised{said}",
+        hint="weights must be aotc.Weights: a State changes from call to call, and "
+        "an array that is an input is not known",
+    )
+
+
+def _require_same(
+    layers: Sequence[Layer], plans: Mapping[str, LayerPlan], where: str
+) -> None:
+    known = layers_by_name(layers)
+    if other := [name for name in plans if name not in known]:
+        raise _mismatch(f"there is no layer '{other[0]}' in the program", where)
+    if other := [name for name in known if name not in plans]:
+        raise _mismatch(
+            f"it says nothing of the layer '{other[0]}' at {known[other[0]].where}",
+            where,
+        )
+
+
+def _mismatch(why: str, where: str) -> InputError:
+    return InputError(
+        "recipe-mismatch",
+        f"expected a recipe for this program: {why}",
+        where=where,
+        hint="run `aotc quantize` on it again, with the same options",
+    )
+
+
+def _calibration_facts(
+    program: Program, choice: Choice, data: Data | None
+) -> dict[str, object]:
+    if data is None:
+        return {}
+    facts = {"method": choice.calibration, **data.facts(program.entries)}
+    if choice.calibration == "percentile":
+        facts["percentile"] = choice.percentile
+    return facts
+
+
+def _quality_facts(
+    program: Program, choice: Choice, yardstick: Yardstick, chosen: Chosen
+) -> dict[str, object]:
+    asked = {} if choice.quality is None else {"asked": choice.quality}
+    facts = yardstick.data.facts(program.entries)
+    return {"metric": yardstick.name, "lost": chosen.lost, **asked, **facts}

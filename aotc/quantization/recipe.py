@@ -1,0 +1,212 @@
+"""The recipe file: what precision each layer has, and where its scales come from.
+
+It is JSON that people commit. `aotc build MODEL --quantize FILE` applies it again, to
+the same integers: scales of weights follow from the weights, those of inputs stand in
+the file, and so do the vectors that methods have found. Weights rounded by GPTQ follow
+from the calibration data, which is named by its digest and must be given again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.errors import InputError
+from aotc.quantization.grids import InputGrid
+from aotc.quantization.precisions import PRECISIONS, RECIPES, WIDE, Precision
+from aotc.system_errors import raise_system_error
+from aotc.writing import write_text
+
+SCHEMA = "aotc.quantization/1"
+NEAREST, GPTQ = "nearest", "gptq"
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What becomes of a layer.
+
+    Args:
+        layer: its name.
+        precision: the name of one.
+        where: its line, for people.
+        why: why it is not narrower, if that is known.
+        grid: of its input, where that is static.
+        factors: what its input is divided by along its channel, and its weight
+            multiplied, where a method asks for it.
+        correction: what is added to each feature of its result.
+        rounding: how its weight is rounded.
+    """
+
+    layer: str
+    precision: str
+    where: str = ""
+    why: str = ""
+    grid: InputGrid | None = None
+    factors: Array | None = None
+    correction: Array | None = None
+    rounding: str = NEAREST
+
+    @property
+    def kind(self) -> Precision:
+        """The precision."""
+        return PRECISIONS[self.precision]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of a recipe file."""
+        row: dict[str, Any] = {"layer": self.layer, "precision": self.precision}
+        if self.grid is not None:
+            grid = self.grid
+            row["input"] = {"scale": grid.scale, "zero_point": grid.zero_point}
+        if self.rounding != NEAREST:
+            row["rounding"] = self.rounding
+        for name in ("factors", "correction"):
+            if (vector := getattr(self, name)) is not None:
+                row[name] = _encode(vector)
+        facts = {"where": self.where, "why": self.why}
+        return {**row, **{k: v for k, v in facts.items() if v}}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> LayerPlan:
+        """Read a row of a recipe file.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if row["precision"] not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ValueError(f"a precision of {known}; got {row['precision']!r}")
+        grid = None
+        if PRECISIONS[row["precision"]].inputs == "static":
+            scale, zero = float(row["input"]["scale"]), row["input"]["zero_point"]
+            if not (0 < scale < np.inf) or not isinstance(zero, int):
+                raise ValueError(f"a scale and a zero point; got {row['input']}")
+            if not 0 <= zero <= 255:
+                raise ValueError(f"a zero point from 0 to 255; got {zero}")
+            grid = InputGrid(scale, zero)
+        rounding = row.get("rounding", NEAREST)
+        if rounding not in (NEAREST, GPTQ):
+            raise ValueError(f"rounding by {NEAREST} or {GPTQ}; got {rounding!r}")
+        return cls(
+            str(row["layer"]),
+            row["precision"],
+            str(row.get("where", "")),
+            str(row.get("why", "")),
+            grid,
+            _decode(row.get("factors")),
+            _decode(row.get("correction")),
+            rounding,
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe file.
+
+    Args:
+        name: of the recipe, out of `RECIPES`.
+        layers: a plan for each layer of the program, in its order.
+        calibration: how inputs were measured and on which data: `method`, `sha256` of
+            the arrays and `samples`; empty without data.
+        quality: `metric`, `lost`, the `sha256` and `samples` of the data that it was
+            measured on, and what was `asked` for; empty where nothing was measured.
+    """
+
+    name: str
+    layers: tuple[LayerPlan, ...]
+    calibration: Mapping[str, Any]
+    quality: Mapping[str, Any]
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether weights follow from the calibration data."""
+        return any(plan.rounding == GPTQ for plan in self.layers)
+
+    def text(self) -> str:
+        """Return the file."""
+        data = {
+            "schema": SCHEMA,
+            "recipe": self.name,
+            "calibration": dict(self.calibration),
+            "quality": dict(self.quality),
+            "layers": [plan.to_json() for plan in self.layers],
+        }
+        return json.dumps(data, indent=2) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the file."""
+        write_text(path, self.text())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a bundle says of it: the certificate."""
+        return {
+            "recipe": self.name,
+            "calibration": dict(self.calibration),
+            "quality": dict(self.quality),
+            "layers": [
+                {"layer": each.layer, "precision": each.precision, "where": each.where}
+                for each in self.layers
+            ],
+        }
+
+    def with_plans(self, layers: tuple[LayerPlan, ...]) -> Recipe:
+        """Return the recipe with other plans."""
+        return replace(self, layers=layers)
+
+    @classmethod
+    def read(cls, path: Path) -> Recipe:
+        """Read a recipe file.
+
+        Raises:
+            InputError: `bad-recipe`.
+        """
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["schema"] != SCHEMA or data["recipe"] not in RECIPES:
+                raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
+            layers = tuple(map(LayerPlan.from_json, data["layers"]))
+            return cls(data["recipe"], layers, data["calibration"], data["quality"])
+        except OSError as error:
+            raise_system_error(error, str(path))
+            raise _bad(path, f"a file that can be read ({error.strerror})") from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _bad(path, f"all fields of a recipe ({error!r})") from None
+        except ValueError as error:
+            raise _bad(path, str(error)) from None
+
+
+def widest(plan: LayerPlan, why: str) -> LayerPlan:
+    """Return the plan that leaves a layer as it is."""
+    return LayerPlan(plan.layer, WIDE, plan.where, why)
+
+
+def _bad(path: Path, expected: str) -> InputError:
+    return InputError(
+        "bad-recipe",
+        f"expected {expected}",
+        where=str(path),
+        hint="`aotc quantize MODEL --recipe int8 --data calibration.npz` writes one",
+    )
+
+
+def _encode(vector: Array) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _decode(text: str | None) -> Array | None:
+    if text is None:
+        return None
+    try:
+        found = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+    except binascii.Error as error:
+        raise ValueError(f"numbers in base64 ({error})") from None
+    if not np.isfinite(found).all():
+        raise ValueError("finite numbers")
+    return found.astype(np.float32)

@@ -1,0 +1,218 @@
+"""What is said of a quantised program: errors of layers, bytes, what is lost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.program import Program
+from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layers import Layer, Refusal
+from aotc.quantization.measuring import Calls, run
+from aotc.quantization.precisions import WIDE
+from aotc.quantization.recipe import LayerPlan, Recipe
+from aotc.quantization.search import Chosen
+
+
+@dataclass
+class LayerError:
+    """What the result of a layer loses by the precision of the layer alone.
+
+    Args:
+        signal: the sum of the squares of the results.
+        noise: that of the differences.
+        found: the sum of the squares of what is found.
+        both: that of the products of both.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    found: float = 0.0
+    both: float = 0.0
+
+    def add(self, wanted: Array, found: Array) -> None:
+        """Take note of a result."""
+        x, y = wanted.astype(np.float64), found.astype(np.float64)
+        self.signal += float(np.square(x).sum())
+        self.noise += float(np.square(x - y).sum())
+        self.found += float(np.square(y).sum())
+        self.both += float((x * y).sum())
+
+    @property
+    def sqnr(self) -> float:
+        """The ratio of signal to noise, in dB; infinite if nothing is lost."""
+        if not self.noise:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+
+    @property
+    def cosine(self) -> float:
+        """The cosine of the angle between both."""
+        size = math.sqrt(self.signal * self.found)
+        return self.both / size if size else 1.0
+
+
+def layer_errors(
+    program: Program,
+    calls: Calls,
+    layers: Sequence[Layer],
+    plans: Sequence[LayerPlan],
+    rounded: Mapping[str, Array],
+) -> dict[str, LayerError]:
+    """Return what each quantised layer loses, given inputs that are not quantised."""
+    fakes = {
+        layer.op.results[0]: FakeLayer.of(program, layer, plan, rounded.get(layer.name))
+        for layer, plan in zip(layers, plans, strict=True)
+        if plan.precision != WIDE
+    }
+    found: dict[str, LayerError] = {}
+
+    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+        fake = fakes.get(op.results[0]) if len(op.results) == 1 else None
+        if fake is not None:
+            error = found.setdefault(fake.plan.layer, LayerError())
+            error.add(np.asarray(results[0]), fake.result(operands[0]))
+
+    run(program, calls, watch)
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is said of a layer.
+
+    Args:
+        plan: of it.
+        bytes_before: of its weight.
+        bytes_after: of integers and scales.
+        error: on the data, if there is any.
+        sensitivity: what the program loses if this layer alone has a precision, by
+            its name; empty where that was not measured.
+    """
+
+    plan: LayerPlan
+    bytes_before: int
+    bytes_after: int
+    error: LayerError | None
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of the report."""
+        plan = self.plan
+        row: dict[str, Any] = {
+            "layer": plan.layer,
+            "where": plan.where,
+            "precision": plan.precision,
+            "bytes_before": self.bytes_before,
+            "bytes_after": self.bytes_after,
+        }
+        if self.error is not None:
+            sqnr = self.error.sqnr
+            row["sqnr_db"] = sqnr if math.isfinite(sqnr) else None
+            row["cosine"] = self.error.cosine
+        if self.sensitivity:
+            row["sensitivity"] = dict(self.sensitivity)
+        return {**row, **({"why": plan.why} if plan.why else {})}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is said of a quantised program.
+
+    Args:
+        recipe: that gives it.
+        rows: a row for each layer.
+        refusals: what no recipe quantises.
+        bytes_before: of all parameters.
+        bytes_after: likewise.
+        evaluations: how many programs were measured to choose it.
+    """
+
+    recipe: Recipe
+    rows: tuple[Row, ...]
+    refusals: tuple[Refusal, ...]
+    bytes_before: int
+    bytes_after: int
+    evaluations: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        before: Program,
+        after: Program,
+        recipe: Recipe,
+        layers: Sequence[Layer],
+        errors: Mapping[str, LayerError],
+        refusals: Sequence[Refusal],
+        chosen: Chosen | None,
+    ) -> Report:
+        """Return the report of a program that was quantised."""
+        rows = []
+        for layer, plan in zip(layers, recipe.layers, strict=True):
+            sizes = layer.shape, layer.summed
+            wide, narrow = 4 * math.prod(layer.shape), plan.kind.stored_bytes(*sizes)
+            alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
+            rows.append(Row(plan, wide, narrow, errors.get(layer.name), alone))
+        sums = [sum(x.nbytes for x in p.parameters.values()) for p in (before, after)]
+        evaluations = 0 if chosen is None else chosen.evaluations
+        return cls(recipe, tuple(rows), tuple(refusals), *sums, evaluations)
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `aotc.quantize/1`."""
+        return {
+            "recipe": self.recipe.name,
+            "calibration": dict(self.recipe.calibration),
+            "quality": dict(self.recipe.quality),
+            "bytes_before": self.bytes_before,
+            "bytes_after": self.bytes_after,
+            "evaluations": self.evaluations,
+            "layers": [row.to_json() for row in self.rows],
+            "kept": [
+                {"op": r.op, "where": r.where, "why": r.why, "bytes": r.bytes}
+                for r in self.refusals
+            ],
+            "files": dict(self.files),
+        }
+
+    def to_text(self) -> str:
+        """Return it for people."""
+        counts = Counter(row.plan.precision for row in self.rows)
+        said = ", ".join(f"{n} {name}" for name, n in counts.items())
+        share = self.bytes_after / max(self.bytes_before, 1)
+        lines = [
+            f"{len(self.rows)} layers: {said}",
+            f"parameters: {self.bytes_before:,} → {self.bytes_after:,} bytes "
+            f"({share:.0%})",
+        ]
+        if quality := self.recipe.quality:
+            lines.append(
+                f"lost by {quality['metric']}: {quality['lost']:.4%} on "
+                f"{quality['samples']} samples"
+            )
+        width = max(len(row.plan.layer) for row in self.rows)
+        lines += ["", "LAYERS"]
+        lines += [f"  {_row_text(row, width)}" for row in self.rows]
+        if self.refusals:
+            lines += ["", "KEPT: what no recipe quantises"]
+            lines += [f"  {each}" for each in self.refusals]
+        lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
+        return "\n".join(lines).rstrip()
+
+
+def _row_text(row: Row, width: int) -> str:
+    plan = row.plan
+    text = f"{plan.layer:<{width}}  {plan.precision:<12}"
+    text += f" {row.bytes_before:>11,} → {row.bytes_after:>10,}"
+    if row.error is not None:
+        text += f"  {row.error.sqnr:5.1f} dB  cosine {row.error.cosine:.6f}"
+    if row.sensitivity:
+        alone = ", ".join(f"{k} {v:.3%}" for k, v in row.sensitivity.items())
+        text += f"  alone: {alone}"
+    return text + (f"  ({plan.why})" if plan.why else "")

@@ -1,0 +1,396 @@
+"""Write layers of a program in other precisions.
+
+    %y = graph.conv_general(%x, %w)   →
+
+    %q = graph.cast(round(%x / %s) + %z) : u8       %v = %q.w : i8, a parameter
+    %1 = graph.multiply(graph.cast(%q - %z), %s)    %2 = graph.multiply(%v, %scales)
+    %y = graph.conv_general(%1, %2)
+
+These are the ops that `nn.quantize` and `nn.dequantize` are made of, and those that the
+import of an ONNX file with QuantizeLinear gives: what computes with the integers of one
+does with those of the other (`integer-products`). Integers of weights are computed when
+they are written (`ComputedArray`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aotc import dtypes
+from aotc.computed_arrays import (
+    Array,
+    ComputedArray,
+    StoredArray,
+    is_computed_alike,
+)
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.types import Tensor
+from aotc.mlir import Function, Value, ir
+from aotc.passes.fold_parameters import retake_weights
+from aotc.program import Program
+from aotc.quantization.grids import (
+    InputGrid,
+    WeightGrid,
+    are_half,
+    weight_grid,
+)
+from aotc.quantization.layers import Layer
+from aotc.quantization.precisions import WIDE, Precision
+from aotc.quantization.recipe import LayerPlan
+
+
+def rewrite(
+    program: Program,
+    layers: Sequence[Layer],
+    plans: Sequence[LayerPlan],
+    rounded: Mapping[str, Array],
+) -> None:
+    """Give layers of a program the precisions of their plans, in place.
+
+    Args:
+        program: prepared.
+        layers: of it, all.
+        plans: one for each.
+        rounded: integers of weights that do not follow from the weight alone, by the
+            name of the layer, in the shape of the weight's groups.
+    """
+    with program.module.context, ir.Location.unknown():
+        for entry in program.entries:
+            rewriting = _Rewriting(program, entry.name)
+            pairs = zip(layers, plans, strict=True)
+            for layer, plan in pairs:
+                if layer.entry.name == entry.name and plan.precision != WIDE:
+                    rewriting.rewrite(layer, plan, rounded.get(layer.name))
+            if rewriting.added:
+                _erase_unused(functions_of(program.module)[entry.name])
+                unread = retake_weights(program.module, entry, rewriting.added)
+                program.drop_unread(unread)
+
+
+@dataclass
+class _Rewriting:
+    """One entry whose layers are written anew.
+
+    Args:
+        program: that it is of.
+        name: of the entry.
+        added: the weights that it takes besides, by name.
+    """
+
+    program: Program
+    name: str
+    added: dict[str, Value] = field(default_factory=dict)
+    _made: dict[object, Value] = field(default_factory=dict)  # read by several layers
+
+    def rewrite(self, layer: Layer, plan: LayerPlan, rounded: Array | None) -> None:
+        """Write a layer in a precision."""
+        op, b = layer.op, Builder()
+        with before(op):
+            x, weight = op.operands[0], self._weight(b, layer, plan, rounded)
+            if plan.factors is not None:
+                x = self._divided(b, layer, plan.factors, x)
+            if plan.kind.dtype:
+                result = self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
+            else:
+                result = op.rebuild(self._input(b, layer, plan, x), weight)
+            if plan.correction is not None:
+                result = _corrected(b, layer, result, plan.correction)
+        op.results[0].replace_all_uses_with(result)
+        op.operation.erase()
+
+    # ---- inputs
+
+    def _divided(self, b: Builder, layer: Layer, factors: Array, x: Value) -> Value:
+        """The input of a layer, divided by a number for each channel."""
+        key = x, factors.tobytes()
+        if key not in self._made:
+            assert layer.channels is not None
+            inverse = (1 / factors).astype(np.float32)
+            name = f"{_source(layer)}.input_scales"
+            vector = self._store(name, inverse)
+            shape, axes = Tensor.of(x).shape, (layer.channels[0],)
+            self._made[key] = b.multiply(x, b.broadcast(vector, shape=shape, axes=axes))
+        return self._made[key]
+
+    def _input(self, b: Builder, layer: Layer, plan: LayerPlan, x: Value) -> Value:
+        """The input of a layer in its precision, as floats."""
+        if plan.kind.inputs == "float":
+            return x
+        is_padded = isinstance(layer.op, ConvGeneral) and any(layer.op.padding)
+        key = x, plan.grid, is_padded
+        if key not in self._made:
+            if plan.grid is not None:
+                made = _static_bytes(b, x, plan.grid)
+            elif is_padded:  # by zeros, which a zero point of each call is none of
+                made = _dynamic_signed_bytes(b, x)
+            else:
+                made = _dynamic_bytes(b, x)
+            self._made[key] = made
+        return self._made[key]
+
+    def _product_of_casts(
+        self, b: Builder, layer: Layer, dtype: str, x: Value, weight: Value
+    ) -> Value:
+        key = x, dtype
+        if key not in self._made:
+            self._made[key] = b.cast(x, dtype=dtype)
+        narrow = self._made[key]
+        if isinstance(layer.op, ConvGeneral):  # whose sums are rounded once more
+            return b.cast(layer.op.rebuild(narrow, weight), dtype=WIDE)
+        product: Value = layer.op.rebuild(narrow, weight, dtype=WIDE)
+        return product
+
+    # ---- weights
+
+    def _weight(
+        self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
+    ) -> Value:
+        """The weight of a layer as a value of its precision, or dequantised."""
+        factors = None if plan.factors is None else plan.factors.tobytes()
+        given = None if rounded is None else rounded.tobytes()
+        key = layer.weight, plan.precision, factors, given
+        if key not in self._made:
+            self._made[key] = self._new_weight(b, layer, plan, rounded)
+        return self._made[key]
+
+    def _new_weight(
+        self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
+    ) -> Value:
+        kind, name = plan.kind, f"{_source(layer)}.{plan.precision}"
+        value, arrays = layer.weight, self._leaves(layer)
+        if plan.factors is not None:
+            assert layer.channels is not None
+            vector = self._store(f"{_source(layer)}.factors", plan.factors)
+            arrays[vector] = plan.factors
+            axes = (layer.channels[1],)
+            repeated = b.broadcast(vector, shape=layer.shape, axes=axes)
+            value = b.multiply(value, repeated)
+        if kind.dtype:
+            return self._computed(name, b.cast(value, dtype=kind.dtype), arrays)
+        grid = weight_of(layer, plan, self.program)[1]
+        scales = self._scales(b, name, grid, kind, arrays)
+        if rounded is not None:
+            integers = self._store(name, _stored(rounded, grid, kind))
+        else:
+            steps = _rounded(b, b.to_shape(value, grid.grouped), scales, grid, kind)
+            integers = self._computed(name, steps, arrays)
+        return _dequantized(b, integers, scales, grid, kind, layer.shape)
+
+    def _leaves(self, layer: Layer) -> dict[Value, StoredArray]:
+        weights = layer.values.weight_of.items()
+        return {value: self.program.parameters[name] for value, name in weights}
+
+    def _scales(
+        self,
+        b: Builder,
+        name: str,
+        grid: WeightGrid,
+        kind: Precision,
+        arrays: dict[Value, StoredArray],
+    ) -> Value:
+        """The scales of a weight as f32, without the axes that share one."""
+        kept = tuple(n for i, n in enumerate(grid.grouped) if i not in grid.axes)
+        array = grid.scales.reshape(kept)
+        if not are_half(array, kind):
+            value = self._store(f"{name}.scales", array)
+            arrays[value] = array
+            return value
+        half = array.astype(np.float16)
+        value = self._store(f"{name}.scales", half)
+        arrays[value] = half
+        return b.cast(value, dtype=WIDE)
+
+    def _computed(
+        self, name: str, value: Value, arrays: dict[Value, StoredArray]
+    ) -> Value:
+        """A parameter for what ops compute of others, which nothing reads then."""
+        ops = _ops_below(value, arrays)
+        return self._store(name, ComputedArray(ops, value, arrays))
+
+    def _store(self, name: str, array: StoredArray) -> Value:
+        """An array as a parameter that the entry takes; one of its name if alike."""
+        found, program = name, self.program
+        number = 0
+        while found in program.parameters:
+            if is_computed_alike(program.parameters[found], array):
+                break
+            number += 1
+            found = f"{name}_{number}"
+        if found not in program.parameters:
+            dtype = dtypes.canonical(array.dtype)
+            program.add_parameter(found, array, Tensor(array.shape, dtype), "weight")
+        if found not in self.added:
+            block = functions_of(program.module)[self.name].entry_block
+            kind = Tensor(array.shape, dtypes.canonical(array.dtype)).to_mlir()
+            self.added[found] = block.add_argument(kind, ir.Location.unknown())
+        return self.added[found]
+
+
+def weight_of(
+    layer: Layer, plan: LayerPlan, program: Program
+) -> tuple[Array, WeightGrid]:
+    """Return the weight of a layer, multiplied by its factors, and its grid."""
+    weight = layer.array(program)
+    if plan.factors is not None:
+        assert layer.channels is not None
+        shape = [1] * weight.ndim
+        shape[layer.channels[1]] = -1
+        weight = weight * plan.factors.reshape(shape)
+    return weight, weight_grid(weight, layer.summed, plan.kind)
+
+
+def _source(layer: Layer) -> str:
+    """The name of the weight that a layer's is made of."""
+    return layer.values.source_of[layer.weight]
+
+
+def _ops_below(value: Value, known: Mapping[Value, object]) -> list[GraphOp]:
+    """The ops that compute a value from known ones, in an order to run them."""
+    found: dict[GraphOp, None] = {}
+
+    def visit(each: Value) -> None:
+        if each in known:
+            return
+        op = each.owner.opview
+        if op not in found:
+            for operand in op.operands:
+                visit(operand)
+            found[op] = None
+
+    visit(value)
+    return [*found]
+
+
+def _erase_unused(function: Function) -> None:
+    """Erase what of a function nothing reads, such as transposes of old weights."""
+    for op in reversed([*function.entry_block.operations]):
+        if isinstance(op, GraphOp) and not has_effect(op) and not _is_read(op):
+            op.operation.erase()
+
+
+def _is_read(op: GraphOp) -> bool:
+    return any(next(iter(value.uses), None) is not None for value in op.results)
+
+
+# ---- ops ----------------------------------------------------------------------------
+
+
+def _clipped(b: Builder, x: Value, least: float, most: float) -> Value:
+    return b.minimum(b.maximum(x, b.full_like(x, least)), b.full_like(x, most))
+
+
+def _static_bytes(b: Builder, x: Value, grid: InputGrid) -> Value:
+    """`x` rounded to the bytes of a grid, as floats."""
+    kind, zero = Tensor.of(x), grid.zero_point
+    scale = b.full(kind, grid.scale)
+    ratio = _clipped(b, b.divide(x, scale), 0.0 - zero, 255.0 - zero)
+    steps = b.round_even(ratio)
+    if zero:
+        steps = b.offset(steps, float(zero))
+    wide = b.cast(b.cast(steps, dtype="u8"), dtype="i32")
+    if zero:
+        wide = b.subtract(wide, b.full_like(wide, zero))
+    return b.multiply(b.cast(wide, dtype=WIDE), scale)
+
+
+def _dynamic_bytes(b: Builder, x: Value) -> Value:
+    """`x` rounded to bytes between its least and greatest element, as floats.
+
+    As DynamicQuantizeLinear of ONNX has it.
+    """
+    kind, axes = Tensor.of(x), tuple(range(Tensor.of(x).rank))
+    nought = b.constant(value=np.array(0, np.float32))
+    low = b.minimum(b.reduce_min(x, axes=axes), nought)
+    high = b.maximum(b.reduce_max(x, axes=axes), nought)
+    scale = _step(b, b.subtract(high, low), 255.0)
+    zero = _clipped(b, b.round_even(b.divide(b.subtract(nought, low), scale)), 0, 255)
+
+    def spread(value: Value) -> Value:
+        return b.broadcast(value, shape=kind.shape, axes=())
+
+    steps = b.round_even(b.divide(x, spread(scale)))
+    steps = _clipped(b, b.add(steps, spread(zero)), 0, 255)
+    wide = b.cast(b.cast(steps, dtype="u8"), dtype="i32")
+    offset = spread(b.cast(b.cast(zero, dtype="u8"), dtype="i32"))
+    whole = b.cast(b.subtract(wide, offset), dtype=WIDE)
+    return b.multiply(whole, spread(scale))
+
+
+def _dynamic_signed_bytes(b: Builder, x: Value) -> Value:
+    """`x` rounded to bytes around 0, as floats."""
+    kind, axes = Tensor.of(x), tuple(range(Tensor.of(x).rank))
+    most = b.reduce_max(b.abs(x), axes=axes)
+    scale = b.broadcast(_step(b, most, 127.0), shape=kind.shape, axes=())
+    steps = _clipped(b, b.round_even(b.divide(x, scale)), -127, 127)
+    whole = b.cast(b.cast(steps, dtype="i8"), dtype=WIDE)
+    return b.multiply(whole, scale)
+
+
+def _step(b: Builder, span: Value, count: float) -> Value:
+    """The part of a span that is one of `count` steps; 1 where there is none."""
+    step = b.scale(span, 1 / count)
+    is_none = b.compare(step, b.full_like(step, 0.0), direction="eq")
+    return b.select(is_none, b.full_like(step, 1.0), step)
+
+
+def _rounded(
+    b: Builder, grouped: Value, scales: Value, grid: WeightGrid, kind: Precision
+) -> Value:
+    """The integers of a weight as they are stored: i8, or two of 4 bits in a u8."""
+    ratio = b.divide(grouped, _spread_scales(b, scales, grid))
+    steps = _clipped(b, b.round_even(ratio), *map(float, kind.bounds))
+    if kind.bits > 4:
+        return b.cast(steps, dtype="i8")
+    (axis,) = grid.axes
+    shifted = b.cast(b.offset(steps, 8.0), dtype="u8")
+    half = kind.group // 2
+    low, high = (b.part(shifted, axis, start, half) for start in (0, half))
+    return b.bitwise_or(low, b.shift_left(high, b.full_like(high, 4)))
+
+
+def _stored(integers: Array, grid: WeightGrid, kind: Precision) -> Array:
+    """The same of integers that are known."""
+    if kind.bits > 4:
+        return integers.astype(np.int8)
+    low, high = np.split((integers + 8).astype(np.uint8), 2, axis=grid.axes[0])
+    packed: Array = low | high << 4
+    return packed
+
+
+def _spread_scales(b: Builder, scales: Value, grid: WeightGrid) -> Value:
+    axes = tuple(i for i in range(len(grid.grouped)) if i not in grid.axes)
+    return b.broadcast(scales, shape=grid.grouped, axes=axes)
+
+
+def _dequantized(
+    b: Builder,
+    integers: Value,
+    scales: Value,
+    grid: WeightGrid,
+    kind: Precision,
+    shape: tuple[int, ...],
+) -> Value:
+    """The weight that stored integers and scales stand for."""
+    if kind.bits > 4:
+        steps = b.cast(integers, dtype=WIDE)
+    else:
+        low = b.bitwise_and(integers, b.full_like(integers, 15))
+        high = b.shift_right(integers, b.full_like(integers, 4))
+        wide = b.cast(b.concatenate(low, high, axis=grid.axes[0]), dtype="i32")
+        steps = b.cast(b.subtract(wide, b.full_like(wide, 8)), dtype=WIDE)
+    return b.to_shape(b.multiply(steps, _spread_scales(b, scales, grid)), shape)
+
+
+def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
+    """A result, and what is added to each of its features."""
+    kind = Tensor.of(result)
+    features = tuple(layer.shape[axis] for axis in layer.kept)
+    vector = b.constant(value=correction.reshape(features))
+    axes = tuple(range(kind.rank - len(features), kind.rank))
+    return b.add(result, b.broadcast(vector, shape=kind.shape, axes=axes))

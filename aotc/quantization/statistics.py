@@ -1,0 +1,98 @@
+"""What calibration sees of the inputs of each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc.computed_arrays import Array
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.program import Program
+from aotc.quantization.layers import Layer, divide_channels
+from aotc.quantization.measuring import Calls, run
+from aotc.quantization.observers import Histogram
+
+ROWS = 1024  # of inputs that are kept of each product
+_ROWS_OF_CALL = 128
+
+
+@dataclass
+class Seen:
+    """What was seen of the input of a layer.
+
+    Args:
+        histogram: of all elements.
+        channel_most: the largest magnitude of each channel; None where there is not
+            one axis of channels.
+        rows: some inputs of a product, each a vector along the summed channel.
+        moments: the sum of the outer products of all of these, for GPTQ.
+    """
+
+    histogram: Histogram = field(default_factory=Histogram)
+    channel_most: Array | None = None
+    rows: list[Array] = field(default_factory=list)
+    moments: Array | None = None
+
+    def add(self, layer: Layer, x: Array, *, with_moments: bool) -> None:
+        """Take note of an input of the layer."""
+        self.histogram.add(x)
+        if layer.channels is None:
+            return
+        flat = np.moveaxis(x, layer.channels[0], -1).reshape(
+            -1, x.shape[layer.channels[0]]
+        )
+        most = np.abs(flat).max(axis=0, initial=0)
+        known = self.channel_most
+        self.channel_most = most if known is None else np.maximum(known, most)
+        if not isinstance(layer.op, DotGeneral):
+            return
+        if sum(map(len, self.rows)) < ROWS:
+            step = max(len(flat) // _ROWS_OF_CALL, 1)
+            self.rows.append(flat[::step][:_ROWS_OF_CALL].copy())
+        if with_moments:
+            wide = flat.astype(np.float64)
+            moments = wide.T @ wide
+            self.moments = moments if self.moments is None else self.moments + moments
+
+    @property
+    def matrix(self) -> Array:
+        """The rows that were kept."""
+        return np.concatenate(self.rows)
+
+
+def observe(
+    program: Program,
+    calls: Calls,
+    layers: Sequence[Layer],
+    *,
+    with_moments: bool = False,
+    factors: Mapping[str, Array | None] | None = None,
+) -> dict[str, Seen]:
+    """Run a program, and return what is seen of the inputs of its layers.
+
+    Args:
+        program: that the layers are of.
+        calls: of its entries.
+        layers: to look at.
+        with_moments: whether GPTQ is to follow.
+        factors: what inputs are divided by before they are looked at, by layer.
+    """
+    by_result = {layer.op.results[0]: layer for layer in layers}
+    seen: dict[str, Seen] = {}
+
+    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+        layer = by_result.get(op.results[0]) if len(op.results) == 1 else None
+        if layer is None:
+            return
+        x = np.asarray(operands[0])
+        by = None if factors is None else factors[layer.name]
+        if by is not None:
+            x = divide_channels(layer, x, by)
+        row = seen.setdefault(layer.name, Seen())
+        row.add(layer, x, with_moments=with_moments)
+
+    run(program, calls, watch)
+    return seen

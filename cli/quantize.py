@@ -1,0 +1,152 @@
+"""`aotc quantize`: a model in, the same in narrower precisions out, and a recipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aotc.cli import output
+from aotc.cli.build import source_and_entries
+from aotc.cli.progress import reporter
+from aotc.cli.verb import FilePath, OutputFile, format_option, quiet_option, verb
+
+# as in `aotc.quantization`, which is imported on use: a test compares them
+RECIPES = (
+    *("int8", "int8-dynamic", "int8-weights", "int4-g32", "bf16", "f16"),
+    "mixed",
+)
+METHODS = ("smoothquant", "equalize", "awq", "gptq", "bias-correction")
+CALIBRATIONS = ("min-max", "percentile", "mean-square", "entropy")
+
+_QUALITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)(%?)")
+
+
+class Quality(click.ParamType):  # type: ignore[type-arg]
+    """What may be lost, such as `0.5%` or `0.005`."""
+
+    name = "quality"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or a usage error."""
+        found = _QUALITY.fullmatch(str(value))
+        if found is None:
+            self.fail(f"expected what may be lost, such as 0.5% or 0.005; got {value}")
+        return float(found[1]) / (100 if found[2] else 1)
+
+
+@verb(
+    "aotc quantize model.py --recipe int8 --data calibration.npz",
+    "aotc quantize resnet.onnx --recipe mixed --data calibration.npz --quality 0.5%",
+    "aotc quantize model.py:predict --recipe int8 --data train.npz --held-out test.npz",
+    "aotc quantize bert.onnx --recipe int8 --data tokens.npz --method smoothquant",
+    "aotc quantize gpt.pt2 --recipe int4-g32 -o gpt4.mlir && aotc build gpt4.mlir",
+    "aotc build resnet.onnx --quantize resnet-int8.json",
+)
+@click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
+@click.option(
+    "--recipe",
+    type=click.Choice(RECIPES),
+    required=True,
+    help="Which precisions layers are given: docs/precision.md.",
+)
+@click.option("--entry", "entries", multiple=True, help="Quantise only this entry.")
+@click.option(
+    "--data",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="Calibration data: an array for each input, samples along its first axis.",
+)
+@click.option(
+    "--held-out",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="Data to measure on; by default that of --data.",
+)
+@click.option(
+    "--quality",
+    type=Quality(),
+    metavar="LOST",
+    help="What may be lost by the metric, such as 0.5%: layers stay wider where it "
+    "would be more.",
+)
+@click.option(
+    "--metric",
+    default="auto",
+    show_default=True,
+    help="What is lost: top1, kl, cosine, disagreement, or FILE.py:FUNCTION.",
+)
+@click.option(
+    "--calibration",
+    type=click.Choice(CALIBRATIONS),
+    default="mean-square",
+    show_default=True,
+    help="How the range of an input is chosen.",
+)
+@click.option(
+    "--percentile",
+    type=click.FloatRange(50, 100),
+    default=99.99,
+    show_default=True,
+    help="What of the inputs is within the range, for --calibration percentile.",
+)
+@click.option(
+    "--method",
+    "methods",
+    type=click.Choice(METHODS),
+    multiple=True,
+    help="What is done besides, for the layers that it is for: docs/precision.md. May "
+    "be given again.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "program",
+    type=OutputFile(".mlir"),
+    help="The program to write; parameters (.irpa) and recipe (.json) are put beside "
+    "it. By default SOURCE-RECIPE.mlir here.",
+)
+@quiet_option()
+@format_option()
+def quantize(
+    source: str,
+    recipe: str,
+    entries: tuple[str, ...],
+    data: Path | None,
+    held_out: Path | None,
+    metric: str,
+    program: Path | None,
+    quiet: bool,
+    form: str,
+    **choices: Any,
+) -> None:
+    """Give products and convolutions of SOURCE narrower precisions.
+
+    It writes the quantised program, which all verbs take, and a recipe, by which
+    `aotc build SOURCE --quantize RECIPE` makes that program again, to the same bytes.
+    SOURCE is a model of any frontend, or IR of the stage graph.
+    """
+    from aotc.quantization.calibration import Choice
+    from aotc.quantization.metrics import Metric
+    from aotc.quantization.models import Files, quantize_model
+
+    path, named = source_and_entries(source)
+    choice = Choice(recipe, metric=Metric.named(metric), **choices)
+    files = Files(program or Path(f"{Path(path).stem}-{recipe}.mlir"))
+    progress = reporter(quiet=quiet)
+    with progress.stage("quantize"):
+        report = quantize_model(
+            Path(path),
+            choice,
+            files,
+            entries=(*named, *entries),
+            data=data,
+            held_out=held_out,
+            tell=progress.step,
+        )
+    document = {"schema": "aotc.quantize/1", **report.to_json()}
+    output.emit(document, report.to_text(), form)
