@@ -165,11 +165,6 @@ def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
     return _make("vector.bitcast", [every], kind)
 
 
-def as_words(x: Value) -> Value:
-    """Bytes by fours, as i32; the first of each is the lowest."""
-    return _make("vector.bitcast", [x], _integers(_lanes(x) // 4))
-
-
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
     """What an instruction of the processor makes, by LLVM's name for it."""
     return _make(
