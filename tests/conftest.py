@@ -10,6 +10,7 @@ Hypothesis draws anew on every run, but the same examples in CI. Time limits per
 are off, because compilers and shared machines take their time.
 """
 
+import gc
 import json
 import os
 import resource
@@ -34,8 +35,31 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # One CPU target for a build that names none: compiles dominate the time of the tests.
 os.environ["AOTC_TARGETS"] = str(Target.parse("cpu"))
-# What a test builds is compiled: the cache has tests of its own.
+# What a test builds goes through all stages: the cache has tests of its own.
 os.environ["AOTC_CACHE"] = "off"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compile_once(tmp_path_factory):
+    """Equal modules are compiled once in a run, by whichever of its processes."""
+    from aotc import backend
+    from tests.compiled_modules import CompiledModules
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    (folder / "compiled").mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "_run", CompiledModules(folder / "compiled"))
+        yield
+
+
+@pytest.fixture
+def compile_anew(compile_once, monkeypatch):
+    """For tests of compiling itself: nothing is taken from what others compiled."""
+    from aotc import backend
+
+    monkeypatch.setattr(backend, "_run", backend._run.compile)
 
 
 @pytest.fixture
@@ -116,6 +140,18 @@ def _is_named(nodeid, names):
     return any(
         nodeid == name or nodeid.startswith((f"{name}::", f"{name}[")) for name in names
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Keep the garbage collector from going through the tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    """What is left at the end is garbage like any other, of which extensions warn."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,6 +31,7 @@ def f(weights, state, x):
         x = np.tanh(x @ weights[name].T)
     return state + x[0], x + state[0]
 """
+pytestmark = pytest.mark.usefixtures("compile_anew")
 TENSOR = 4 * 2048 * 2048  # bytes of a weight, of which there are four
 TARGETS = ("x86_64-v4", "x86_64-v3")
 

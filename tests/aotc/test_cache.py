@@ -19,6 +19,7 @@ from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.target import Target
 
+pytestmark = pytest.mark.usefixtures("compile_anew")
 KINDS = ("cold", "warm")
 MODEL = """\
 import aotc

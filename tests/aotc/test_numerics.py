@@ -131,7 +131,7 @@ def test_errors_of_tiles_are_rounding_where_they_are_allowed_alone(source):
     (kernel,) = program.parameters.values()
     rng = np.random.default_rng(1)
     x = (1e-5 * rng.normal(size=(1, 12, 12, 48))).astype("f")
-    x[0, ::4, ::4] = 1e3
+    x[0, ::5, ::5] = 1e3  # at several places of tiles, whose errors differ
     found = np.maximum(convolve(x, kernel, (1, 1, 1, 1), Transforms.of(4)), 0)
 
     def verdict(level):
@@ -144,6 +144,10 @@ def test_errors_of_tiles_are_rounding_where_they_are_allowed_alone(source):
         expected = evaluate()
         far = np.abs(found - expected[0]) > 1e-4 * np.abs(expected[0]).max()
         assert not far.any()
+        # by far more than the 32 units that pass anywhere, on any processor's BLAS
+        units = np.finfo("f4").eps * np.abs(expected[0]).max() / 20
+        is_small = np.abs(expected[0]) < 1
+        assert (np.abs(found - expected[0])[is_small] > 64 * units).any()
         (made,) = judge(["y"], [found], expected, Rounding(expected, evaluate))
         return made
 

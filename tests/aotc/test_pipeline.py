@@ -243,6 +243,7 @@ def test_a_name_given_to_a_build_is_checked_before_the_work(model, tmp_path):
     assert caught.value.code == "bad-bundle-name"
 
 
+@pytest.mark.usefixtures("compile_anew")
 def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
     tmp_path, monkeypatch
 ):

@@ -328,7 +328,7 @@ def test_code_that_dies_is_a_failure_of_the_build_not_its_end(model, monkeypatch
     def die(self, *_, **__):
         self._process.send_signal(11)
         self._process.wait()
-        self._answer("predict")
+        self._answer("predict", None)
 
     monkeypatch.setattr(process.CompiledProcess, "call", die)
     error = refusal(model)

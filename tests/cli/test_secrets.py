@@ -143,7 +143,7 @@ def test_no_verb_shows_a_key_in_a_variable(name, folder, capfd, monkeypatch):
 
 
 @pytest.fixture
-def children(monkeypatch):
+def children(compile_anew, monkeypatch):
     """What each process that is started gets."""
     found = []
 
