@@ -76,6 +76,7 @@ PASS_STAGES = (
             "split-products",
             "fuse-regions",
             "join-products",
+            "gather-packed",
             "hoist-invariants",
             "prune",
             "fold-parameters",
