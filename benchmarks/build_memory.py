@@ -16,8 +16,9 @@ that take no room on the disk (the archive that is built of them does). A row sa
 - of a process that loads the bundle for the first target and makes a step, with its
   weights copied (`private`, the default) and mapped: seconds of the processor of
   `load`; and resident memory after the step, by the bytes of the weights. Of three
-  loads, one right after the other, the one that takes least counts: a hypervisor that
-  takes back what is free makes a load several times as long (docs/measuring.md).
+  loads the one that takes least counts. Beside each a process gives back as much memory
+  as the load takes: what a hypervisor has taken back comes several times as slowly
+  (docs/measuring.md).
 
 3B and 7B are measured only if they are named: they take 6 and 14 GB of disk.
 
@@ -99,6 +100,35 @@ held = sum(int(facts[k].split()[0]) for k in ("RssAnon", "RssShmem", "RssFile"))
 print(json.dumps([seconds, held << 10, first]))
 """
 
+# Gives back as much as a process takes, which the system then has at hand for that.
+GIVE = """
+import mmap, sys, time
+from pathlib import Path
+
+PART = 64 << 20
+
+def anonymous(pid):
+    try:
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+        facts = dict(row.split(":", 1) for row in rows)
+        return int(facts["RssAnon"].split()[0]) << 10
+    except (OSError, KeyError):  # it has ended
+        return None
+
+held = []
+for _ in range(-(-int(sys.argv[1]) // PART)):
+    held.append(mmap.mmap(-1, PART, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    held[-1].madvise(mmap.MADV_HUGEPAGE)
+    for place in range(0, PART, mmap.PAGESIZE):
+        held[-1][place] = 1
+print(flush=True)
+pid, given = input(), 0
+while held and (taken := anonymous(pid)) is not None:
+    while held and given < taken + 4 * PART:
+        held.pop().close()
+        given += PART
+    time.sleep(0.002)
+"""
 STEP = {
     "entry": "step",
     "inputs": {"tokens": [[1, 1], "i4"], "position": [[], "i4"]},
@@ -150,13 +180,27 @@ def measure(name, options, targets):
             call = json.dumps(STEP if options.format == "py" else PROMPT)
             for mode in ("private", "mapped"):
                 given = [sys.executable, "-c", LOAD, str(bundle), first, mode, call]
-                loads = [subprocess.check_output(given) for _ in range(LOADS)]
-                figures = min(map(json.loads, loads))
+                figures = min(load(given, sum(sizes)) for _ in range(LOADS))
                 names = (f"{mode}_load", f"{mode}_resident", f"{mode}_first")
                 row |= zip(names, figures, strict=True)
         return row
     finally:
         shutil.rmtree(work)
+
+
+def load(given, size):
+    """Run a process that loads so many bytes; return the figures that it prints."""
+    giving = [sys.executable, "-c", GIVE, str(size)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(giving, **pipes) as giver:
+        giver.stdout.readline()
+        with subprocess.Popen(given, stdout=subprocess.PIPE) as process:
+            giver.stdin.write(f"{process.pid}\n")
+            giver.stdin.close()
+            printed = process.stdout.read()
+    if process.returncode:
+        raise SystemExit(f"a load failed with {process.returncode}")
+    return json.loads(printed)
 
 
 def write_model(size, dtype, file):
@@ -195,7 +239,7 @@ def write_weights(size, dtype, path):
 
 
 def build(source, out, targets):
-    """The figures of a build, which is a process of its own."""
+    """Return the figures of a build, which is a process of its own."""
     command = ["aotc", "build", str(source), "-o", str(out)]
     for each in targets.split(","):
         command += ["--target", each]
