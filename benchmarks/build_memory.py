@@ -15,11 +15,10 @@ that take no room on the disk (the archive that is built of them does). A row sa
 - seconds of the processor and of the clock;
 - of a process that loads the bundle for the first target and makes a step, with its
   weights copied (`private`, the default) and mapped: seconds of the processor of
-  `load`; and resident memory after the step, by the bytes of the weights;
-- new memory: seconds of the processor that it takes to write as many bytes of huge
-  pages once, with nothing read or verified, in a process of its own. A load with copied
-  weights includes them. They are 0.05 a GB on most machines; a virtual machine whose
-  hypervisor takes back what is free (free page reporting) may need 2.
+  `load`; and resident memory after the step, by the bytes of the weights. Of three
+  loads the one that takes least counts. Beside each a process gives back as much memory
+  as the load takes: what a hypervisor has taken back comes several times as slowly
+  (docs/measuring.md).
 
 3B and 7B are measured only if they are named: they take 6 and 14 GB of disk.
 
@@ -80,7 +79,7 @@ SIZES = {
 }
 DEFAULT = ("26M", "106M", "348M")
 ITEM = {"bf16": 2, "f32": 4}
-SETTLING = 5  # seconds until a hypervisor has back what is free
+LOADS = 3  # of which the one that takes least counts
 LOAD = """
 import json, sys, time
 import numpy
@@ -101,15 +100,34 @@ held = sum(int(facts[k].split()[0]) for k in ("RssAnon", "RssShmem", "RssFile"))
 print(json.dumps([seconds, held << 10, first]))
 """
 
-TOUCH = """
-import ctypes, mmap, sys, time
+# Gives back as much as a process takes, which the system then has at hand for that.
+GIVE = """
+import mmap, sys, time
+from pathlib import Path
 
-size = int(sys.argv[1])
-start = time.process_time()
-memory = mmap.mmap(-1, size)
-memory.madvise(mmap.MADV_HUGEPAGE)
-ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(memory)), 1, size)
-print(time.process_time() - start)
+PART = 64 << 20
+
+def anonymous(pid):
+    try:
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+        facts = dict(row.split(":", 1) for row in rows)
+        return int(facts["RssAnon"].split()[0]) << 10
+    except (OSError, KeyError):  # it has ended
+        return None
+
+held = []
+for _ in range(-(-int(sys.argv[1]) // PART)):
+    held.append(mmap.mmap(-1, PART, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    held[-1].madvise(mmap.MADV_HUGEPAGE)
+    for place in range(0, PART, mmap.PAGESIZE):
+        held[-1][place] = 1
+print(flush=True)
+pid, given = input(), 0
+while held and (taken := anonymous(pid)) is not None:
+    while held and given < taken + 4 * PART:
+        held.pop().close()
+        given += PART
+    time.sleep(0.002)
 """
 STEP = {
     "entry": "step",
@@ -160,11 +178,9 @@ def measure(name, options, targets):
         if not options.no_load:
             first = next((bundle / "variants").glob(f"{targets.split(',')[0]}*")).stem
             call = json.dumps(STEP if options.format == "py" else PROMPT)
-            row["new_memory"] = new_memory(sum(sizes))
-            time.sleep(SETTLING)
             for mode in ("private", "mapped"):
                 given = [sys.executable, "-c", LOAD, str(bundle), first, mode, call]
-                figures = json.loads(subprocess.check_output(given))
+                figures = min(load(given, sum(sizes)) for _ in range(LOADS))
                 names = (f"{mode}_load", f"{mode}_resident", f"{mode}_first")
                 row |= zip(names, figures, strict=True)
         return row
@@ -172,11 +188,19 @@ def measure(name, options, targets):
         shutil.rmtree(work)
 
 
-def new_memory(size):
-    """Seconds of the processor that so many bytes of new memory take."""
-    time.sleep(SETTLING)
-    given = [sys.executable, "-c", TOUCH, str(size)]
-    return float(subprocess.check_output(given))
+def load(given, size):
+    """Run a process that loads so many bytes; return the figures that it prints."""
+    giving = [sys.executable, "-c", GIVE, str(size)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(giving, **pipes) as giver:
+        giver.stdout.readline()
+        with subprocess.Popen(given, stdout=subprocess.PIPE) as process:
+            giver.stdin.write(f"{process.pid}\n")
+            giver.stdin.close()
+            printed = process.stdout.read()
+    if process.returncode:
+        raise SystemExit(f"a load failed with {process.returncode}")
+    return json.loads(printed)
 
 
 def write_model(size, dtype, file):
@@ -188,7 +212,8 @@ def write_model(size, dtype, file):
         raise SystemExit(f"expected f32 for {file.suffix}; got {dtype}")
     shapes = dict(size.tensors())
     writer = [sys.executable, str(MODEL.with_name("sized_torch.py"))]
-    subprocess.run([*writer, str(file), json.dumps(shapes)], check=True)
+    given = [*writer, str(file), json.dumps(shapes)]
+    subprocess.run(given, check=True, stdout=sys.stderr)  # exporters talk
     return [int(np.prod(shape)) * ITEM[dtype] for shape in shapes.values()]
 
 
@@ -214,7 +239,7 @@ def write_weights(size, dtype, path):
 
 
 def build(source, out, targets):
-    """The figures of a build, which is a process of its own."""
+    """Return the figures of a build, which is a process of its own."""
     command = ["aotc", "build", str(source), "-o", str(out)]
     for each in targets.split(","):
         command += ["--target", each]
@@ -289,9 +314,9 @@ def write_page(rows):
     """Put the table into docs/growth.md."""
     head = (
         "| parameters | targets | weights, MB | largest, MB | anonymous, MB | disk | "
-        "CPU, s | load, s | new memory, s | resident | mapped: load, s | resident |"
+        "CPU, s | load, s | resident | mapped: load, s | resident |"
     )
-    lines = [head, "|---" * 12 + "|"]
+    lines = [head, "|---" * 11 + "|"]
     for row in rows:
         cells = [
             f"{row['size']} {row['dtype']}{FORMATS[row.get('format', 'py')]}",
@@ -302,10 +327,7 @@ def write_page(rows):
         ]
         for mode in ("private", "mapped"):
             resident = row.get(f"{mode}_resident", 0) / row["weights"]
-            cells.append(f"{row.get(f'{mode}_load', 0):.1f}")
-            if mode == "private":
-                cells.append(f"{row.get('new_memory', 0):.1f}")
-            cells.append(f"{resident:.2f}")
+            cells += [f"{row.get(f'{mode}_load', 0):.1f}", f"{resident:.2f}"]
         lines.append("| " + " | ".join(cells) + " |")
     text = PAGE.read_text()
     before, _, rest = text.partition(MARKS[0])

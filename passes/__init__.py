@@ -52,6 +52,7 @@ PASSES = {
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
+    "gather-packed": "aotc.passes.gather_packed:GatherPacked",
     "split-products": "aotc.passes.split_products:SplitProducts",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "widen-scales": "aotc.passes.widen_scales:WidenScales",

@@ -79,6 +79,7 @@ PASS_STAGES = (
             "fuse-regions",
             "join-products",
             "widen-scales",
+            "gather-packed",
             "hoist-invariants",
             "prune",
             "fold-parameters",

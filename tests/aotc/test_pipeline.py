@@ -63,6 +63,7 @@ _FOR_GRAPHS = {
     "hoist-invariants",
     "inline",
     "join-products",
+    "gather-packed",
     "drop-general",
     "drop-requantization",
     "pad-entries",

@@ -1,0 +1,246 @@
+"""Let gathers from a weight read the packing that products by it read.
+
+    %y = graph.gather(%w, %i)                    %p = pack(%w)
+    %p = pack(%w)                           →    %n = graph.minimum(%i, N - 1)
+    %z = call @contraction(%x, %p)               %y = graph.gather(%p, %n / C, %n % C)
+                                                 %z = call @contraction(%x, %p)
+
+A decoder whose head is its embedding reads one weight in two orders, which the build
+would store beside each other: of GPT-2 that is 154 MB. A packing is padded, reshaped
+and transposed, so each axis of it is a part of one axis of the weight, and an index is
+a quotient and a remainder. A lookup then reads elements that are apart, as many as it
+gives: a few in comparison with the product, which reads all.
+
+Requires: that the build stores what is computed of weights (`fold-parameters`).
+Nothing changes where something else reads the weight as it is, in any entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.indexing import Gather, IndexMap
+from aotc.dialects.ops.shape import Reshape, Transpose
+from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.permutations import permute
+from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.walking import clone
+from aotc.mlir import Module, Value, func
+from aotc.passes.base import Pass, Unit
+from aotc.passes.fold_parameters import folds_parameters
+
+Chain = tuple[GraphOp, ...]  # ops that pack a weight, in order
+
+
+class GatherPacked(Pass):
+    """Let gathers read packed weights, where nothing reads them as they are."""
+
+    name = "gather-packed"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether there are any."""
+        if not folds_parameters(unit.program):
+            return False
+        changed = False
+        for values in _weights(unit.module).values():
+            reads = [_reads_of(value) for value in values]
+            known = [each for each in reads if each is not None]
+            chains = [chain for each in known for chain in each.chains]
+            gathers = [gather for each in known for gather in each.gathers]
+            if len(known) < len(reads) or not chains or not gathers:
+                continue
+            packing = _Packing.of(Tensor.of(values[0]), chains[0])
+            if packing is not None and all(map(packing.can_be_read, gathers)):
+                for gather in gathers:
+                    packing.read_by(gather)
+                changed = True
+        return changed
+
+
+def _weights(module: Module) -> dict[str, list[Value]]:
+    """The weights of a program by name, and what they are in each of its entries."""
+    functions, found = functions_of(module), dict[str, list[Value]]()
+    for entry in entries_of(module):
+        arguments = functions[entry.name].entry_block.arguments
+        for value, port in zip(arguments, entry.arguments, strict=True):
+            if port.kind == "weight":
+                found.setdefault(port.name, []).append(value)
+    return found
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """What reads a weight in an entry.
+
+    Args:
+        gathers: that read it as it is.
+        chains: of ops that pack it for kernels.
+    """
+
+    gathers: list[Gather]
+    chains: list[Chain]
+
+
+def _reads_of(weight: Value) -> _Reads | None:
+    """Return what reads a weight; None if something else does."""
+    found = _Reads([], [])
+    rest: list[tuple[Value, Chain]] = [(weight, ())]
+    for value, chain in rest:  # which grows
+        for use in value.uses:
+            op = use.owner.opview
+            if isinstance(op, Transpose | Reshape | Pad):
+                rest.append((op.results[0], (*chain, op)))
+            elif isinstance(op, Gather) and not chain and weight not in op.indices:
+                found.gathers.append(op)
+            elif chain and isinstance(op, func.CallOp):
+                found.chains.append(chain)
+            else:
+                return None
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An axis of a packing, which is a part of an axis of the weight.
+
+    Args:
+        axis: of the weight.
+        stride: how far apart its elements are along that.
+        size: how many there are.
+    """
+
+    axis: int
+    stride: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """How a packed weight lies, none of whose axes has one element only.
+
+    Args:
+        chain: the ops that make it.
+        parts: its axes.
+        sizes: of the weight, with what is padded.
+    """
+
+    chain: Chain
+    parts: tuple[_Part, ...]
+    sizes: Shape
+
+    @classmethod
+    def of(cls, weight: Tensor, chain: Chain) -> _Packing | None:
+        """Return what a chain makes of a weight; None if it joins axes."""
+        sizes: Any = weight.shape
+        parts: tuple[_Part, ...] | None = tuple(
+            _Part(axis, 1, size) for axis, size in enumerate(sizes)
+        )
+        for op in chain:
+            if parts is not None:
+                parts = _after(op, parts)
+        if parts is None or 1 in sizes or len({*parts}) < len(parts):
+            return None
+        padded = [1] * len(sizes)
+        for part in parts:
+            padded[part.axis] *= part.size
+        return cls(chain, parts, tuple(padded))
+
+    def can_be_read(self, gather: Gather) -> bool:
+        """Whether a gather is one that reads at one index of 32 bits or more."""
+        at, (index, *others) = IndexMap.of(gather), gather.indices
+        is_plain = at.mode == "clip" and not others and not at.shared_axes
+        return is_plain and Tensor.of(index).dtype in ("i32", "i64")
+
+    def read_by(self, gather: Gather) -> None:
+        """Replace a gather from the weight by one from the packing."""
+        at, result = IndexMap.of(gather), Tensor.of(gather.y)
+        (axis,) = at.axes
+        with before(gather):
+            b, packed = Builder(), gather.x
+            for op in self.chain:
+                (packed,) = clone(op, [packed])
+            read = b.gather(packed, *self._indices(b, gather), **self._map(at))
+            sizes = {r: self.sizes[at.source(r)] for r in at.kept}
+            padded = tuple(sizes.get(r, n) for r, n in enumerate(result.shape))
+            found = b.to_shape(read, padded)
+            if padded != result.shape:
+                found = b.cut_to(found, result.shape)
+        gather.y.replace_all_uses_with(found)
+        gather.operation.erase()
+
+    def _indices(self, b: Builder, gather: Gather) -> list[Value]:
+        """The index along each part of the axis that a gather reads at."""
+        (axis,), (index,) = gather.axes, gather.indices
+        size: Any = Tensor.of(gather.x).shape[axis]
+        least = b.maximum(index, b.full_like(index, 0))
+        inside = b.minimum(least, b.full_like(index, size - 1))
+        found = []
+        for part in self.parts:
+            if part.axis == axis:
+                place = inside
+                if part.stride > 1:
+                    place = b.divide(place, b.full_like(index, part.stride))
+                if part.stride * part.size < self.sizes[axis]:
+                    count = b.full_like(index, part.size)
+                    whole = b.multiply(b.divide(place, count), count)
+                    place = b.subtract(place, whole)
+                found.append(place)
+        return found
+
+    def _map(self, at: IndexMap) -> dict[str, Any]:
+        """The map of a gather from the packing, whose result has parts side by side."""
+        (axis,) = at.axes
+        axes: list[int | _Part] = []  # of the result: those of indices, and parts
+        places = {part: n for n, part in enumerate(self.parts)}
+        for r in range(at.rank):
+            if r in at.along:
+                axes.append(r)
+            else:
+                own = [part for part in self.parts if part.axis == at.source(r)]
+                axes += sorted(own, key=lambda part: (-part.stride, places[part]))
+        return {
+            "axes": tuple(n for n, x in enumerate(self.parts) if x.axis == axis),
+            "along": tuple(axes.index(r) for r in at.along),
+            "kept": tuple(axes.index(x) for x in self.parts if x.axis != axis),
+            "mode": at.mode,
+        }
+
+
+def _after(op: GraphOp, parts: Sequence[_Part]) -> tuple[_Part, ...] | None:
+    """Return what the axes of an op's result are, given those of its operand."""
+    if isinstance(op, Transpose):
+        return permute(parts, op.permutation)
+    sizes: Any = Tensor.of(op.results[0]).shape
+    if isinstance(op, Reshape):
+        return _split(parts, sizes)
+    assert isinstance(op, Pad)
+    if any(op.low) or any(op.interior):
+        return None
+    found = []
+    for part, size in zip(parts, sizes, strict=True):
+        is_whole = sum(each.axis == part.axis for each in parts) == 1
+        if size != part.size and not (is_whole and size > part.size):
+            return None
+        found.append(_Part(part.axis, part.stride, size))
+    return tuple(found)
+
+
+def _split(parts: Sequence[_Part], sizes: Sequence[int]) -> tuple[_Part, ...] | None:
+    """Return the parts after a reshape, which must split axes and join none."""
+    found, rest = list[_Part](), [*sizes]
+    for part in parts:
+        left = part.size
+        while left > 1:
+            if not rest or left % rest[0]:
+                return None
+            left //= rest[0]
+            found.append(_Part(part.axis, part.stride * left, rest.pop(0)))
+    return None if rest else tuple(found)
