@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc import options
+from aotc.collecting import collecting_rarely
 from aotc.dialects import control
 from aotc.dialects.functions import lowered_op
 from aotc.errors import AotcError, CompileError, InputError, SetupError
@@ -100,6 +101,7 @@ def split_names(text: str) -> list[str]:
     return [each.strip() for each in _BETWEEN.split(text) if each.strip()]
 
 
+@collecting_rarely()
 def run_passes(
     target: Any,
     passes: Sequence[Pass | str],

@@ -12,7 +12,7 @@ LEAVES = {
     "redaction", "errors", "exit_status", "options", "processor", "target", "device",
     "gpus", "dtypes", "numerics", "pytree", "installation",
     "json_values", "locking", "printing", "system_errors", "writing", "counting",
-    "deferring",
+    "deferring", "collecting",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}

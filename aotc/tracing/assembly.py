@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 from aotc import dtypes
+from aotc.collecting import collecting_rarely
 from aotc.dialects import context
 from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry, Port, Sizes, write_entry
@@ -52,6 +53,7 @@ from aotc.tracing.tracing import Trace
 from aotc.tracing.user_errors import user_errors
 
 
+@collecting_rarely()
 def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     """The program of these entries.
 

@@ -14,30 +14,43 @@ from typing import Union
 
 Constant = float | str  # a number, or the name that one is captured under
 
+# the last ops of what is read as a sum of several terms, and as a product of factors
+_SUMS = frozenset({"add", "subtract", "negate"})
+_PRODUCTS = frozenset({"multiply", "divide", "negate", "power"})
+
+
+class _Heads:
+    """What terms of an expression begin with, worked out once for each."""
+
+    @cached_property
+    def heads(self) -> frozenset[str] | None:
+        """The ops, repetitions aside, that a value may be of; None where any may be."""
+        return _heads_of(self)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
-class Capture:
+class Capture(_Heads):
     """Any value; in an elementwise expression, of the type of the whole of it."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(_Heads):
     """A number in every element."""
 
     value: Constant
 
 
 @dataclass(frozen=True)
-class Truth:
+class Truth(_Heads):
     """True, or False, in every element."""
 
     value: bool
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(_Heads):
     """An op of the dialect by name.
 
     Args:
@@ -69,7 +82,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(_Heads):
     """`coefficient` times all `factors`."""
 
     coefficient: Constant
@@ -77,7 +90,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(_Heads):
     """`constant` plus all terms of `plus` less all of `minus`."""
 
     constant: Constant
@@ -86,21 +99,21 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Reciprocal:
+class Reciprocal(_Heads):
     """What a product is divided by."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(_Heads):
     """The mean of `of` over axes, captured as `axes`; sizes may be symbolic."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class AnyOf(_Heads):
     """One of several ways to write the same."""
 
     choices: tuple["Term", ...]
@@ -155,6 +168,34 @@ def root_ops(term: Term) -> frozenset[str]:
         case AnyOf(choices=choices):
             return frozenset().union(*map(root_ops, choices))
     raise TypeError(f"expected a term that an op computes; got {term}")
+
+
+def _heads_of(term: Term) -> frozenset[str] | None:
+    match term:
+        case Call(name=name):
+            return frozenset({name})
+        case Product(coefficient=number, factors=parts):
+            # times 1 or -1, one factor is the value itself
+            is_itself = len(parts) == 1 and number in (1.0, -1.0)
+            return None if is_itself or _is_open(number, parts) else _PRODUCTS
+        case Sum(constant=number, plus=plus, minus=minus):
+            parts = (*plus, *minus)
+            is_itself = len(parts) == 1 and number == 0.0
+            return None if is_itself or _is_open(number, parts) else _SUMS
+        case Reciprocal(of=of):
+            return of.heads
+        case Mean():
+            return _PRODUCTS | {"reduce_sum"}
+        case AnyOf(choices=choices):
+            heads = [each.heads for each in choices]
+            known = [each for each in heads if each is not None]
+            return frozenset().union(*known) if len(known) == len(heads) else None
+    return None
+
+
+def _is_open(number: Constant, parts: tuple[Term, ...]) -> bool:
+    """Whether a number alone may be what is matched, or a part beside any number."""
+    return not parts or (len(parts) == 1 and isinstance(number, str))
 
 
 def may_match(term: Term, names: Container[str]) -> bool:

@@ -46,7 +46,7 @@ class LabelledValue:
         """Return an operand of the op that computes this value."""
         inside = (*self.inside, self.value)
         own = self.labels if labels is None else labels
-        return replace(self, value=value, labels=own, inside=inside)
+        return LabelledValue(value, own, self.is_inverse, inside)
 
     @property
     def op(self) -> Any:
@@ -71,8 +71,8 @@ class LabelledValue:
 
     def without_repeats(self) -> LabelledValue | None:
         """Return what is broadcast, or given axes of size 1, here; else None."""
-        op: Any = made_by(self.value, Broadcast) or made_by(self.value, Reshape)
-        if op is None or not type(op).is_merged(op):
+        op: Any = _repetition(self.value)
+        if op is None:
             return None
         kept = type(op).kept_axes(op, 0)
         sizes = enumerate(Tensor.of(op.x).shape)
@@ -92,6 +92,12 @@ class LabelledValue:
         return []
 
 
+def _repetition(value: Value) -> Broadcast | Reshape | None:
+    """Return the op that only repeats elements, or adds axes of size 1; else None."""
+    op = made_by(value, Broadcast) or made_by(value, Reshape)
+    return op if op is not None and type(op).is_merged(op) else None
+
+
 @dataclass
 class Numbers:
     """The numbers that values are known to repeat.
@@ -109,6 +115,15 @@ class Numbers:
         if value in self.weights:
             return self.weights[value]
         return splat_of(value)
+
+    def head(self, value: Value) -> str:
+        """Return the op that computes a value, repetitions aside; "" of an argument."""
+        while (op := _repetition(value)) is not None:
+            value = op.x
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return ""
+        return owner.name.removeprefix("graph.")
 
     def factors(
         self, read: LabelledValue, count: int
@@ -201,6 +216,7 @@ class RememberedNumbers(Numbers):
     def __init__(self, weights: Mapping[Value, float]) -> None:
         super().__init__(weights)
         self._numbers: dict[Value, float | None] = {}
+        self._heads: dict[Value, str] = {}
         self._factors: dict[Any, Any] = {}
         self._terms: dict[Any, Any] = {}
 
@@ -209,6 +225,12 @@ class RememberedNumbers(Numbers):
         if value not in self._numbers:
             self._numbers[value] = super().find(value)
         return self._numbers[value]
+
+    def head(self, value: Value) -> str:
+        """Return the op that computes a value, repetitions aside; "" of an argument."""
+        if value not in self._heads:
+            self._heads[value] = super().head(value)
+        return self._heads[value]
 
     def factors(
         self, read: LabelledValue, count: int

@@ -81,6 +81,9 @@ class _Matcher:
         There are none below a value that something else reads, too: a derivative reads
         most, and all ways to read what is below them would be tried.
         """
+        heads = term.heads
+        if heads is not None and self._numbers.head(read.value) not in heads:
+            return iter(())
         if not all(map(self._is_own, read.inside)):
             return iter(())
         return self._match_own(term, read, sign, found)
