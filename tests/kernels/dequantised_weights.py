@@ -9,7 +9,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import control, nn
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,16 @@ def read_twice(weights, x, y):
 def reordered(weights, x):
     w = _dequantized(FORMATS["halves_128_minima"], weights["halves_128_minima"])
     return x @ np.take(w, weights["order"], 0)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
+def in_a_loop(weights, x):
+    def step(x, _):
+        w = _dequantized(FORMATS["halves_32"], weights["halves_32"])
+        y = np.tanh(x @ w)
+        return np.tile(y, (1, 4))[:, :256], y
+
+    return control.scan(step, x, None, length=3)[1]
 
 
 @aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))
