@@ -11,6 +11,7 @@ from aotc.dialects.entries import weight_arguments
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
 from aotc.mlir import Function, Operation, Value
 
 
@@ -26,6 +27,17 @@ def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Valu
         if _is_decided(op, found):
             found.update(op.results)
     return found
+
+
+def is_expanded(value: Value) -> bool:
+    """Whether a value is made, in another order perhaps, of what is kept in its place.
+
+    What is computed of it could not be kept so.
+    """
+    op = defining_op(value)
+    while isinstance(op, GraphOp) and type(op).rearranges and len(op.operands) == 1:
+        op = defining_op(op.operands[0])
+    return isinstance(op, GraphOp) and type(op).expands
 
 
 def _is_decided(op: Operation, known: set[Value]) -> bool:

@@ -33,8 +33,10 @@ MOST_EXTRA_BYTES = 2**20
 MOST_EXTRA_SHARE = 1 / 8
 # Constants of more elements are parameters, which all variants share, and not code.
 LARGEST_CODE_CONSTANT = 1024
-# Nothing larger is computed for a build, unless it is no larger than its operands.
+# Nothing larger is computed for a build, unless it is no larger than its operands, or
+# than twice that: what unpacks two integers of a byte.
 LARGEST_COMPUTED_BYTES = 2**28
+MOST_GROWTH = 2
 
 
 @dataclass
@@ -272,7 +274,8 @@ def _is_computable(op: GraphOp) -> bool:
     if not all(kind.is_static for kind in types) or not _has_static_attributes(op):
         return False
     given = sum(bytes_of(Tensor.of(value)) for value in op.operands)
-    return all(bytes_of(kind) <= max(LARGEST_COMPUTED_BYTES, given) for kind in types)
+    most = max(LARGEST_COMPUTED_BYTES, MOST_GROWTH * given)
+    return all(bytes_of(kind) <= most for kind in types)
 
 
 def _has_static_attributes(op: GraphOp) -> bool:

@@ -33,7 +33,7 @@ from aotc.dialects.permutations import permute
 from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import has_one_use
-from aotc.dialects.weight_values import weight_values
+from aotc.dialects.weight_values import is_expanded, weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.properties import CALLS_INLINED
@@ -79,7 +79,8 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
         kind = Tensor.of(value)
         is_wide = is_wide_float(kind.dtype)
         is_same = kind.dtype == Tensor.of(op.results[0]).dtype
-        if axes and value in weights and is_wide and is_same:
+        is_stored = value in weights and not is_expanded(value)
+        if axes and is_stored and is_wide and is_same:
             return _Product(op, number, axes)
     return None
 

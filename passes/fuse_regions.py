@@ -20,6 +20,8 @@ from aotc.dialects.function_table import index_functions, table_of
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
@@ -255,7 +257,8 @@ def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
     for op, fused in anchors:
         packing = capabilities.family_of(fused).packing_of(fused)
         if packing is not None:
-            size = bytes_of(op.operands[1])
+            table = made_by(op.operands[1], Dequantize)
+            size = bytes_of(op.operands[1] if table is None else table.q)
             if isinstance(size, int):
                 packed[op.operands[1]] = round(size * packing.growth)
     return sum(packed.values())

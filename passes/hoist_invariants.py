@@ -8,6 +8,7 @@
 What depends on nothing but captures moves, if it is no larger than twice what it is
 made of: a loop that reads a value from memory is no faster than one that repeats a
 number. Loops that never run compute it, too: nothing moves that could end a program.
+What is dequantised stays where a kernel may read what it is made of.
 
 Ensures: a capture that is read no more is left to `prune`.
 """
@@ -29,7 +30,10 @@ from aotc.dialects.functions import (
     signature,
 )
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.binary import Add, Subtract
+from aotc.dialects.ops.bits import Bitcast, Bitwise
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Clamp
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.types import Tensor, element_count, same_count
 from aotc.dialects.walking import backward_slice, clone, copy_value, walk
@@ -37,6 +41,7 @@ from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 
 _FREE = (Broadcast, Constant, Reshape)  # which a loop has for nothing
+_HARMLESS = (Add, Bitcast, Bitwise, Clamp, Subtract)  # of integers, too
 _GROWTH = 2
 
 
@@ -121,9 +126,9 @@ def _gives(op: Operation, values: Container[Value]) -> bool:
 
 def _can_move(op: Operation) -> bool:
     """Whether an op can be computed where it might not have been computed at all."""
-    if not isinstance(op, GraphOp) or has_effect(op):
+    if not isinstance(op, GraphOp) or has_effect(op) or type(op).expands:
         return False
-    if type(op).rearranges or isinstance(op, Constant):
+    if type(op).rearranges or isinstance(op, (Constant, *_HARMLESS)):
         return True
     return all(Tensor.of(value).dtype in dtypes.FLOATS for value in op.results)
 

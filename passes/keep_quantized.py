@@ -13,7 +13,9 @@ integers have is found from the ops that make them: `clip`, `&`, `>>`.
     graph.gather(graph.dequantize(%q, %s), %i)
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
 
-Rows of a table are dequantised after they are read.
+Rows of a table are dequantised after they are read. Where the rows of a weight are
+reordered (as by GPTQ's act-order), what they are multiplied by is put in their order
+instead.
 
 Ensures: of each such weight, one op.
 """
@@ -26,7 +28,8 @@ from math import gcd
 import numpy as np
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import before, functions_of
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.contraction import DotGeneral
@@ -38,11 +41,11 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
-from aotc.dialects.weight_values import weight_values
-from aotc.dtypes import INTEGERS
+from aotc.dtypes import INTEGERS, to_numpy
+from aotc.kernels.scopes import scopes_of
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
-from aotc.passes.base import FunctionPass
+from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 from aotc.passes.quantized.blocks import first_of_blocks, run_length
 from aotc.passes.quantized.ranges import value_range
@@ -50,7 +53,7 @@ from aotc.passes.quantized.ranges import value_range
 _TOGETHER = 8  # integers of 4 bits that a block has a multiple of
 
 
-class KeepQuantized(FunctionPass):
+class KeepQuantized(Pass):
     """Write one op for each weight that is dequantised."""
 
     name = "keep-quantized"
@@ -58,21 +61,32 @@ class KeepQuantized(FunctionPass):
     keeps_graph = True
     requires = (CALLS_INLINED,)
 
-    def change(self, function: Function) -> bool:
-        """Whether anything changed."""
-        weights = weight_values(function)
-        changed = False
-        for op in [*function.entry_block.operations]:
-            read = _table_of(op)
-            if read is not None and op.results[0] not in weights:
-                value, axis = read
-                changed |= value in weights and _keep(value, axis)
-            if isinstance(op, Gather):
-                changed |= _dequantize_rows(op)
-            elif isinstance(op, DotGeneral) and _is_turned(op):
-                without_transposes(op)
-                changed = True
-        return changed
+    def run(self, unit: Unit) -> bool:
+        """Whether there are any, in entries and the loops that they run."""
+        functions = functions_of(unit.module)
+        scopes: dict[str, set[Value]] = {}
+        for entry in entries_of(unit.module):
+            scopes.update(scopes_of(functions, entry.name))
+        found = [_keep_in(functions[name], weights) for name, weights in scopes.items()]
+        return any(found)
+
+
+def _keep_in(function: Function, weights: set[Value]) -> bool:
+    """Work on a function, given what weights alone decide; whether anything changed."""
+    changed = False
+    for op in [*function.entry_block.operations]:
+        if isinstance(op, DotGeneral):
+            op = _in_stored_order(op, weights)
+        read = _table_of(op)
+        if read is not None and op.results[0] not in weights:
+            value, axis = read
+            changed |= value in weights and _keep(value, axis)
+        if isinstance(op, Gather):
+            changed |= _dequantize_rows(op)
+        elif isinstance(op, DotGeneral) and _is_turned(op):
+            without_transposes(op)
+            changed = True
+    return changed
 
 
 def _table_of(op: Operation) -> tuple[Value, int] | None:
@@ -85,6 +99,44 @@ def _table_of(op: Operation) -> tuple[Value, int] | None:
     while (turned := made_by(value, Transpose)) is not None:
         value, axis = turned.x, turned.permutation[axis]
     return value, axis
+
+
+def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
+    """Return a product by a matrix as it lies for one by its reordered rows.
+
+    What a row of the matrix is multiplied by is added up at its place; the order may
+    be any. Other products are returned as they are.
+    """
+    found = _table_of(op)
+    ordered = None if found is None else made_by(found[0], Gather)
+    if found is None or ordered is None or op.rhs not in weights or op.lhs_batch:
+        return op
+    axis, at = found[1], IndexMap.of(ordered)
+    is_of_rows = at.axes == at.along == (axis,) and at.kept == (1 - axis,)
+    if Tensor.of(ordered.x).rank != 2 or not is_of_rows or _form_of(ordered.x) is None:
+        return op
+    kind, b = Tensor.of(op.lhs), Builder()
+    (summed,) = op.lhs_contract
+    others = tuple(n for n in range(kind.rank) if n != summed)
+    size = Tensor.of(ordered.x).shape[axis]
+    shape = (*kind.shape[:summed], size, *kind.shape[summed + 1 :])
+    with before(op):
+        left = b.scatter_add(
+            b.full(kind.with_shape(shape), 0.0),
+            op.lhs,
+            *ordered.indices,
+            axes=(summed,),
+            along=(summed,),
+            kept=others,
+            mode=at.mode,
+        )
+        axes = {**DotGeneral.attributes_of(op), "rhs_contract": (axis,)}
+        made: Value = b.dot_general(left, ordered.x, **axes)
+    op.y.replace_all_uses_with(made)
+    op.operation.erase()
+    new = made.owner.opview
+    assert isinstance(new, DotGeneral)
+    return new
 
 
 def _is_turned(op: DotGeneral) -> bool:
@@ -164,10 +216,9 @@ class _Form:
             return _as_narrow(b, found) or found
 
         scale = part(self.scale)
-        integers, number = self.integers, self._known_zero()
-        if number is not None:
-            integers = _shifted(b, integers, number)
-        bounds = value_range(integers)
+        number = self._known_zero()
+        q = _shifted(b, self.integers, number or 0)
+        bounds = [bound - (number or 0) for bound in value_range(self.integers)]
         offset = None
         if self.zero is not None and number is None:
             zero = b.cast(part(self.zero), dtype="f32")
@@ -182,7 +233,6 @@ class _Form:
         few = (0, 15) if dtype == "u8" else (-8, 7)
         is_narrow = few[0] <= bounds[0] and bounds[1] <= few[1]
         bits = 4 if is_narrow and block % _TOGETHER == 0 else 8
-        q = integers
         if Tensor.of(q).dtype != dtype:
             q = b.cast(q, dtype=dtype)
         found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)
@@ -217,13 +267,21 @@ def _are_bytes(low: int, high: int) -> bool:
 
 
 def _shifted(b: Builder, integers: Value, number: int) -> Value:
-    """Return integers less a number, in a dtype of bytes."""
+    """Return integers less a number, in a dtype of bytes that has all of them.
+
+    Of bytes the difference wraps around to itself: nothing wider is made on the way.
+    """
     if not number:
         return integers
     low, _ = (bound - number for bound in value_range(integers))
-    wide = b.cast(integers, dtype="i32")
-    found: Value = b.subtract(wide, b.full_like(wide, number))
-    return b.cast(found, dtype="u8" if low >= 0 else "i8")
+    dtype = "u8" if low >= 0 else "i8"
+    if Tensor.of(integers).dtype not in BYTES:
+        less = b.subtract(integers, b.full_like(integers, number))
+        found: Value = b.cast(less, dtype=dtype)
+        return found
+    same = b.bitcast(integers, dtype=dtype)
+    wrapped = np.array(number).astype(to_numpy(dtype))
+    return b.subtract(same, b.full_like(same, int(wrapped)))
 
 
 def _form_of(value: Value) -> _Form | None:

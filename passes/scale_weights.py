@@ -32,7 +32,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.walking import has_one_use
-from aotc.dialects.weight_values import weight_values
+from aotc.dialects.weight_values import is_expanded, weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float
@@ -141,7 +141,9 @@ def _scaling_of(
     if not summed:
         return None
     left, right = op.operands[:2]
-    if right not in weights or not is_wide_float(Tensor.of(right).dtype):
+    if right not in weights or is_expanded(right):
+        return None
+    if not is_wide_float(Tensor.of(right).dtype):
         return None
     multiply = made_by(left, Multiply)
     if multiply is None or not has_one_use(left):

@@ -31,6 +31,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, has_one_use, in_order, users_of
+from aotc.dialects.weight_values import is_expanded
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value
@@ -159,7 +160,7 @@ def _columns_of(
         unsliced: elementwise ops that have no slices at the end, from products before;
             is added to.
     """
-    if op.results[0] in weights:
+    if op.results[0] in weights or is_expanded(op.rhs):
         return None
     rank = Tensor.of(op.rhs).rank
     axes = free_axes(rank, op.rhs_batch, op.rhs_contract)

@@ -155,7 +155,8 @@ def _is_zero(value: Value) -> bool:
 
 def _steps(b: Builder, op: Dequantize) -> Value:
     """Return q as floats."""
-    q, spare = op.q, 8 - op.bits
+    spare = 8 - op.bits
+    q: Value = op.q
     if spare:
         places = b.full_like(q, spare)
         q = b.shift_right(b.shift_left(q, places), places)

@@ -64,6 +64,7 @@ def first_of_blocks(b: Builder, value: Value, axis: int, block: int) -> Value:
         return b.full(kind.with_shape(shape), number)
     op = defining_op(value)
     found: Value
+    x: Value
     match op:
         case Broadcast():
             x = op.x

@@ -9,7 +9,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import control, nn
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ weights = aotc.Weights(
         **{name: _parts(of) for name, of in FORMATS.items()},
         "bytes": _rng.integers(0, 256, (96, 8, 16), "u1"),
         "scales": _rng.uniform(0.01, 0.1, (96, 8)).astype("f4"),
+        "order": _rng.permutation(256).astype("i4"),
         "bias": _rng.normal(size=80).astype("f4"),
         "table": _rng.integers(-8, 8, (120, 128), "i1"),
         "row_scales": _rng.uniform(0.01, 0.1, (120, 4)).astype("f4"),
@@ -111,6 +112,22 @@ def packed_bytes(weights, x):
 def read_twice(weights, x, y):
     w = _dequantized(FORMATS["halves_channel"], weights["halves_channel"])
     return x @ w, y @ w
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((3, 256), "f32"))
+def reordered(weights, x):
+    w = _dequantized(FORMATS["halves_128_minima"], weights["halves_128_minima"])
+    return x @ np.take(w, weights["order"], 0)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
+def in_a_loop(weights, x):
+    def step(x, _):
+        w = _dequantized(FORMATS["halves_32"], weights["halves_32"])
+        y = np.tanh(x @ w)
+        return np.tile(y, (1, 4))[:, :256], y
+
+    return control.scan(step, x, None, length=3)[1]
 
 
 @aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))

@@ -9,6 +9,7 @@ word of 32 bits (`planning.dequantized`), each of which a shift or two bring dow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
@@ -129,7 +130,7 @@ class DequantizedSums:
             found = list(sums)
             at, here = add(left, scale(number, terms)), add(begin, scale(number, step))
             self._fetch(here, step)
-            factors = self._integers(here, terms, count)
+            factors = self._integers(here, count)
             for term in range(terms):
                 own = slice(term % sets * size, (term % sets + 1) * size)
 
@@ -160,8 +161,13 @@ class DequantizedSums:
             for place in range(0, count, LINE_BYTES):
                 vectors.prefetch(self.right, add(at, PREFETCH_BYTES + place))
 
-    def _integers(self, at: Value, terms: int, count: int):  # noqa: ANN202
-        """Return what gives the integers of a term and a vector of columns, as f32."""
+    def _integers(self, at: Value, count: int) -> Callable[[int, int], Value]:
+        """Return what gives the integers of a term and a vector of columns, as f32.
+
+        Args:
+            at: the first byte of the terms.
+            count: vectors of the panel.
+        """
         lanes, columns = self.tile.lanes, self.tile.columns
         if not self.tile.has_halves:
 
