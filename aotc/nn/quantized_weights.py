@@ -132,9 +132,20 @@ class _Form:
     bits: int | None
     dtype: str
 
-    def __call__(self, *arrays: Any) -> QuantizedWeights:
-        facts = (self.axis, self.block, self.bits, self.dtype)
-        return QuantizedWeights(*arrays, *facts)
+    def __call__(
+        self, data: Any, scale: Any, zero_point: Any, minimum: Any, order: Any
+    ) -> QuantizedWeights:
+        return QuantizedWeights(
+            data,
+            scale,
+            zero_point,
+            minimum,
+            order,
+            self.axis,
+            self.block,
+            self.bits,
+            self.dtype,
+        )
 
 
 def _bits_of(data: Any) -> int:

@@ -201,8 +201,8 @@ def quantize_groups(
 ) -> Array:
     """The level nearest to each element, with a scale for each group of a row."""
     rows = np.reshape(x, (-1, _group_size(x, scales, group)))
-    parts = (np.reshape(part, (-1, 1)) for part in (scales, zeros))
-    return np.reshape(quantize_per_token(rows, *parts, low, high, dtype), x.shape)
+    step, zero = np.reshape(scales, (-1, 1)), np.reshape(zeros, (-1, 1))
+    return np.reshape(quantize_per_token(rows, step, zero, low, high, dtype), x.shape)
 
 
 def dequantize_groups(

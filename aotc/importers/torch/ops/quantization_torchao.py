@@ -33,9 +33,10 @@ def quantize_affine(
     """The level nearest to each element."""
     wide = to_accumulator(x)
     blocks = _Blocks(x, block_size)
+    zero = _given(zero)
     step, origin = (
         broadcast_along(as_dtype(blocks.shape(part), wide.dtype), x, **blocks.kind)
-        for part in (scale, zero if _is_given(zero) else np.zeros_like(scale))
+        for part in (scale, np.zeros_like(scale) if zero is None else zero)
     )
     levels = nearest_level(wide, step, origin)
     least, most = integer_bounds(output_dtype)
@@ -56,7 +57,8 @@ def dequantize_affine(
     """The numbers that levels stand for."""
     blocks = _Blocks(x, block_size)
     step = as_dtype(blocks.shape(scale), accumulator(output_dtype))
-    origin = blocks.shape(zero) if _is_given(zero) else 0
+    zero = _given(zero)
+    origin = 0 if zero is None else blocks.shape(zero)
     found = nn.dequantize(
         x, step, origin, bits=_bits(x.dtype, low, high), **blocks.kind
     )
@@ -194,9 +196,9 @@ class _Blocks:
         return found
 
 
-def _is_given(zero: Array | None) -> bool:
-    """Whether there are zeros: none may be an array without elements as well."""
-    return zero is not None and zero.shape != (0,)
+def _given(zero: Array | None) -> Array | None:
+    """Zeros; None for those that are left out, for which an empty array stands too."""
+    return None if zero is None or zero.shape == (0,) else zero
 
 
 OPS: dict[str, Callable[..., Any]] = {
