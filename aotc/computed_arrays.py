@@ -7,7 +7,6 @@ that they read, which may be views of a mapped file, or computed in turn.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
@@ -20,12 +19,12 @@ from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
 from aotc.mlir import Block, Value, func, ir
-from aotc.parameter_archive import have_same_bytes
+from aotc.parameter_archive import UnevaluatedArray, have_same_bytes
 
 Array = np.ndarray[Any, Any]
 
 
-class ComputedArray:
+class ComputedArray(UnevaluatedArray):
     """An array that graph ops compute when `numpy.asarray` asks for it, each time.
 
     Args:
@@ -41,17 +40,11 @@ class ComputedArray:
         arrays: Mapping[Value, StoredArray],
     ) -> None:
         kind = Tensor.of(result)
-        self.shape: tuple[int, ...] = tuple(map(int, kind.shape))
-        self.dtype: np.dtype[Any] = dtypes.to_numpy(kind.dtype)
+        super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
         made = {value for op in ops for value in op.results}
         read = dict.fromkeys(x for op in ops for x in op.operands if x not in made)
         self.leaves = [arrays[value] for value in read]
         self._module, self._block = _copy_ops(ops, [*read], result)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the array."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""

@@ -16,6 +16,7 @@ import hashlib
 import math
 import mmap
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,32 @@ _FILE_ALIGNMENT = 4096
 Array = np.ndarray[Any, Any]
 
 
+class UnevaluatedArray(ABC):
+    """An array that is computed when `numpy.asarray` asks for it.
+
+    Args:
+        shape: of the array.
+        dtype: of the array.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes the array has."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @abstractmethod
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Compute it."""
+
+
 # ---- writing ------------------------------------------------------------------------
 
 
@@ -53,8 +80,7 @@ class ArchiveParts:
     is to be written over it in the end.
 
     Args:
-        parameters: by name: arrays, or what has their `dtype`, `shape` and `nbytes` and
-            gives one by `__array__` when its turn comes.
+        parameters: by name: arrays, some of which are computed when their turn comes.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:

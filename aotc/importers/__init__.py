@@ -39,7 +39,7 @@ _INSTEAD = {
         "it holds no graph: torch.export.save writes a .pt2 file, which does",
     ),
     **dict.fromkeys(
-        (".safetensors", ".npz"),
+        (".safetensors", ".npz", ".gguf"),
         "it holds weights only: aotc.Weights.load takes it in a model.py",
     ),
     ".aotc": "this is a bundle, the result of a build",

@@ -9,10 +9,12 @@ from typing import Any
 from aotc import dtypes
 from aotc import numpy as np
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.nn.layers import dense
 from aotc.nn.quantizing import dequantize
 from aotc.pytree import Node
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import astype, lift
+from aotc.tracing.conversion import ArrayLike, astype, lift
+from aotc.tracing.source_locations import fail
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,32 @@ class QuantizedWeights(Node):
         Args:
             dtype: of the result, by default that of the weights.
         """
+        found = self._in_data_order(dtype)
+        return found if self.order is None else np.take(found, self.order, self.axis)
+
+    def linear(self, x: ArrayLike, bias: ArrayLike | None = None) -> Array:
+        """`x @ weights.T + bias` for weights [outputs, inputs].
+
+        Where inputs lie in another order, those of x are put into it, so that the
+        weights are read as they are stored.
+
+        Args:
+            x: …, inputs.
+            bias: outputs, or None.
+        """
+        x = lift(x)
+        if self.ndim != 2:
+            fail(
+                "shape-mismatch",
+                f"expected weights [outputs, inputs]; got {list(self.shape)}",
+            )
+        if self.order is None or self.axis != 1:
+            return dense(x, np.transpose(self.dequantize(x.dtype)), bias)
+        inputs = np.take(x, np.argsort(self.order), -1)
+        return dense(inputs, np.transpose(self._in_data_order(x.dtype)), bias)
+
+    def _in_data_order(self, dtype: str | None) -> Array:
+        """The weights as floats, in the order of the data."""
         wanted = dtypes.canonical(dtype or self.dtype)
         working = accumulator(wanted)
         has_spare = self.bits is not None and self.bits < _bits_of(self.data)
@@ -78,8 +106,6 @@ class QuantizedWeights(Node):
             if self.minimum is None
             else np.negative(_as_floats(self.minimum, working)),
         )
-        if self.order is not None:
-            found = np.take(found, self.order, self.axis)
         return astype(found, wanted)
 
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
@@ -106,9 +132,20 @@ class _Form:
     bits: int | None
     dtype: str
 
-    def __call__(self, *arrays: Any) -> QuantizedWeights:
-        facts = (self.axis, self.block, self.bits, self.dtype)
-        return QuantizedWeights(*arrays, *facts)
+    def __call__(
+        self, data: Any, scale: Any, zero_point: Any, minimum: Any, order: Any
+    ) -> QuantizedWeights:
+        return QuantizedWeights(
+            data,
+            scale,
+            zero_point,
+            minimum,
+            order,
+            self.axis,
+            self.block,
+            self.bits,
+            self.dtype,
+        )
 
 
 def _bits_of(data: Any) -> int:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.computed_arrays import ComputedArray, StoredArray
 from aotc.errors import InputError
+from aotc.parameter_archive import UnevaluatedArray
 from aotc.pytree import flatten, leaf_names
 from aotc.tracing.archives import load_arrays
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
@@ -163,8 +163,8 @@ class Frozen:
     state: State
 
 
-def _stored_array(leaf: Any, name: str, copy: bool) -> StoredArray:
-    if isinstance(leaf, ComputedArray):
+def _stored_array(leaf: Any, name: str, copy: bool) -> Any:
+    if isinstance(leaf, UnevaluatedArray):
         return leaf
     array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
     try:

@@ -134,7 +134,6 @@ def _of_one_scale(
     data: StoredArray, scale: Any, zero_point: Any, bits: int
 ) -> QuantizedWeights:
     """Weights that share one scale."""
-    if zero_point is not None and not numpy.asarray(zero_point).any():
-        zero_point = None
-    scalars = [None if x is None else x.reshape(()) for x in (scale, zero_point)]
-    return QuantizedWeights(data, *scalars, bits=bits)
+    is_symmetric = zero_point is None or not numpy.asarray(zero_point).any()
+    zero = None if is_symmetric else zero_point.reshape(())
+    return QuantizedWeights(data, scale.reshape(()), zero, bits=bits)

@@ -163,8 +163,8 @@ def quantized(
     if zero_point is not None and not numpy.asarray(zero_point).any():
         zero_point = None
     if counts[1] == 1:  # a scale for each output
-        rest = [x if x is None else _flat(x) for x in (scale, zero_point)]
-        return QuantizedWeights(data, *rest, axis=0, bits=bits)
+        zero_point = None if zero_point is None else _flat(zero_point)
+        return QuantizedWeights(data, _flat(scale), zero_point, axis=0, bits=bits)
     inverse = None if order is None else numpy.argsort(order).astype("i4")
     return QuantizedWeights(
         data, scale, zero_point, None, inverse, axis=1, block=block, bits=bits

@@ -50,6 +50,19 @@ def test_elements_may_lie_in_another_order():
     np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_products_read_them_in_the_order_of_the_data(is_ordered):
+    order = RNG.permutation(8).astype("i4") if is_ordered else None
+    weights = nn.QuantizedWeights(Q, SCALE, order=order, axis=1, block=4)
+    x, bias = RNG.standard_normal((2, 3, 8)).astype("f4"), np.ones(6, "f4")
+    found = np.asarray(weights.linear(x, bias))
+    expected = x @ np.asarray(weights.dequantize()).T + bias
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert weights.linear(x.astype("f2")).dtype == "f16"
+    with pytest.raises(InputError, match="outputs, inputs"):
+        nn.QuantizedWeights(Q[0], SCALE[0], axis=0, block=4).linear(x)
+
+
 @pytest.mark.parametrize("take_apart", [flatten, flatten_in_order])
 def test_trees_take_them_apart(take_apart):
     tree = {"a": [WHOLE, 1], "b": WHOLE}

@@ -6,10 +6,12 @@ from pathlib import Path
 from aotc.cli.main import main
 from aotc.evidence.models import EXECUTION_MODELS
 from aotc.evidence.peers import PEERS
+from aotc.importers.onnx.ops.quantization_microsoft import TABLE as QUANTISED
 from aotc.kernels.families import FAMILIES
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.target import TARGETS
+from aotc.weight_formats.ggml_types import TYPES
 from aotc.worker.rewrites import REWRITES
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,19 @@ def test_each_processor_is_in_the_tables_of_targets():
         rows = re.findall(r"^\| (.*?) \|", page(file), re.MULTILINE)
         listed = {name for cell in rows for name in re.findall(r"`(.*?)`", cell)}
         assert names - listed == set(), file
+
+
+def test_element_types_of_gguf_are_those_of_the_table():
+    text = page("docs/quantised-weights.md")
+    listed = set(re.findall(r"`([A-Z]+[0-9][0-9A-Z_]*)`", text.split("| others |")[0]))
+    assert listed | {"I16", "I32"} == {kind.name for kind in TYPES.values()}
+
+
+def test_operators_of_onnx_runtime_are_those_of_the_table():
+    text = page("docs/quantised-weights.md").partition("| operators of")[2]
+    named = set(re.findall(r"`([A-Z]\w+)`", text.split("\n\n")[0]))
+    imported = {key for key in QUANTISED if key.startswith("com.microsoft.")}
+    assert named == {key.removeprefix("com.microsoft.") for key in imported}
 
 
 def test_execution_models_are_those_of_the_table():

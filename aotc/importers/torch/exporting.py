@@ -19,7 +19,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 
-from aotc.errors import InputError
+from aotc.errors import InputError, SetupError
 from aotc.importers.torch import mapped_archive, recurrences, writes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
@@ -113,9 +113,12 @@ def read(path: Path) -> Any:
     except Exception as error:  # whatever torch finds wrong with the bytes
         raise_system_error(error, str(path))
         said = _first_paragraph(logged[0] if logged else error)
+        missing = _MISSING_MODULE.search(said)
+        if missing is not None:
+            _require_package(path, missing[1])
         found = _UNREGISTERED_OP.search(said)
         if found is not None:
-            if _register_ops(found[1]):
+            if _register_ops(path, found[1]):
                 return read(path)
             said = f"it calls torch.ops.{found[1]}.{found[2]}, which is not registered"
         raise InputError(
@@ -126,8 +129,12 @@ def read(path: Path) -> Any:
 
 
 _UNREGISTERED_OP = re.compile(r"failed to resolve torch\.ops\.(\w+)\.([\w.]+)")
+_MISSING_MODULE = re.compile(r"No module named '(\w+)")
 # what registers ops that aotc has, by their namespace
-_REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+_REGISTERED_BY = {
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torchao": "torchao.quantization.quant_primitives",
+}
 _OP_ADVICE = (
     "the op is known once the package that defines it is imported, as PT2E's are by "
     "`import torch.ao.quantization.fx._decomposed`: build a model.py that imports it "
@@ -135,13 +142,30 @@ _OP_ADVICE = (
 )
 
 
-def _register_ops(namespace: str) -> bool:
-    """Register the ops of a namespace; return whether that has added any."""
+def _register_ops(path: Path, namespace: str) -> bool:
+    """Register the ops of a namespace; return whether that has added any.
+
+    Raises:
+        SetupError: the package that does is not installed.
+    """
     module = _REGISTERED_BY.get(namespace)
     if module is None or module in sys.modules:
         return False
-    import_module(module)
+    try:
+        import_module(module)
+    except ModuleNotFoundError:
+        _require_package(path, module.partition(".")[0])
     return True
+
+
+def _require_package(path: Path, name: str) -> NoReturn:
+    """Refuse a file that needs a package."""
+    raise SetupError(
+        "missing-extra",
+        f"'{path.name}' has tensors or ops of the package '{name}', which is not "
+        "installed",
+        hint=f"pip install {name}",
+    ) from None
 
 
 _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")

@@ -11,8 +11,9 @@ from typing import Any
 from aotc import nn
 from aotc import numpy as np
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.importers.torch.promotion import as_dtype
+from aotc.importers.torch.promotion import as_dtype, common_dtype
 from aotc.nn.quantizing import broadcast_along
+from aotc.nn.spatial import static_size
 from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift, to_accumulator
@@ -28,7 +29,7 @@ def _parameter(part: Array, axis: int | None) -> Array:
     return np.reshape(part, ()) if axis is None else part
 
 
-def _nearest_level(x: Array, scale: Array, zero: Array) -> Array:
+def nearest_level(x: Array, scale: Array, zero: Array) -> Array:
     """The level nearest to each element, as a float; PyTorch divides by multiplying."""
     return np.add(np.round(np.multiply(x, np.divide(1.0, scale))), zero)
 
@@ -45,7 +46,7 @@ def quantize(
 ) -> Array:
     """The level nearest to each element."""
     x = to_accumulator(x)
-    found = _nearest_level(
+    found = nearest_level(
         x, _broadcast_parameter(x, scale, axis), _broadcast_parameter(x, zero, axis)
     )
     return np.astype(np.clip(found, low, high), dtype)
@@ -87,7 +88,7 @@ def simulate(
     wide = to_accumulator(x)
     step = _broadcast_parameter(wide, scale, axis)
     origin = _broadcast_parameter(wide, zero, axis)
-    free = _nearest_level(wide, step, origin)
+    free = nearest_level(wide, step, origin)
     levels = np.clip(free, low, high)
     found = np.multiply(np.subtract(levels, origin), step)
     return [np.astype(found, x.dtype), np.equal(free, levels)]
@@ -121,6 +122,124 @@ def parameters_for(
     ]
 
 
+# ---- by rows and groups -------------------------------------------------------------
+
+
+def quantize_per_token(
+    x: Array, scales: Array, zeros: Array, low: int, high: int, dtype: str
+) -> Array:
+    """The level nearest to each element, with a scale and a zero for each row.
+
+    PyTorch adds the zero first, so that it decides which way halves are rounded.
+    """
+    wide = common_dtype(to_accumulator(x).dtype, scales.dtype)
+    steps = np.multiply(np.astype(x, wide), np.divide(1.0, np.astype(scales, wide)))
+    levels = np.round(np.add(steps, np.astype(zeros, wide)))
+    return np.astype(np.clip(levels, low, high), dtype)
+
+
+def dequantize_per_token(
+    x: Array,
+    scales: Array,
+    zeros: Array,
+    low: int,
+    high: int,
+    dtype: str,
+    output_dtype: str,
+) -> Array:
+    """The numbers that levels stand for, with a scale and a zero for each row."""
+    found = np.subtract(as_dtype(x, scales.dtype), as_dtype(zeros, scales.dtype))
+    return np.astype(np.multiply(found, scales), output_dtype)
+
+
+def parameters_for_rows(x: Array, dtype: str) -> list[Array]:
+    """The scale (f64) and zero (i64) of each row, for -128 to 127.
+
+    Source: `qs8_quantization_params` of XNNPACK: the zero is rounded from the end of
+    the range that is nearer to a level.
+    """
+    low, high = -128.0, 127.0
+    least = np.minimum(np.min(x, -1, keepdims=True), 0.0)
+    most = np.maximum(np.max(x, -1, keepdims=True), 0.0)
+    scale = np.divide(np.subtract(most, least), high - low)
+    scale = np.maximum(scale, 2.0**-23)
+    below, above = np.divide(least, scale), np.divide(most, scale)
+    is_above = np.greater(np.add(np.add(low, below), np.add(high, above)), 0.0)
+    zero = np.where(is_above, np.subtract(low, below), np.subtract(high, above))
+    levels = np.round(np.clip(zero, low, high))
+    return [np.astype(scale, "f64"), np.astype(levels, "i64")]
+
+
+def symmetric_parameters_for_rows(x: Array, dtype: str) -> list[Array]:
+    """The scale of each row for -127 to 127, and zeros."""
+    size = np.max(np.absolute(x), -1, keepdims=True)
+    wide = np.astype(size, "f32") if size.dtype == "f16" else size
+    scale = np.divide(np.maximum(wide, 1e-5), 127.0)
+    return [scale, np.zeros_like(scale)]
+
+
+def symmetric_parameters(
+    x: Array, low: int, high: int, eps: float, dtype: str
+) -> list[Array]:
+    """The scale and the zero (f64[1], i64[1]) that spread levels to both sides of 0."""
+    size = np.max(np.absolute(x))
+    scale = np.divide(size, (high - low) / 2)
+    scale = np.maximum(np.astype(scale, "f32"), float(eps))
+    zero = 128 if dtype == "u8" else 0
+    parts = np.astype(scale, "f64"), np.asarray(zero, "i64")
+    return [np.reshape(part, (1,)) for part in parts]
+
+
+def quantize_groups(
+    x: Array,
+    scales: Array,
+    zeros: Array,
+    low: int,
+    high: int,
+    dtype: str,
+    group: int,
+) -> Array:
+    """The level nearest to each element, with a scale for each group of a row."""
+    rows = np.reshape(x, (-1, _group_size(x, scales, group)))
+    step, zero = np.reshape(scales, (-1, 1)), np.reshape(zeros, (-1, 1))
+    return np.reshape(quantize_per_token(rows, step, zero, low, high, dtype), x.shape)
+
+
+def dequantize_groups(
+    x: Array,
+    scales: Array,
+    zeros: Array | None,
+    low: int,
+    high: int,
+    dtype: str,
+    group: int,
+    output_dtype: str,
+) -> Array:
+    """The numbers that levels stand for, with a scale for each group of a row."""
+    size = _group_size(x, scales, group)
+    counts = (x.shape[0], x.shape[1] // size)
+    zero = lift(0) if zeros is None else np.reshape(zeros, counts)
+    step = as_dtype(np.reshape(scales, counts), accumulator(output_dtype))
+    found = nn.dequantize(x, step, zero, axis=1, block=size)
+    return np.astype(found, output_dtype)
+
+
+def _group_size(x: Array, scales: Array, group: int) -> int:
+    """The size of a group: whole rows, where there is one scale for each."""
+    is_whole = group > x.shape[-1] and scales.shape[-1] == 1
+    return static_size(x.shape[-1], "rows") if is_whole else group
+
+
+def simulate_per_channel(
+    x: Array, scales: Array, zeros: Array, axis: int, low: int, high: int
+) -> Array:
+    """Each element rounded to its level, with a scale and a zero for each channel."""
+    return simulate(x, scales, zeros, low, high, axis=axis)[0]
+
+
+# ---- products -----------------------------------------------------------------------
+
+
 def integer_product(a: Array, b: Array) -> Array:
     """The product of two matrices of 8-bit integers, in i32."""
     if a.dtype != b.dtype:  # u8 and i8, which have i16 in common
@@ -136,6 +255,16 @@ OPS: dict[str, Callable[..., Any]] = {
     f"{_GRAPH}.quantize_per_channel": per_channel(quantize),
     f"{_GRAPH}.dequantize_per_channel": per_channel(dequantize),
     f"{_GRAPH}.choose_qparams": parameters_for,
+    f"{_GRAPH}.choose_qparams_symmetric": symmetric_parameters,
+    f"{_GRAPH}.quantize_per_token": quantize_per_token,
+    f"{_GRAPH}.dequantize_per_token": dequantize_per_token,
+    f"{_GRAPH}.choose_qparams_per_token": symmetric_parameters_for_rows,
+    f"{_GRAPH}.choose_qparams_per_token_asymmetric": parameters_for_rows,
+    f"{_GRAPH}._choose_qparams_per_token_asymmetric_impl": parameters_for_rows,
+    f"{_GRAPH}.quantize_per_channel_group": quantize_groups,
+    f"{_GRAPH}.dequantize_per_channel_group": dequantize_groups,
+    f"{_GRAPH}.fake_quant_per_channel": simulate_per_channel,
+    f"{_GRAPH}.convert_element_type": np.astype,
     "aten._int_mm": integer_product,
     "aten.fake_quantize_per_tensor_affine_cachemask": simulate,
     "aten.fake_quantize_per_channel_affine_cachemask": per_channel(simulate),

@@ -1,0 +1,189 @@
+"""Quantised graphs of PyTorch: PT2E's ops, and torchao's, against PyTorch itself."""
+
+import importlib.util
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import reference
+from aotc.importers import load
+
+torch = pytest.importorskip("torch")
+
+has_torchao = importlib.util.find_spec("torchao") is not None
+needs_torchao = pytest.mark.skipif(not has_torchao, reason="torchao is not installed")
+
+
+class Call(torch.nn.Module):
+    """A module that calls a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def agrees(function, x):
+    """The imported function gives what PyTorch does, in the same dtypes."""
+    expected = function(x)
+    found = aotc.from_torch(Call(function), (x,))(x.numpy())
+    for one, other in zip(found, expected, strict=True):
+        array = np.asarray(one)
+        assert array.shape == tuple(other.shape)
+        assert f"torch.{array.dtype}" == str(other.dtype)
+        np.testing.assert_allclose(
+            array.astype("f8"), other.double().numpy(), rtol=1e-6, atol=1e-7
+        )
+
+
+RNG = np.random.default_rng(3)
+ROWS = torch.from_numpy(RNG.standard_normal((4, 6, 32)).astype("f4"))
+
+
+def decomposed():
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines the ops
+
+    return torch.ops.quantized_decomposed
+
+
+def by_tokens(x):
+    ops, limits = decomposed(), (-128, 127, torch.int8)
+    scale, zero = ops.choose_qparams_per_token_asymmetric(x, torch.int8)
+    levels = ops.quantize_per_token(x, scale, zero, *limits)
+    found = ops.dequantize_per_token(levels, scale, zero, *limits, torch.float32)
+    half = ops.dequantize_per_token(levels, scale, zero, *limits, torch.float16)
+    plain, none = ops.choose_qparams_per_token(x, torch.int8)
+    return scale, zero, levels, found, half, plain, none
+
+
+def by_groups(x):
+    ops, x = decomposed(), x[0]
+    scale, zero = x[:, :4].abs() + 0.1, (x[:, 4:8] * 3).int()
+    options = -8, 7, torch.int8, 8
+    levels = ops.quantize_per_channel_group(x, scale, zero, *options)
+    found = ops.dequantize_per_channel_group(levels, scale, zero, *options, x.dtype)
+    half = ops.dequantize_per_channel_group(levels, scale, None, *options, torch.half)
+    whole = ops.dequantize_per_channel_group(
+        levels, scale[:, :1], None, -8, 7, torch.int8, 99, x.dtype
+    )
+    return levels, found, half, whole
+
+
+def others(x):
+    ops = decomposed()
+    signed = ops.choose_qparams_symmetric(x, -128, 127, 1e-5, torch.int8)
+    unsigned = ops.choose_qparams_symmetric(x, 0, 255, 1e-5, torch.uint8)
+    scale, zero = x[0, :, 0].abs() + 0.1, (x[0, :, 1] * 3).int()
+    simulated = ops.fake_quant_per_channel(x, scale, zero, 1, -8, 7)
+    half = ops.convert_element_type.no_fuse(x, torch.float16)
+    return *signed, *unsigned, simulated, half
+
+
+@pytest.mark.parametrize("function", [by_tokens, by_groups, others])
+def test_ops_of_pt2e_agree(function):
+    agrees(function, ROWS)
+
+
+BLOCKS = [
+    [4, 6, 32], [1, 6, 32], [4, 1, 32], [1, 1, 32], [1, 1, 8], [2, 1, 8], [2, 3, 16],
+    [4, 6, 1],
+]  # fmt: skip
+
+
+@needs_torchao
+@pytest.mark.parametrize("mapping", ["ASYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR"])
+def test_blocks_of_torchao_may_have_any_shape(mapping):
+    import torchao.quantization  # noqa: F401 - defines the ops
+
+    ops, limits = torch.ops.torchao, (-8, 7)
+
+    def blocks(x):
+        found = []
+        for block in BLOCKS:
+            options = (None, None, torch.int32, len(found) % 2 == 1)
+            scale, zero = ops.choose_qparams_affine(
+                x, mapping, block, torch.int8, *limits, *options
+            )
+            levels = ops.quantize_affine(x, block, scale, zero, torch.int8, *limits)
+            args = (levels, block, scale, zero, torch.int8, *limits)
+            half = ops.dequantize_affine(*args, output_dtype=torch.float16)
+            found += [scale, zero, levels, ops.dequantize_affine(*args), half]
+        return found
+
+    agrees(blocks, ROWS)
+
+
+@needs_torchao
+def test_scales_may_be_without_zeros_and_of_all_levels():
+    import torchao.quantization  # noqa: F401 - defines the ops
+
+    def symmetric(x):
+        ops, block = torch.ops.torchao, [1, 6, 32]
+        scale, _ = ops.choose_qparams_affine(
+            x, "SYMMETRIC", block, torch.int8, None, None, None, None, torch.int8
+        )
+        levels = ops.quantize_affine(x, block, scale, torch.zeros(4), torch.int8)
+        return levels, ops.dequantize_affine(levels, block, scale, None, torch.int8)
+
+    agrees(symmetric, ROWS)
+
+
+# ---- files --------------------------------------------------------------------------
+
+WRITTEN = """
+import sys, torch
+from torchao.quantization import IntxWeightOnlyConfig, quantize_
+from torchao.quantization.granularity import PerGroup
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(64, 8)).eval()
+quantize_(net, IntxWeightOnlyConfig(torch.int4, PerGroup(32)))
+exported = torch.export.export(net, (torch.ones(2, 64),))
+torch.export.save(exported, sys.argv[1])
+torch.export.save(exported.run_decompositions({}), sys.argv[2])
+torch.save(net(torch.ones(2, 64)), sys.argv[3])
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A network of torchao as it is exported, in ops alone, and its result."""
+    folder = tmp_path_factory.mktemp("torchao")
+    paths = [folder / name for name in ("net.pt2", "ops.pt2", "y.pt")]
+    command = [sys.executable, "-c", WRITTEN, *map(str, paths)]
+    subprocess.run(command, check=True, capture_output=True)
+    return paths
+
+
+@needs_torchao
+@pytest.mark.parametrize("number", [0, 1])
+def test_files_of_torchao_need_no_import(files, number):
+    program = load(files[number])
+    weights = [
+        program.parameters[port.name] for port in program.entries[0].arguments[:-1]
+    ]
+    x = np.ones((2, 64), "f4")
+    (found,) = reference.evaluate(program.module, "main", [*weights, x])
+    expected = torch.load(files[2]).detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@needs_torchao
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_file_needs_is_named_where_it_is_not_installed(files, number):
+    script = (
+        "import sys; sys.modules['torchao'] = None\n"
+        "from pathlib import Path; from aotc.importers import load\n"
+        "from aotc.errors import SetupError\n"
+        "try: load(Path(sys.argv[1]))\n"
+        "except SetupError as error: print(error.code, error.hint)\n"
+    )
+    command = [sys.executable, "-c", script, str(files[number])]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "missing-extra pip install torchao"
