@@ -133,6 +133,7 @@ class Target:
 # The psABI levels of x86-64; each has what the one before it has.
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = _V2 + ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_V3_DOT = _V3 + ("avxvnni",)
 _V4 = _V3 + ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _V4_DOT = _V4 + ("avx512bf16", "avx512vnni")
 
@@ -228,6 +229,13 @@ def _rocm(chip: str, summary: str) -> Target:
 _TABLE = [
     _cpu("x86_64-v2", "x86-64 with SSE4.2, from 2009", "x86-64-v2", _V2),
     _cpu("x86_64-v3", "x86-64 with AVX2 and FMA, from 2013", "x86-64-v3", _V3),
+    _cpu(
+        "x86_64-v3-dot",
+        "x86-64 with AVX2 and dot products of bytes, from 2021",
+        "x86-64-v3",
+        _V3_DOT,
+        gains_narrow_types_alone=True,
+    ),
     _cpu("x86_64-v4", "x86-64 with AVX-512, from 2017", "x86-64-v4", _V4, PEELING),
     _cpu(
         "x86_64-v4-dot",

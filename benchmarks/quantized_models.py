@@ -3,11 +3,12 @@
     pip install -e '.[compiler,onnx]' torch onnx onnxscript onnxruntime
     python benchmarks/quantized_models.py [--targets TARGET...] [--threads N...]
 
-A ResNet-18 (224×224, static, U8S8, a scale for each feature) and three layers of a
-transformer encoder of BERT's size (128 tokens; static and dynamic), with random
-weights. Each system runs in processes of its own, in turns. Beside the times stand the
-largest difference from the file evaluated node by node, relative to its largest value,
-and the bytes of the weights over those of the file.
+Networks for images of 224×224 (ResNet-18, MobileNetV2, three layers of ViT-B/16; U8S8,
+static, a scale for each feature) and three layers of a transformer encoder of BERT's
+size (128 tokens; static and dynamic), with random weights. Each system runs in
+processes of its own, in turns. Beside the times stand the largest difference from the
+file evaluated node by node, relative to its largest value, and the bytes of the weights
+over those of the file.
 """
 
 from __future__ import annotations
@@ -19,14 +20,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-SHAPES = {"resnet18": (1, 3, 224, 224), "encoder": (1, 128, 768)}
-MODELS = ("resnet18-static", "encoder-dynamic", "encoder-static")
+_IMAGE = (1, 3, 224, 224)
+SHAPES = {
+    "resnet18": _IMAGE,
+    "mobilenet": _IMAGE,
+    "vit": _IMAGE,
+    "encoder": (1, 128, 768),
+}
+MODELS = (
+    "resnet18-static",
+    "mobilenet-static",
+    "vit-static",
+    "encoder-dynamic",
+    "encoder-static",
+)
 CALLS, WARM = 30, 3
 HEAD = (
     "| model | target | threads | aotc, ms | onnxruntime, ms | aotc / onnxruntime "
@@ -38,6 +51,7 @@ def main() -> None:
     """Print a row for each model, number of threads and target."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--targets", nargs="+", default=["x86_64-v4-dot"])
+    parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--call", nargs=3, help=argparse.SUPPRESS)
@@ -46,9 +60,10 @@ def main() -> None:
         print(json.dumps(_measure(*asked.call[:2], int(asked.call[2]))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        files = dict(_quantized(Path(folder)))
+        kinds = {name.rpartition("-")[0] for name in asked.models}
+        files = dict(_quantized(Path(folder), [x for x in SHAPES if x in kinds]))
         print(HEAD)
-        for name in MODELS:
+        for name in asked.models:
             for target in asked.targets:
                 bundle = _build(files[name], target, Path(folder))
                 for threads in asked.threads:
@@ -130,12 +145,12 @@ def _build(file: Path, target: str, folder: Path) -> Path:
 # ---- models -------------------------------------------------------------------------
 
 
-def _quantized(folder: Path) -> Iterator[tuple[str, Path]]:
+def _quantized(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, Path]]:
     """Write the models, and yield the file of each."""
     from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    for kind in SHAPES:
+    for kind in kinds:
         plain, prepared = folder / f"{kind}.onnx", folder / f"{kind}-prepared.onnx"
         _export(kind, plain)
         quant_pre_process(str(plain), str(prepared))
@@ -171,10 +186,18 @@ class _Samples:
 def _export(kind: str, file: Path) -> None:
     import onnx
     import torch
+    from models_zoo import module
     from models_zoo.convolutional import resnet18
+    from models_zoo.transformers import Vit
 
     torch.manual_seed(0)
-    model = (resnet18() if kind == "resnet18" else _encoder()).eval()
+    made = {
+        "resnet18": resnet18,
+        "mobilenet": lambda: module("mobilenet_v2"),
+        "vit": lambda: Vit(layers=3),
+        "encoder": _encoder,
+    }
+    model = made[kind]().eval()
     example = (torch.randn(SHAPES[kind]),)
     torch.onnx.export(model, example, str(file), dynamo=True, input_names=["x"])
     onnx.save(onnx.load(str(file)), str(file), save_as_external_data=False)

@@ -51,11 +51,11 @@ class Dequantized:
             value = type(op).build(value, **attributes)
         return value
 
-    def difference(self, b: Builder) -> Value:
-        """Return the integers less the zero, as the value has them, in i16."""
-        found = b.cast(self.integers, dtype="i16")
+    def difference(self, b: Builder, dtype: str) -> Value:
+        """Return the integers less the zero in a wider dtype, as the value has them."""
+        found = b.cast(self.integers, dtype=dtype)
         if self.zero is not None:
-            found = b.subtract(found, b.cast(self.zero, dtype="i16"))
+            found = b.subtract(found, b.cast(self.zero, dtype=dtype))
         return self.moved(found, around=0)
 
     @property
@@ -72,14 +72,21 @@ class Dequantized:
         return None if number is None else int(number)
 
     @property
+    def has_own_zero(self) -> bool:
+        """Whether the zero is of the dtype, so that differences are below 256."""
+        if self.zero is None or self.offset is not None:
+            least, greatest = integer_bounds(self.kind.dtype)
+            return least <= (self.offset or 0) <= greatest
+        return Tensor.of(_unmoved(self.zero)).dtype == self.kind.dtype
+
+    @property
     def has_one_zero(self) -> bool:
         """Whether one number is subtracted, which is known if there is padding."""
         is_padded = any(isinstance(op, Pad) for op in self.moves)
         if self.zero is None:
             return True
-        if self.offset is not None:  # the bytes of padding are to have it
-            least, greatest = integer_bounds(self.kind.dtype)
-            return least <= self.offset <= greatest
+        if self.offset is not None:
+            return self.has_own_zero  # the bytes of padding are to have it
         return not is_padded and not _varying_axes(self.zero)
 
     def varying_axes(self, of: Value | None) -> set[int]:

@@ -13,10 +13,12 @@ as its zero point. The sums are those of integers and exact, on every target the
 those of the dequantised numbers were rounded.
 
 A zero point of a weight takes the sums of rows, too. Where no operand is a weight, the
-zero points are subtracted before, and i16 are multiplied.
+zero points are subtracted before, and i16 are multiplied. Convolutions of narrow groups
+multiply whole numbers in f32, whose sums are as exact.
 
-Left as they are: convolutions whose weight has a zero point, products with a scale for
-each of several blocks of what is summed up; grouped convolutions; what may exceed i32.
+Left as they are: convolutions of more than 255 terms whose weight has a zero point or
+groups, products with a scale for each of several blocks of what is summed up; what may
+exceed i32.
 
 Ensures: of each product of two dequantised operands of this form, integers.
 """
@@ -71,11 +73,14 @@ class _How(Enum):
         are subtracted.
     SHIFTED: the same, of a weight as i8; sums of rows by its zero point are subtracted.
     DIFFERENCES: bytes less their zero points, as i16.
+    FLOATS: the same as f32, of convolutions with so few terms that their sums are whole
+        numbers below 2**24, which f32 has: those of narrow groups.
     """
 
     INTEGERS = auto()
     SHIFTED = auto()
     DIFFERENCES = auto()
+    FLOATS = auto()
 
 
 @dataclass(frozen=True)
@@ -140,34 +145,52 @@ def _is_possible(product: _Product, *, is_weight: bool) -> bool:
     left, right, how = product.left, product.right, product.how
     if not product.is_along_columns(right.scale) or not _fits(product):
         return False
-    if isinstance(product.op, ConvGeneral):
-        if how is not _How.INTEGERS or not _is_simple(product.op, left):
-            return False
-    elif not product.summed:
+    if how in (_How.DIFFERENCES, _How.FLOATS):
+        return _takes_differences(product, is_weight=is_weight)
+    if not _is_simple(product.op, left):
         return False
-    if how is _How.DIFFERENCES:
-        return not is_weight and left.scale is not None
-    if not left.has_one_zero or not (is_weight or left.offset == 0):
+    has_batch = isinstance(product.op, DotGeneral) and bool(product.op.lhs_batch)
+    is_summed = is_weight and not has_batch  # by columns, when the model is built
+    if not left.has_one_zero or not (is_summed or left.offset == 0):
         return False
     if how is _How.INTEGERS:
         return right.offset == 0
-    return is_weight and product.is_along_columns(right.zero)
+    is_product = isinstance(product.op, DotGeneral)
+    return is_product and is_summed and product.is_along_columns(right.zero)
 
 
-def _is_simple(op: ConvGeneral, image: Dequantized) -> bool:
-    """Return whether a convolution is one of integers, given what its image is."""
+def _takes_differences(product: _Product, *, is_weight: bool) -> bool:
+    """Return whether the zero points are subtracted before."""
+    left, right = product.left, product.right
+    if not (left.has_own_zero and right.has_own_zero):
+        return False
+    if isinstance(product.op, ConvGeneral):
+        return product.how is _How.FLOATS and _count(product) * 2**16 < 2**24
+    is_first = left.scale is not None  # those that have none may be such differences
+    is_asked = product.how is _How.DIFFERENCES and bool(product.summed)
+    return is_asked and is_first and not is_weight
+
+
+def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
+    """Return whether there are sums, of products of matrices or of one group."""
+    if isinstance(op, DotGeneral):
+        return bool(op.rhs_contract)
     if op.groups != 1 or min(op.padding) < 0:
         return False
     # the number around the image is an attribute
-    return not any(op.padding) or image.offset is not None
+    return not any(op.padding) or left.offset is not None
 
 
 def _fits(product: _Product) -> bool:
     """Return whether no sum is too large for i32; differences are below 256."""
     sizes: list[Size] = [product.right.kind.shape[axis] for axis in product.summed]
-    if not all(isinstance(size, int) for size in sizes):
-        return False
-    return 2**16 * prod(map(int, sizes)) <= integer_bounds("i32")[1]
+    is_static = all(isinstance(size, int) for size in sizes)
+    return is_static and 2**16 * _count(product) <= integer_bounds("i32")[1]
+
+
+def _count(product: _Product) -> int:
+    """Return how many terms a sum has."""
+    return prod(int(product.right.kind.shape[axis]) for axis in product.summed)
 
 
 # ---- what takes its place -----------------------------------------------------------
@@ -177,18 +200,27 @@ def _replace(product: _Product) -> None:
     b, op = Builder(), product.op
     with before(op):
         kind = Tensor.of(op.results[0])
-        if product.how is _How.DIFFERENCES:
-            axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
-            left, right = product.left.difference(b), product.right.difference(b)
-            total = b.dot_general(left, right, **axes)
-        else:
-            total = _sum(b, product)
+        total = _differences(b, product) or _sum(b, product)
         scale = _scale(b, product)
         if scale is not None:
             scales = b.broadcast(scale, shape=kind.shape, axes=product.column_axes)
             total = b.multiply(b.cast(total, dtype="f32"), scales)
+        total = b.cast(total, dtype=kind.dtype)
     op.results[0].replace_all_uses_with(total)
     op.operation.erase()
+
+
+def _differences(b: Builder, product: _Product) -> Value | None:
+    """Return the sums of products of differences, if they are to be multiplied."""
+    op, left, right = product.op, product.left, product.right
+    if product.how is _How.DIFFERENCES:
+        axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
+        wide = left.difference(b, "i16"), right.difference(b, "i16")
+        return b.dot_general(*wide, **axes)
+    if product.how is _How.FLOATS:
+        whole = left.difference(b, "f32"), right.difference(b, "f32")
+        return b.conv_general(*whole, **ConvGeneral.attributes_of(op))
+    return None
 
 
 def _sum(b: Builder, product: _Product) -> Value:
@@ -206,8 +238,7 @@ def _sum(b: Builder, product: _Product) -> Value:
     if product.left.offset != 0:
         sums = b.reduce_sum(b.cast(right, dtype="i32"), axes=product.summed)
         if zero is not None:
-            sizes = [int(product.right.kind.shape[axis]) for axis in product.summed]
-            count = b.full_like(sums, prod(sizes))
+            count = b.full_like(sums, _count(product))
             sums = b.subtract(sums, b.multiply(zero, count))
         number = _zero_point(b, product.left)
         every = b.broadcast(number, shape=Tensor.of(sums).shape, axes=())

@@ -155,6 +155,15 @@ _AVX2 = Machine(
     registers=16,
     multipliers=(_pairs_of_integers("llvm.x86.avx2.pmadd.wd", 2),),
 )
+_DOT_256 = "llvm.x86.avx512.vpdpbusd.256"
+_AVX2_DOT = replace(
+    _AVX2,
+    multipliers=(
+        Mma((("u8", "i8"),), 4, "i8", "i32", _DOT_256),
+        Mma((("i8", "i8"),), 4, "i8", "i32", _DOT_256, offset=128),
+        _pairs_of_integers("llvm.x86.avx2.pmadd.wd", 1),  # with the addition, vpdpwssd
+    ),
+)
 _AVX512 = Machine(
     lanes=16,
     registers=31,  # one is the compiler's
@@ -229,7 +238,9 @@ def machine_of(target: Target) -> Machine | None:
         return _AVX512_DOT
     if features >= {"avx512f", "avx512vl"}:
         return _AVX512
-    return _AVX2 if features >= {"avx2", "fma"} else None
+    if not features >= {"avx2", "fma"}:
+        return None
+    return _AVX2_DOT if "avxvnni" in features else _AVX2
 
 
 def _arm_machine(features: set[str]) -> Machine | None:
@@ -245,6 +256,6 @@ def multiplier_of(left: str, right: str, lanes: int, terms: int) -> Mma:
 
     A schedule says so much, and no two machines have different ones of that.
     """
-    machines = [m for m in (_AVX2, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
+    machines = [m for m in (_AVX2_DOT, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
     known = [mma for each in machines for mma in each.multipliers_of(left, right)]
     return next((mma for mma in known if mma.terms == terms), FMA)

@@ -216,6 +216,7 @@ typedef struct {
 static const Level LEVELS[] = {
     {"x86_64-v4-dot", "x86_64", V4 "avx512bf16 avx512vnni "},
     {"x86_64-v4", "x86_64", V4},
+    {"x86_64-v3-dot", "x86_64", V3 "avxvnni "},
     {"x86_64-v3", "x86_64", V3},
     {"x86_64-v2", "x86_64", V2},
     {"aarch64-v8.6", "aarch64", "bf16 dotprod fp-armv8 fullfp16 i8mm neon "},

@@ -23,7 +23,7 @@ from aotc.target import Target
 from benchmarks.inner_loops import assembly
 
 MODEL = Path(__file__).parent / "integers.py"
-LEVELS = ["x86_64-v3", "x86_64-v4-dot"]
+LEVELS = ["x86_64-v3", "x86_64-v3-dot", "x86_64-v4-dot"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 
 

@@ -18,6 +18,7 @@ def test_processors_with_multiply_adds_of_vectors_have_kernels():
     lanes = {name: machine_of(each) for name, each in TARGETS.items()}
     assert {name: found.lanes for name, found in lanes.items() if found} == {
         "x86_64-v3": 8,
+        "x86_64-v3-dot": 8,
         "x86_64-v4": 16,
         "x86_64-v4-dot": 16,
         "aarch64": 4,

@@ -16,6 +16,7 @@ KERNEL = RNG.integers(-128, 128, (3, 3, 4, 6)).astype("i1")
 ODD = RNG.integers(-128, 128, (3, 2, 3, 5)).astype("i1")
 SQUARE = RNG.integers(-128, 128, (4, 6)).astype("i1")
 FEATURES = (2.0 ** RNG.integers(-9, -5, 6)).astype("f")
+UNSIGNED = RNG.integers(0, 256, (4, 6)).astype("u1")
 STEP = np.float32(2.0**-7)
 IMAGE = "f32[2, 5, 4, 4]"
 
@@ -83,6 +84,17 @@ def transposed_image(x):
         transposed_image,
         # a weight with zeros before its elements, of one scale
         lambda x: levels(x, 3) @ anp.pad(weight(SQUARE[1:]), ((1, 0), (0, 0))),
+        # zero points of weights, with those of rows and without
+        lambda x: levels(x) @ weight(SQUARE, zero_point=1),
+        lambda x: levels(x, 7) @ weight(SQUARE, FEATURES, zero_point=-3),
+        lambda x: levels(x, 7) @ nn.dequantize(integers(SQUARE), FEATURES,
+            np.arange(-3, 3, dtype="i1"), axis=1),
+        lambda x: levels(x, -7, "i8") @ weight(UNSIGNED, FEATURES, zero_point=128),
+        lambda x: anp.einsum("nhwc,wcf->nhf", levels(x, 1), nn.dequantize(
+            integers(np.stack([UNSIGNED] * 4)), FEATURES, np.arange(6, dtype="u1"),
+            axis=2)),
+        # two operands that change, without zero points
+        lambda x: levels(x[0], 0) @ anp.transpose(levels(x[1], 0, "i8"), (0, 2, 1)),
         # the same zero point that each call computes, without zeros around the image
         lambda x: nn.conv2d(
             anp.astype(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8")), "f32") * STEP,
@@ -106,8 +118,50 @@ def test_a_product_of_dequantised_operands_is_one_of_integers(model, function):
 @pytest.mark.parametrize(
     "function",
     [
-        # a zero point of the weight would take sums of rows
-        lambda x: levels(x) @ weight(SQUARE, zero_point=1),
+        lambda x: levels(x[0, 0], 1) @ levels(x[1, 0], 0, "i8"),
+        lambda x: levels(x[0], 9) @ anp.transpose(levels(x[1], -5, "i8"), (0, 2, 1)),
+        lambda x: anp.einsum("nhwc,nhvc->nhwv", levels(x, 255), levels(x + 1, 3)),
+        # zeros around bytes stand for 0
+        lambda x: levels(x[0, 0], 1)
+        @ anp.pad(levels(x[1, 0, 1:], 9), ((1, 0), (0, 0))),
+    ],
+)  # fmt: skip
+def test_zero_points_of_operands_that_change_are_subtracted_before(model, function):
+    network = model(function, IMAGE)
+    network.run("cse")
+    network.keeps_meaning_under("integer-products", "simplify", "cse")
+    assert dtypes_of_products(network) == [["i16", "i16", "i32"]]
+    assert not network.run("integer-products")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.conv2d(levels(x, 7), weight(KERNEL[:, :, :2], FEATURES), groups=2,
+            padding=1),
+        lambda x: nn.conv2d(levels(x, -7, "i8"), weight(KERNEL[:, :, :1, :4],
+            zero_point=3), groups=4, padding="SAME", strides=(2, 1)),
+        lambda x: nn.conv2d(levels(x, 9), weight(KERNEL, FEATURES, zero_point=-5)),
+        # a zero point that each call computes, and zeros around the image
+        lambda x: nn.conv2d(
+            anp.astype(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8")), "f32") * STEP,
+            weight(KERNEL), padding=1),
+    ],
+)  # fmt: skip
+def test_convolutions_of_few_terms_multiply_whole_floats(model, function):
+    network = model(function, IMAGE)
+    network.run("cse")
+    assert network.run("integer-products")
+    image = np.random.default_rng(3).uniform(-9, 9, (2, 5, 4, 4)).astype("f")
+    (exact,) = model(function, IMAGE)(image)
+    np.testing.assert_array_equal(network(image)[0], exact)
+    assert dtypes_of_products(network) == [["f32", "f32", "f32"]]
+    assert not network.run("integer-products")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
         # scales along what is summed up
         lambda x: levels(x) @ nn.dequantize(integers(SQUARE), FEATURES[:4], axis=0),
         lambda x: nn.dequantize(nn.quantize(x, 0.5), FEATURES[:4], axis=3)
@@ -122,17 +176,17 @@ def test_a_product_of_dequantised_operands_is_one_of_integers(model, function):
         lambda x: nn.conv2d(anp.astype(anp.subtract(anp.astype(nn.quantize(
             x, 0.5, 0, "u8"), "i32"), np.int32(-3)), "f32") * np.float32(0.5),
             weight(KERNEL), padding=1),
-        # a zero point that each call computes, and zeros around the image
-        lambda x: nn.conv2d(
-            anp.astype(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8")), "f32") * STEP,
-            weight(KERNEL), padding=1),
-        # groups
-        lambda x: nn.conv2d(levels(x), weight(KERNEL[:, :, :2]), groups=2),
+        # groups of many terms
+        lambda x: nn.conv2d(anp.tile(levels(x), (1, 1, 1, 16)), weight(
+            np.tile(KERNEL, (1, 1, 8, 1))), groups=2),
+        lambda x: nn.conv2d(anp.tile(levels(x, 0), (1, 1, 1, 16)), weight(
+            np.tile(KERNEL, (1, 1, 8, 1))), groups=2),
         # a float operand, or one that is no byte
         lambda x: x @ weight(SQUARE),
         lambda x: levels(x, 0, "i16") @ weight(SQUARE),
-        # a changing operand whose columns the zero point would have to sum in each call
-        lambda x: levels(x[0, 0], 1) @ levels(x[1, 0], 0, "i8"),
+        # a zero point of the weight of a convolution would take sums of windows
+        lambda x: nn.conv2d(anp.tile(levels(x), (1, 1, 1, 8)), weight(
+            np.tile(KERNEL, (1, 1, 8, 1)), zero_point=1)),
         # sums beyond i32
         lambda x: anp.tile(levels(x[0, 0]), (1, 9000))
         @ weight(np.tile(SQUARE, (9000, 1))),
