@@ -22,7 +22,7 @@ from aotc.quantization.layers import (
     prepare,
     refusals_of,
 )
-from aotc.quantization.measuring import Tell, Yardstick, calls_of
+from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.report import Report, layer_errors
@@ -113,10 +113,10 @@ def _chosen(
         return Chosen(narrowest, 0.0, 0)
     if choice.quality is None:
         tell("measures the quantised program")
-        return Chosen(narrowest, yardstick.lost(made_of(narrowest)), 1)
+        return Chosen(narrowest, yardstick.measure(made_of(narrowest)).lost, 1)
 
-    def measure(plans: Sequence[LayerPlan]) -> float:
-        return yardstick.lost(made_of(plans))
+    def measure(plans: Sequence[LayerPlan]) -> Measured:
+        return yardstick.measure(made_of(plans))
 
     return choose(layers, rungs, measure, choice.quality, tell)
 

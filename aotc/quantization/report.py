@@ -14,7 +14,7 @@ from aotc.computed_arrays import Array
 from aotc.program import Program
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layers import Layer, Refusal
-from aotc.quantization.measuring import Calls, run
+from aotc.quantization.measuring import Calls, Measured, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
@@ -100,7 +100,7 @@ class Row:
     bytes_before: int
     bytes_after: int
     error: LayerError | None
-    sensitivity: Mapping[str, float] = field(default_factory=dict)
+    sensitivity: Mapping[str, Measured] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report."""
@@ -117,7 +117,7 @@ class Row:
             row["sqnr_db"] = sqnr if math.isfinite(sqnr) else None
             row["cosine"] = self.error.cosine
         if self.sensitivity:
-            row["sensitivity"] = dict(self.sensitivity)
+            row["sensitivity"] = {k: v._asdict() for k, v in self.sensitivity.items()}
         return {**row, **({"why": plan.why} if plan.why else {})}
 
 
@@ -213,6 +213,6 @@ def _row_text(row: Row, width: int) -> str:
     if row.error is not None:
         text += f"  {row.error.sqnr:5.1f} dB  cosine {row.error.cosine:.6f}"
     if row.sensitivity:
-        alone = ", ".join(f"{k} {v:.3%}" for k, v in row.sensitivity.items())
+        alone = ", ".join(f"{k} {v.lost:.3%}" for k, v in row.sensitivity.items())
         text += f"  alone: {alone}"
     return text + (f"  ({plan.why})" if plan.why else "")
