@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -261,7 +262,8 @@ def _with_corrections(
         ]
         for layer, row in zip(layers, rows, strict=True)
     }
-    sums: dict[tuple[str, str], list[Any]] = {}
+    totals: dict[tuple[str, str], Array] = {}
+    counts: Counter[tuple[str, str]] = Counter()
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
         for fake in fakes.get(op.results[0], ()) if len(op.results) == 1 else ():
@@ -269,16 +271,16 @@ def _with_corrections(
             features = tuple(fake.layer.shape[axis] for axis in fake.layer.kept)
             flat = error.reshape(-1, int(np.prod(features)))
             key = fake.plan.layer, fake.plan.precision
-            known = sums.setdefault(key, [0.0, 0])
-            known[0] = known[0] + flat.sum(axis=0)
-            known[1] += len(flat)
+            totals[key] = totals.get(key, np.zeros(flat.shape[1])) + flat.sum(axis=0)
+            counts[key] += len(flat)
 
     run(program, calls, watch)
 
     def corrected(plan: LayerPlan) -> LayerPlan:
-        total, count = sums.get((plan.layer, plan.precision), (None, 0))
-        if not count:
+        key = plan.layer, plan.precision
+        if not counts[key]:
             return plan
-        return replace(plan, correction=(total / count).astype(np.float32))
+        mean = totals[key] / counts[key]
+        return replace(plan, correction=mean.astype(np.float32))
 
     return [[corrected(plan) for plan in row] for row in rows]

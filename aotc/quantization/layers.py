@@ -17,11 +17,11 @@ import numpy as np
 from aotc.computed_arrays import Array, ComputedArray, StoredArray
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, is_entry
-from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.graph import where_of
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Tensor
-from aotc.mlir import Value
+from aotc.mlir import Operation, Value
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.build_time_values import BuildTimeValues
@@ -90,7 +90,7 @@ class Layer:
     @property
     def kept(self) -> tuple[int, ...]:
         """The axes of the weight that are not."""
-        return free_axes(len(self.shape), (), self.summed)
+        return tuple(free_axes(len(self.shape), (), self.summed))
 
     @property
     def channels(self) -> tuple[int, int] | None:
@@ -237,8 +237,9 @@ def _products(
     """The products of calls, each with what its entry knows of weights."""
     for values in _entries(program):
         for op in values.ops:
-            is_product = isinstance(op, (DotGeneral, ConvGeneral))
-            if is_product and op.results[0] not in values.number_of:
+            if not isinstance(op, (DotGeneral, ConvGeneral)):
+                continue
+            if op.results[0] not in values.number_of:
                 yield values, op
 
 
@@ -257,8 +258,8 @@ def _refusal(values: BuildTimeValues, op: DotGeneral | ConvGeneral) -> str | Non
     return "both of its operands are computed in each call"
 
 
-def _title(op: GraphOp) -> str:
-    return op.operation.name.removeprefix("graph.")
+def _title(op: Operation) -> str:
+    return str(op.operation.name).removeprefix("graph.")
 
 
 def layers_by_name(layers: Sequence[Layer]) -> dict[str, Layer]:

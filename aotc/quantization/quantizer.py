@@ -6,6 +6,7 @@ program again of the recipe alone, to the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,6 +85,14 @@ def quantize(
         return _quantized(program, plans, calibration.rounded(plans))
 
     chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
+    if not math.isfinite(chosen.lost):
+        raise InputError(
+            "not-finite",
+            "expected finite results of the quantised program; by the metric it loses "
+            f"{chosen.lost}",
+            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
+            "f32",
+        )
     recipe = Recipe(
         choice.recipe,
         chosen.plans,

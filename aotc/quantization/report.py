@@ -160,9 +160,11 @@ class Report:
             wide, narrow = 4 * math.prod(layer.shape), plan.kind.stored_bytes(*sizes)
             alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
             rows.append(Row(plan, wide, narrow, errors.get(layer.name), alone))
-        sums = [sum(x.nbytes for x in p.parameters.values()) for p in (before, after)]
+        first, last = (
+            sum(x.nbytes for x in p.parameters.values()) for p in (before, after)
+        )
         evaluations = 0 if chosen is None else chosen.evaluations
-        return cls(recipe, tuple(rows), tuple(refusals), *sums, evaluations)
+        return cls(recipe, tuple(rows), tuple(refusals), first, last, evaluations)
 
     def to_json(self) -> dict[str, Any]:
         """Schema `aotc.quantize/1`."""

@@ -382,9 +382,11 @@ def _dequantized(
     else:
         low = b.bitwise_and(integers, b.full_like(integers, 15))
         high = b.shift_right(integers, b.full_like(integers, 4))
-        wide = b.cast(b.concatenate(low, high, axis=grid.axes[0]), dtype="i32")
+        nibbles = b.to_shape(b.concatenate(low, high, axis=grid.axes[0]), shape)
+        wide = b.cast(nibbles, dtype="i32")
         steps = b.cast(b.subtract(wide, b.full_like(wide, 8)), dtype=WIDE)
-    return b.to_shape(b.multiply(steps, _spread_scales(b, scales, grid)), shape)
+    # of the weight's own shape, as who looks for what is dequantised expects
+    return b.multiply(steps, b.to_shape(_spread_scales(b, scales, grid), shape))
 
 
 def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
