@@ -11,9 +11,9 @@ from aotc.computed_arrays import Array
 from aotc.dialects.graph import evaluate
 from aotc.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight
+from aotc.quantization.layer_grids import Grids, scaled_weight
 from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.recipe import LayerPlan
-from aotc.quantization.rewrite import weight_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class FakeLayer:
         program: Program,
         layer: Layer,
         plan: LayerPlan,
+        grids: Grids,
         integers: Array | None = None,
     ) -> FakeLayer:
         """Return that of a plan.
@@ -44,6 +45,7 @@ class FakeLayer:
             program: prepared.
             layer: of it.
             plan: of the layer.
+            grids: of weights.
             integers: of the weight, if they are not the nearest.
         """
         kind = plan.kind
@@ -51,7 +53,8 @@ class FakeLayer:
             return cls(layer, plan, _cast(layer.array(program), kind.dtype))
         if not kind.is_integer:
             return cls(layer, plan, layer.array(program))
-        weight, grid = weight_of(layer, plan, program)
+        weight = scaled_weight(program, layer, plan)
+        grid = grids.grid(program, layer, plan)
         if integers is None:
             return cls(layer, plan, fake_weight(weight, grid, kind))
         steps = (integers * grid.scales).reshape(weight.shape)

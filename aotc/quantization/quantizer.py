@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
-from aotc.quantization.calibration import Choice, Rungs, calibrate, rounded_integers
+from aotc.quantization.calibration import (
+    Calibration,
+    Choice,
+    Rungs,
+    calibrate,
+    rounded_integers,
+)
 from aotc.quantization.data import Data
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import (
     Layer,
     Refusal,
@@ -82,7 +89,7 @@ def quantize(
         yardstick = Yardstick.of(program, measured_on, choice.metric)
 
     def made_of(plans: Sequence[LayerPlan]) -> Program:
-        return _quantized(program, plans, calibration.rounded(plans))
+        return _quantized(program, plans, calibration)
 
     chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
     if not math.isfinite(chosen.lost):
@@ -103,7 +110,8 @@ def quantize(
     made.quantization = recipe.facts()
     tell("measures each layer")
     rounded = calibration.rounded(recipe.layers)
-    errors = layer_errors(program, calls, layers, recipe.layers, rounded)
+    given = layers, recipe.layers, rounded, calibration.grids
+    errors = layer_errors(program, calls, *given)
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
     return Quantized(made, recipe, report)
 
@@ -154,21 +162,22 @@ def apply_recipe(
         if (why := layer.refusal(kind)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
     rows = [plans[layer.name] for layer in layers]
-    rounded: dict[str, Array] = {}
+    rounded, grids = dict[str, Array](), Grids()
     if recipe.needs_data and data is not None:
         seen = observe(program, calls_of(program, data), layers, with_moments=True)
-        integers = rounded_integers(program, layers, rows, seen)
+        integers = rounded_integers(program, layers, rows, seen, grids)
         rounded = {name: array for (name, _), array in integers.items()}
-    rewrite(program, layers, rows, rounded)
+    rewrite(program, layers, rows, rounded, grids)
     program.quantization = recipe.facts()
 
 
 def _quantized(
-    program: Program, plans: Sequence[LayerPlan], rounded: Mapping[str, Array]
+    program: Program, plans: Sequence[LayerPlan], calibration: Calibration
 ) -> Program:
     """A copy of a prepared program whose layers are as some plans say."""
     copy = program.copy()
-    rewrite(copy, layers_of(copy), plans, rounded)
+    rounded = calibration.rounded(plans)
+    rewrite(copy, layers_of(copy), plans, rounded, calibration.grids)
     return copy
 
 

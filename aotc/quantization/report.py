@@ -13,6 +13,7 @@ import numpy as np
 from aotc.computed_arrays import Array
 from aotc.program import Program
 from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer, Refusal
 from aotc.quantization.measuring import Calls, Measured, run
 from aotc.quantization.precisions import WIDE
@@ -64,10 +65,13 @@ def layer_errors(
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
     rounded: Mapping[str, Array],
+    grids: Grids,
 ) -> dict[str, LayerError]:
     """Return what each quantised layer loses, given inputs that are not quantised."""
     fakes = {
-        layer.op.results[0]: FakeLayer.of(program, layer, plan, rounded.get(layer.name))
+        layer.op.results[0]: FakeLayer.of(
+            program, layer, plan, grids, rounded.get(layer.name)
+        )
         for layer, plan in zip(layers, plans, strict=True)
         if plan.precision != WIDE
     }
@@ -217,4 +221,4 @@ def _row_text(row: Row, width: int) -> str:
     if row.sensitivity:
         alone = ", ".join(f"{k} {v.lost:.3%}" for k, v in row.sensitivity.items())
         text += f"  alone: {alone}"
-    return text + (f"  ({plan.why})" if plan.why else "")
+    return text + (f"  ({plan.why}, at {plan.where})" if plan.why else "")

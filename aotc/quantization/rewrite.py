@@ -34,12 +34,8 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Value, ir
 from aotc.passes.fold_parameters import retake_weights
 from aotc.program import Program
-from aotc.quantization.grids import (
-    InputGrid,
-    WeightGrid,
-    are_half,
-    weight_grid,
-)
+from aotc.quantization.grids import InputGrid, WeightGrid, are_half
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import WIDE, Precision
 from aotc.quantization.recipe import LayerPlan
@@ -50,6 +46,7 @@ def rewrite(
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
     rounded: Mapping[str, Array],
+    grids: Grids,
 ) -> None:
     """Give layers of a program the precisions of their plans, in place.
 
@@ -59,10 +56,11 @@ def rewrite(
         plans: one for each.
         rounded: integers of weights that do not follow from the weight alone, by the
             name of the layer, in the shape of the weight's groups.
+        grids: of the weights.
     """
     with program.module.context, ir.Location.unknown():
         for entry in program.entries:
-            rewriting = _Rewriting(program, entry.name)
+            rewriting = _Rewriting(program, entry.name, grids)
             pairs = zip(layers, plans, strict=True)
             for layer, plan in pairs:
                 if layer.entry.name == entry.name and plan.precision != WIDE:
@@ -80,11 +78,13 @@ class _Rewriting:
     Args:
         program: that it is of.
         name: of the entry.
+        grids: of weights.
         added: the weights that it takes besides, by name.
     """
 
     program: Program
     name: str
+    grids: Grids
     added: dict[str, Value] = field(default_factory=dict)
     _made: dict[object, Value] = field(default_factory=dict)  # read by several layers
 
@@ -173,7 +173,7 @@ class _Rewriting:
             value = b.multiply(value, repeated)
         if kind.dtype:
             return self._computed(name, b.cast(value, dtype=kind.dtype), arrays)
-        grid = weight_of(layer, plan, self.program)[1]
+        grid = self.grids.grid(self.program, layer, plan)
         scales = self._scales(b, name, grid, kind, arrays)
         if rounded is not None:
             integers = self._store(name, _stored(rounded, grid, kind))
@@ -230,19 +230,6 @@ class _Rewriting:
             kind = Tensor(array.shape, dtypes.canonical(array.dtype)).to_mlir()
             self.added[found] = block.add_argument(kind, ir.Location.unknown())
         return self.added[found]
-
-
-def weight_of(
-    layer: Layer, plan: LayerPlan, program: Program
-) -> tuple[Array, WeightGrid]:
-    """Return the weight of a layer, multiplied by its factors, and its grid."""
-    weight = layer.array(program)
-    if plan.factors is not None:
-        assert layer.channels is not None
-        shape = [1] * weight.ndim
-        shape[layer.channels[1]] = -1
-        weight = weight * plan.factors.reshape(shape)
-    return weight, weight_grid(weight, layer.summed, plan.kind)
 
 
 def _source(layer: Layer) -> str:

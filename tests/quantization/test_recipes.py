@@ -19,6 +19,7 @@ from aotc.program_files import ir_text
 from aotc.quantization.calibration import METHODS as ADDED
 from aotc.quantization.calibration import Choice
 from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import layers_of
 from aotc.quantization.measuring import run
 from aotc.quantization.metrics import METRICS, Metric
@@ -151,7 +152,7 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
     calls = {"predict": [[x, np.zeros(4, "i4")]]}
     layers = layers_of(products)
     weights = {
-        layer.name: FakeLayer.of(products, layer, plan).weight
+        layer.name: FakeLayer.of(products, layer, plan, Grids()).weight
         for layer, plan in zip(layers, found.recipe.layers, strict=True)
     }
     operands = {}
