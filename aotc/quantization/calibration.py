@@ -138,7 +138,7 @@ def _rungs(
     plans, why = list[LayerPlan](), ""
     for kind in precisions:
         refusal = layer.refusal(kind)
-        if kind.inputs == "static" and layer.name not in seen:
+        if refusal is None and kind.inputs == "static" and layer.name not in seen:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"
         if refusal is None:
             plans.append(LayerPlan(layer.name, kind.name, layer.where, why))
@@ -267,15 +267,15 @@ def _with_corrections(
             if plan.kind.is_integer
         ]
         for layer, row in zip(layers, rows, strict=True)
+        if not layer.is_table
     }
     totals: dict[tuple[str, str], Array] = {}
     counts: Counter[tuple[str, str]] = Counter()
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
         for fake in fakes.get(op.results[0], ()) if len(op.results) == 1 else ():
-            error = np.asarray(results[0], np.float64) - fake.result(operands[0])
-            features = tuple(fake.layer.shape[axis] for axis in fake.layer.kept)
-            flat = error.reshape(-1, int(np.prod(features)))
+            error = np.asarray(results[0], np.float64) - fake.result(operands)
+            flat = error.reshape(-1, int(np.prod(fake.layer.features)))
             key = fake.plan.layer, fake.plan.precision
             totals[key] = totals.get(key, np.zeros(flat.shape[1])) + flat.sum(axis=0)
             counts[key] += len(flat)

@@ -66,14 +66,13 @@ def smooth(
 
 def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
     """Return factors that give a channel one range in the layers before and behind."""
-    by_result = {layer.op.results[0]: layer for layer in layers}
+    by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
     found = {}
     for layer in layers:
         before = _layer_before(layer, by_result)
         if before is None:
             continue
-        array = before.array(program)
-        outputs = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
+        outputs = np.abs(before.array(program)).max(axis=before.summed)
         inputs = _channel_most(program, layer)
         ratio = np.sqrt(outputs / np.maximum(inputs, 1e-12))
         found[layer.name] = _usable(np.where((outputs > 0) & (inputs > 0), ratio, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,14 +75,18 @@ class FakeLayer:
             return fake_input(x, InputGrid.of(low, high))
         return x
 
-    def result(self, x: Array) -> Array:
-        """Return what the layer gives for an input."""
-        given = [self.input(np.asarray(x)), self.weight]
+    def result(self, operands: Sequence[Array]) -> Array:
+        """Return what the layer gives for its operands, but for the weight."""
+        weight = self.weight.transpose(self.layer.order)
+        if self.layer.is_table:
+            given = [weight, *operands[1:]]
+        else:
+            given = [self.input(np.asarray(operands[0])), weight]
         (result,) = evaluate(self.layer.op, given, [])
         if self.plan.correction is None:
             return result
-        features = tuple(self.layer.shape[axis] for axis in self.layer.kept)
-        corrected: Array = result + self.plan.correction.reshape(features)
+        by = self.plan.correction.reshape(self.layer.features)
+        corrected: Array = result + by
         return corrected
 
 

@@ -81,7 +81,7 @@ def layer_errors(
         fake = fakes.get(op.results[0]) if len(op.results) == 1 else None
         if fake is not None:
             error = found.setdefault(fake.plan.layer, LayerError())
-            error.add(np.asarray(results[0]), fake.result(operands[0]))
+            error.add(np.asarray(results[0]), fake.result(operands))
 
     run(program, calls, watch)
     return found

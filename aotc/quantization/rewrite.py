@@ -30,6 +30,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Value, ir
 from aotc.passes.fold_parameters import retake_weights
@@ -92,19 +93,31 @@ class _Rewriting:
         """Write a layer in a precision."""
         op, b = layer.op, Builder()
         with before(op):
-            x, weight = op.operands[0], self._weight(b, layer, plan, rounded)
-            if plan.factors is not None:
-                x = self._divided(b, layer, plan.factors, x)
-            if plan.kind.dtype:
-                result = self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
+            weight = self._weight(b, layer, plan, rounded)
+            weight = b.to_order(weight, layer.order)
+            if isinstance(op, Gather):
+                rows = op.rebuild(weight, *op.indices)
+                result = b.cast(rows, dtype=WIDE) if plan.kind.dtype else rows
             else:
-                result = op.rebuild(self._input(b, layer, plan, x), weight)
+                result = self._product(b, layer, plan, weight)
             if plan.correction is not None:
                 result = _corrected(b, layer, result, plan.correction)
         op.results[0].replace_all_uses_with(result)
         op.operation.erase()
 
     # ---- inputs
+
+    def _product(
+        self, b: Builder, layer: Layer, plan: LayerPlan, weight: Value
+    ) -> Value:
+        """The product of a layer by a weight of its precision."""
+        x = layer.op.operands[0]
+        if plan.factors is not None:
+            x = self._divided(b, layer, plan.factors, x)
+        if plan.kind.dtype:
+            return self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
+        product: Value = layer.op.rebuild(self._input(b, layer, plan, x), weight)
+        return product
 
     def _divided(self, b: Builder, layer: Layer, factors: Array, x: Value) -> Value:
         """The input of a layer, divided by a number for each channel."""
@@ -154,7 +167,7 @@ class _Rewriting:
         """The weight of a layer as a value of its precision, or dequantised."""
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
-        key = layer.weight, plan.precision, factors, given
+        key = layer.weight, layer.summed, plan.precision, factors, given
         if key not in self._made:
             self._made[key] = self._new_weight(b, layer, plan, rounded)
         return self._made[key]
@@ -379,7 +392,7 @@ def _dequantized(
 def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
     """A result, and what is added to each of its features."""
     kind = Tensor.of(result)
-    features = tuple(layer.shape[axis] for axis in layer.kept)
+    features = layer.features
     vector = b.constant(value=correction.reshape(features))
     axes = tuple(range(kind.rank - len(features), kind.rank))
     return b.add(result, b.broadcast(vector, shape=kind.shape, axes=axes))
