@@ -276,6 +276,30 @@ _self_check = record(
         "blocks": _blocks,
     },
 )
+_data = {"sha256": _digest, "samples": integer(0)}
+_quantization = record(
+    {
+        "recipe": _string,
+        "layers": listing(
+            record({"layer": _string, "precision": _string}, {"where": _string})
+        ),
+        "calibration": anything,
+        "quality": anything,
+    }
+)
+_calibration = record({"method": _string, **_data}, {"percentile": number})
+_quality = record({"metric": _string, "lost": number, **_data}, {"asked": number})
+
+
+def _measured_quantization(value: Any) -> None:
+    """What was measured is there as a whole, or not at all."""
+    _quantization(value)
+    for name, facts in (("calibration", _calibration), ("quality", _quality)):
+        if value[name] != {}:
+            with within(f".{name}"):
+                facts(value[name])
+
+
 _boundary = record(
     {
         "place": _string,
@@ -315,6 +339,7 @@ _manifest: Check = record(
         "parity": listing(_parity),
         "self_check": listing(_self_check),
         "hybrid": _hybrid,
+        "quantization": _measured_quantization,
     },
 )
 

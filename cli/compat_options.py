@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from aotc.cli.precision_options import precision_options
 from aotc.cli.verb import FilePath, MemorySize, combine_options
 
 if TYPE_CHECKING:
@@ -209,8 +210,12 @@ def fleet_options() -> Callable[[_Function], _Function]:
 
 def policy_options() -> Callable[[_Function], _Function]:
     """What is asked for, as one argument `policy`."""
-    fields = ("require", "min_coverage", "per_label", "fallback", "any_artifact")
-    return combine_options("policy", _POLICY, fields, _policy)
+    fields = (
+        *("require", "min_coverage", "per_label", "fallback", "any_artifact"),
+        "demand",
+    )
+    options = (*_POLICY, precision_options())
+    return combine_options("policy", options, fields, _policy)
 
 
 def _policy(said: dict[str, Any]) -> Policy:

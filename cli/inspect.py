@@ -145,6 +145,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
         _section("BOUNDARIES", _boundaries(manifest)),
         _variants(manifest),
         _memory(manifest),
+        _section("PRECISION", _precision(manifest)),
         _section("PARITY", _parity(manifest.data.get("parity", []))),
         _section("SELF-CHECK", _self_check(manifest.data.get("self_check", []))),
         _files(manifest),
@@ -167,6 +168,13 @@ def _boundaries(manifest: Manifest) -> list[str]:
     """What Python computes between the entries of a hybrid program."""
     hybrid = manifest.data.get("hybrid")
     return boundary_lines(hybrid) if hybrid else []
+
+
+def _precision(manifest: Manifest) -> list[str]:
+    """By which recipe layers were quantised, and what was measured of that."""
+    from aotc.artifacts.precision import lines_of
+
+    return lines_of(manifest.data)
 
 
 def _parity(rows: list[dict[str, Any]]) -> list[str]:

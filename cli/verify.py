@@ -9,6 +9,7 @@ import click
 
 from aotc.cli import output
 from aotc.cli.boundaries import MODULE, bundle_in, check_module
+from aotc.cli.precision_options import precision_options
 from aotc.cli.verb import (
     FilePath,
     format_option,
@@ -22,6 +23,7 @@ from aotc.errors import InputError, VerificationError
 if TYPE_CHECKING:
     from aotc.artifacts.checked import Check
     from aotc.artifacts.manifest import Manifest
+    from aotc.artifacts.precision import Demand
 
 _HINT = (
     "build it with --require-check, on a machine that runs the target or with an "
@@ -33,6 +35,7 @@ _HINT = (
     "aotc verify model-1.0.0.aotc",
     "aotc verify model-1.0.0.aotc --trust release.pub",
     "aotc verify model-1.0.0.aotc --trust release.pub --require-check all",
+    "aotc verify resnet-1.0.0.aotc --require-quality top1=0.5%",
     "aotc verify retrieval/",
 )
 @click.argument("bundle", type=FilePath())
@@ -41,20 +44,27 @@ _HINT = (
     "Also ask that its build, or an emulator, ran the code for this target, or for "
     "all; exits with 1 if not."
 )
+@precision_options()
 @format_option()
 def verify(
-    bundle: str, keys: tuple[str, ...], required: tuple[str, ...], form: str
+    bundle: str,
+    keys: tuple[str, ...],
+    required: tuple[str, ...],
+    demand: Demand,
+    form: str,
 ) -> None:
     """Check the signature of BUNDLE and the content of each of its files.
 
     Exits with 4 if anything is wrong, and with 1 if code was never run of which
-    --require-check asks that. Without --trust only bundles that you built
+    --require-check asks that, or layers were quantised in another way than is asked
+    for. Without --trust only bundles that you built
     yourself, signed with your development key, are accepted.
 
     Of the package of a hybrid program, which is a folder with an __init__.py, it also
     compares that file with its digest in the bundle's manifest.
     """
     from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
+    from aotc.artifacts.precision import lines_of, require_precise
 
     path = bundle_in(Path(bundle)) or Path(bundle)
 
@@ -73,6 +83,7 @@ def verify(
         raise
     manifest = verified.manifest
     checks = _checks(manifest, required)
+    require_precise(manifest.data, demand)
     document = {
         "schema": "aotc.verify/1",
         "verified": True,
@@ -83,6 +94,7 @@ def verify(
         "key_id": verified.key_id,
         "files": len(manifest.files),
         "checks": [each.to_json() for each in checks],
+        "quantization": manifest.data.get("quantization"),
         **({"module": MODULE} if path != Path(bundle) else {}),
     }
     text = (
@@ -90,6 +102,7 @@ def verify(
         f"signed with key {verified.key_id}"
         + (f", as is the digest of {MODULE}" if path != Path(bundle) else "")
         + "".join(f"\n{each}" for each in checks if required)
+        + "".join(f"\n{line}" for line in lines_of(manifest.data) if demand)
     )
     output.emit(document, text, form)
 

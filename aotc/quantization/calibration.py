@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,13 +15,13 @@ from aotc.program import Program
 from aotc.quantization.factors import activation_aware, equalize, smooth
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.gptq import integers_of
+from aotc.quantization.layer_grids import Grids, scaled_weight
 from aotc.quantization.layers import Layer
 from aotc.quantization.measuring import Calls, Tell, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.observers import input_grid
 from aotc.quantization.precisions import Precision, ladder
 from aotc.quantization.recipe import GPTQ, NEAREST, LayerPlan
-from aotc.quantization.rewrite import weight_of
 from aotc.quantization.statistics import Seen, observe
 
 # method → what it is, and the ways of inputs (`Precision.inputs`) that it is for
@@ -80,10 +81,12 @@ class Calibration:
     Args:
         rungs: the plans that each layer can have.
         integers: of weights that are not rounded to the nearest.
+        grids: of weights.
     """
 
     rungs: Rungs
     integers: Integers
+    grids: Grids
 
     def rounded(self, plans: Sequence[LayerPlan]) -> dict[str, Array]:
         """Return the integers of those of the layers whose plan has some."""
@@ -120,11 +123,12 @@ def calibrate(
         for x, row in zip(layers, rows, strict=True)
     ]
     tell("rounds weights")
-    integers = rounded_integers(program, layers, [p for row in rows for p in row], seen)
+    grids, plans = Grids(), [plan for row in rows for plan in row]
+    integers = rounded_integers(program, layers, plans, seen, grids)
     if calls and "bias-correction" in choice.methods:
         tell("corrects means")
-        rows = _with_corrections(program, layers, rows, calls, integers)
-    return Calibration(rows, integers)
+        rows = _with_corrections(program, layers, rows, calls, integers, grids)
+    return Calibration(rows, integers, grids)
 
 
 def _rungs(
@@ -134,7 +138,7 @@ def _rungs(
     plans, why = list[LayerPlan](), ""
     for kind in precisions:
         refusal = layer.refusal(kind)
-        if kind.inputs == "static" and layer.name not in seen:
+        if refusal is None and kind.inputs == "static" and layer.name not in seen:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"
         if refusal is None:
             plans.append(LayerPlan(layer.name, kind.name, layer.where, why))
@@ -226,6 +230,7 @@ def rounded_integers(
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
     seen: Mapping[str, Seen],
+    grids: Grids,
 ) -> dict[tuple[str, str], Array]:
     """Return the integers of weights that GPTQ rounds."""
     by_name = {layer.name: layer for layer in layers}
@@ -233,7 +238,8 @@ def rounded_integers(
     for plan in plans:
         if plan.rounding == GPTQ:
             layer = by_name[plan.layer]
-            weight, grid = weight_of(layer, plan, program)
+            weight = scaled_weight(program, layer, plan)
+            grid = grids.grid(program, layer, plan)
             given = layer, plan, weight, grid, seen[layer.name]
             found[plan.layer, plan.precision] = integers_of(*given)
     return found
@@ -245,6 +251,7 @@ def _with_corrections(
     rows: Rungs,
     calls: Calls,
     integers: Integers,
+    grids: Grids,
 ) -> Rungs:
     """The plans with the mean error of each feature, to be added to results.
 
@@ -254,31 +261,32 @@ def _with_corrections(
     fakes = {
         layer.op.results[0]: [
             FakeLayer.of(
-                program, layer, plan, integers.get((layer.name, plan.precision))
+                program, layer, plan, grids, integers.get((plan.layer, plan.precision))
             )
             for plan in row
             if plan.kind.is_integer
         ]
         for layer, row in zip(layers, rows, strict=True)
+        if not layer.is_table
     }
-    sums: dict[tuple[str, str], list[Any]] = {}
+    totals: dict[tuple[str, str], Array] = {}
+    counts: Counter[tuple[str, str]] = Counter()
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
         for fake in fakes.get(op.results[0], ()) if len(op.results) == 1 else ():
-            error = np.asarray(results[0], np.float64) - fake.result(operands[0])
-            features = tuple(fake.layer.shape[axis] for axis in fake.layer.kept)
-            flat = error.reshape(-1, int(np.prod(features)))
+            error = np.asarray(results[0], np.float64) - fake.result(operands)
+            flat = error.reshape(-1, int(np.prod(fake.layer.features)))
             key = fake.plan.layer, fake.plan.precision
-            known = sums.setdefault(key, [0.0, 0])
-            known[0] = known[0] + flat.sum(axis=0)
-            known[1] += len(flat)
+            totals[key] = totals.get(key, np.zeros(flat.shape[1])) + flat.sum(axis=0)
+            counts[key] += len(flat)
 
     run(program, calls, watch)
 
     def corrected(plan: LayerPlan) -> LayerPlan:
-        total, count = sums.get((plan.layer, plan.precision), (None, 0))
-        if not count:
+        key = plan.layer, plan.precision
+        if not counts[key]:
             return plan
-        return replace(plan, correction=(total / count).astype(np.float32))
+        mean = totals[key] / counts[key]
+        return replace(plan, correction=mean.astype(np.float32))
 
     return [[corrected(plan) for plan in row] for row in rows]

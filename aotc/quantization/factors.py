@@ -42,7 +42,9 @@ def smooth(
 ) -> dict[str, Array]:
     """Return factors by which inputs with channels of unlike size become alike.
 
-    Layers that read one input have the same, so that it is rounded once.
+    Layers that read one input have the same, so that it is rounded once. What is below
+    the median counts as that: channels that the data hardly uses, such as pixels at the
+    border, would else exceed their range in a call that does.
     """
     by_input: dict[Value, list[Layer]] = {}
     for layer in layers:
@@ -52,23 +54,25 @@ def smooth(
     for group in by_input.values():
         inputs = seen[group[0].name].channel_most
         assert inputs is not None
+        if not inputs.any():
+            continue
+        inputs = np.maximum(inputs, np.median(inputs[inputs > 0]))
         weights = np.max([_channel_most(program, layer) for layer in group], axis=0)
         ratio = inputs**_BALANCE / np.maximum(weights, 1e-12) ** (1 - _BALANCE)
-        factors = _usable(np.where(inputs > 0, ratio, 1))
+        factors = _usable(ratio)
         found.update({layer.name: factors for layer in group})
     return found
 
 
 def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
     """Return factors that give a channel one range in the layers before and behind."""
-    by_result = {layer.op.results[0]: layer for layer in layers}
+    by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
     found = {}
     for layer in layers:
         before = _layer_before(layer, by_result)
         if before is None:
             continue
-        array = before.array(program)
-        outputs = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
+        outputs = np.abs(before.array(program)).max(axis=before.summed)
         inputs = _channel_most(program, layer)
         ratio = np.sqrt(outputs / np.maximum(inputs, 1e-12))
         found[layer.name] = _usable(np.where((outputs > 0) & (inputs > 0), ratio, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,9 @@ from aotc.computed_arrays import Array
 from aotc.dialects.graph import evaluate
 from aotc.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight
+from aotc.quantization.layer_grids import Grids, scaled_weight
 from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.recipe import LayerPlan
-from aotc.quantization.rewrite import weight_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class FakeLayer:
         program: Program,
         layer: Layer,
         plan: LayerPlan,
+        grids: Grids,
         integers: Array | None = None,
     ) -> FakeLayer:
         """Return that of a plan.
@@ -44,6 +46,7 @@ class FakeLayer:
             program: prepared.
             layer: of it.
             plan: of the layer.
+            grids: of weights.
             integers: of the weight, if they are not the nearest.
         """
         kind = plan.kind
@@ -51,7 +54,8 @@ class FakeLayer:
             return cls(layer, plan, _cast(layer.array(program), kind.dtype))
         if not kind.is_integer:
             return cls(layer, plan, layer.array(program))
-        weight, grid = weight_of(layer, plan, program)
+        weight = scaled_weight(program, layer, plan)
+        grid = grids.grid(program, layer, plan)
         if integers is None:
             return cls(layer, plan, fake_weight(weight, grid, kind))
         steps = (integers * grid.scales).reshape(weight.shape)
@@ -71,14 +75,18 @@ class FakeLayer:
             return fake_input(x, InputGrid.of(low, high))
         return x
 
-    def result(self, x: Array) -> Array:
-        """Return what the layer gives for an input."""
-        given = [self.input(np.asarray(x)), self.weight]
+    def result(self, operands: Sequence[Array]) -> Array:
+        """Return what the layer gives for its operands, but for the weight."""
+        weight = self.weight.transpose(self.layer.order)
+        if self.layer.is_table:
+            given = [weight, *operands[1:]]
+        else:
+            given = [self.input(np.asarray(operands[0])), weight]
         (result,) = evaluate(self.layer.op, given, [])
         if self.plan.correction is None:
             return result
-        features = tuple(self.layer.shape[axis] for axis in self.layer.kept)
-        corrected: Array = result + self.plan.correction.reshape(features)
+        by = self.plan.correction.reshape(self.layer.features)
+        corrected: Array = result + by
         return corrected
 
 

@@ -1,4 +1,4 @@
-"""What of a program can be quantised: its products and convolutions by weights.
+"""What of a program can be quantised: products by weights, and tables that are read.
 
 A program is prepared first: its calls are inlined and what scales results is folded
 into weights, so that a layer has the weight that a build would give it.
@@ -17,11 +17,14 @@ import numpy as np
 from aotc.computed_arrays import Array, ComputedArray, StoredArray
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, is_entry
-from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.graph import where_of
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.mlir import Value
+from aotc.mlir import Operation, Value
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.build_time_values import BuildTimeValues
@@ -32,8 +35,9 @@ from aotc.quantization.precisions import Precision
 # what leaves each layer with its weight, and changes no result but by rounding
 _PREPARATION = (
     *("autodiff", "inline", "simplify", "cse", "recover-ops", "sink-transposes"),
-    *("simplify", "sink-reshapes", "fold-scales", "simplify", "cse", "fold-parameters"),
+    *("simplify", "sink-reshapes", "fold-scales", "simplify", "cse"),
 )
+LayerOp = DotGeneral | ConvGeneral | Gather
 _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
 
@@ -49,7 +53,10 @@ def prepare(program: Program) -> None:
 
 @dataclass(frozen=True)
 class Layer:
-    """A product or convolution by a weight.
+    """A product or convolution by a weight, or rows that are read of one.
+
+    The weight is what transposes are taken of, so that a table that is multiplied by as
+    well is one weight. Axes are its own.
 
     Args:
         name: entry and weight, `predict/conv1.kernel`; with a number behind it where
@@ -61,14 +68,23 @@ class Layer:
 
     name: str
     entry: Entry
-    op: DotGeneral | ConvGeneral
+    op: LayerOp
     values: BuildTimeValues = field(repr=False)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows of the weight are read, and nothing is multiplied."""
+        return isinstance(self.op, Gather)
 
     @property
     def weight(self) -> Value:
         """The weight."""
-        value: Value = self.op.operands[1]
-        return value
+        return _base(weight_operand(self.op))[0]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of the weight, as the op has them."""
+        return _base(weight_operand(self.op))[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,24 +99,33 @@ class Layer:
     @property
     def summed(self) -> tuple[int, ...]:
         """The axes of the weight that are summed up."""
+        order = self.order
         if isinstance(self.op, ConvGeneral):
-            return tuple(range(len(self.shape) - 1))
-        return tuple(self.op.rhs_contract)
+            return tuple(sorted(order[:-1]))
+        if isinstance(self.op, Gather):  # a scale is that of a row
+            return order[1:]
+        return tuple(sorted(order[axis] for axis in self.op.rhs_contract))
 
     @property
     def kept(self) -> tuple[int, ...]:
         """The axes of the weight that are not."""
-        return free_axes(len(self.shape), (), self.summed)
+        return tuple(free_axes(len(self.shape), (), self.summed))
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The sizes of the last axes of the result, which the weight gives it."""
+        kept = [axis for axis in self.order if axis in self.kept]
+        return tuple(self.shape[axis] for axis in kept)
 
     @property
     def channels(self) -> tuple[int, int] | None:
         """The axes of input and weight of the one channel that is summed up, if so."""
         if isinstance(self.op, ConvGeneral):
             rank = len(self.shape)
-            return (rank - 1, rank - 2) if self.op.groups == 1 else None
-        if len(self.op.rhs_contract) != 1:
+            return (rank - 1, self.order[-2]) if self.op.groups == 1 else None
+        if isinstance(self.op, Gather) or len(self.op.rhs_contract) != 1:
             return None
-        return self.op.lhs_contract[0], self.op.rhs_contract[0]
+        return self.op.lhs_contract[0], self.order[self.op.rhs_contract[0]]
 
     @property
     def terms(self) -> int:
@@ -121,6 +146,8 @@ class Layer:
 
     def refusal(self, precision: Precision) -> str | None:
         """Why the layer cannot have a precision; None if it can."""
+        if self.is_table and precision.inputs != "float":
+            return "it reads rows of a table, and multiplies nothing"
         if precision.group:
             if isinstance(self.op, ConvGeneral):
                 return "groups of weights are those of products, not of convolutions"
@@ -137,6 +164,21 @@ class Layer:
             if 2 * self.terms * 255 * 128 >= 2**31:
                 return f"a sum of {self.terms} products of bytes may exceed i32"
         return None
+
+
+def weight_operand(op: LayerOp) -> Value:
+    """Return the operand that is the weight of a layer."""
+    value: Value = op.operands[0 if isinstance(op, Gather) else 1]
+    return value
+
+
+def _base(value: Value) -> tuple[Value, tuple[int, ...]]:
+    """What a value is a transpose of, and the axes of that in the value's order."""
+    order = tuple(range(Tensor.of(value).rank))
+    while (turned := made_by(value, Transpose)) is not None:
+        order = tuple(turned.permutation[axis] for axis in order)
+        value = turned.x
+    return value, order
 
 
 def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
@@ -175,7 +217,7 @@ def layers_of(program: Program) -> list[Layer]:
     for values, op in _products(program):
         if _refusal(values, op) is not None:
             continue
-        source = values.source_of[op.operands[1]]
+        source = values.source_of[weight_operand(op)]
         name = f"{values.entry.name}/{_FOLDED.sub('', source)}"
         counts[name] += 1
         number = f"#{counts[name]}" if counts[name] > 1 else ""
@@ -233,17 +275,26 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 
 def _products(
     program: Program,
-) -> Iterator[tuple[BuildTimeValues, DotGeneral | ConvGeneral]]:
-    """The products of calls, each with what its entry knows of weights."""
+) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
+    """The products of calls and what reads tables, with what is known of weights."""
     for values in _entries(program):
         for op in values.ops:
-            is_product = isinstance(op, (DotGeneral, ConvGeneral))
-            if is_product and op.results[0] not in values.number_of:
+            if not isinstance(op, LayerOp):
+                continue
+            if isinstance(op, Gather) and op.x not in values.source_of:
+                continue
+            if op.results[0] not in values.number_of:
                 yield values, op
 
 
-def _refusal(values: BuildTimeValues, op: DotGeneral | ConvGeneral) -> str | None:
+def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
     """Why a product is no layer; None if it is one."""
+    if isinstance(op, Gather):
+        kind = Tensor.of(op.x)
+        if kind.dtype != "f32":
+            return f"it is of {kind.dtype} and not of f32"
+        reads_rows = kind.rank == 2 and tuple(op.axes) == (0,)
+        return None if reads_rows else "it reads other elements than whole rows"
     left, right = op.operands
     dtypes = [Tensor.of(x).dtype for x in (left, right, op.results[0])]
     if any(dtype in ("i8", "u8") for dtype in dtypes):
@@ -257,8 +308,8 @@ def _refusal(values: BuildTimeValues, op: DotGeneral | ConvGeneral) -> str | Non
     return "both of its operands are computed in each call"
 
 
-def _title(op: GraphOp) -> str:
-    return op.operation.name.removeprefix("graph.")
+def _title(op: Operation) -> str:
+    return str(op.operation.name).removeprefix("graph.")
 
 
 def layers_by_name(layers: Sequence[Layer]) -> dict[str, Layer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,18 @@ def _joined(parts: Sequence[Array]) -> Array:
     return np.concatenate([part.reshape(-1) for part in parts])  # of several sizes
 
 
+class Measured(NamedTuple):
+    """What was measured of a program.
+
+    Args:
+        lost: by the metric.
+        noise: the square of the differences of results, by that of the results.
+    """
+
+    lost: float
+    noise: float
+
+
 @dataclass(frozen=True)
 class Yardstick:
     """What programs are measured by: data, metric, and the results to come near.
@@ -101,18 +113,29 @@ class Yardstick:
         """The name of the metric."""
         return self.metric.chosen(next(iter(self.outputs.values())))
 
-    def lost(self, program: Program) -> float:
+    def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""
         found = run(program, self.calls)
         names = {
             entry.name: [port.name for port in entry.ports("output")]
             for entry in program.entries
         }
-        return max(
-            self.metric.lost(names[each], self.outputs[each], found[each], arrays)
-            for arrays in [dict(self.data.arrays)]
-            for each in self.outputs
-        )
+        data = dict(self.data.arrays)
+        pairs = {name: (self.outputs[name], found[name]) for name in self.outputs}
+        lost = [self.metric.lost(names[x], *pair, data) for x, pair in pairs.items()]
+        noise = [_noise(*pair) for pair in pairs.values()]
+        return Measured(max(lost), max(noise))
+
+
+def _noise(reference: Sequence[Array], found: Sequence[Array]) -> float:
+    """The square of the differences of outputs, by that of the outputs."""
+    shares = [0.0]
+    for x, y in zip(reference, found, strict=True):
+        wide, other = x.astype(np.float64), y.astype(np.float64)
+        size = float(np.square(wide).sum())
+        if size and np.isfinite(size):
+            shares.append(float(np.square(wide - other).sum()) / size)
+    return max(shares) if np.isfinite(shares).all() else np.inf
 
 
 Tell = Callable[[str], None]

@@ -131,9 +131,11 @@ class Metric:
             pairs = zip(reference, found, strict=True)
             lost = [measure(x, y) for x, y in pairs if _suits(measure, x)]
             return max(lost, default=0.0) if np.isfinite(lost).all() else np.inf
-        outputs = [dict(zip(names, each, strict=True)) for each in (reference, found)]
+        wanted, given = (
+            dict(zip(names, each, strict=True)) for each in (reference, found)
+        )
         try:
-            lost_share = float(self.function(*outputs, dict(data)))
+            lost_share = float(self.function(wanted, given, dict(data)))
         except Exception as error:  # whatever the user's function raises
             raise _bad(f"{self.name} to return a number; {error!r}") from error
         return lost_share if np.isfinite(lost_share) else np.inf

@@ -6,14 +6,22 @@ program again of the recipe alone, to the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
-from aotc.quantization.calibration import Choice, Rungs, calibrate, rounded_integers
+from aotc.quantization.calibration import (
+    Calibration,
+    Choice,
+    Rungs,
+    calibrate,
+    rounded_integers,
+)
 from aotc.quantization.data import Data
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import (
     Layer,
     Refusal,
@@ -22,7 +30,7 @@ from aotc.quantization.layers import (
     prepare,
     refusals_of,
 )
-from aotc.quantization.measuring import Tell, Yardstick, calls_of
+from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.report import Report, layer_errors
@@ -81,9 +89,17 @@ def quantize(
         yardstick = Yardstick.of(program, measured_on, choice.metric)
 
     def made_of(plans: Sequence[LayerPlan]) -> Program:
-        return _quantized(program, plans, calibration.rounded(plans))
+        return _quantized(program, plans, calibration)
 
     chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
+    if not math.isfinite(chosen.lost):
+        raise InputError(
+            "not-finite",
+            "expected finite results of the quantised program; by the metric it loses "
+            f"{chosen.lost}",
+            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
+            "f32",
+        )
     recipe = Recipe(
         choice.recipe,
         chosen.plans,
@@ -94,7 +110,8 @@ def quantize(
     made.quantization = recipe.facts()
     tell("measures each layer")
     rounded = calibration.rounded(recipe.layers)
-    errors = layer_errors(program, calls, layers, recipe.layers, rounded)
+    given = layers, recipe.layers, rounded, calibration.grids
+    errors = layer_errors(program, calls, *given)
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
     return Quantized(made, recipe, report)
 
@@ -113,10 +130,10 @@ def _chosen(
         return Chosen(narrowest, 0.0, 0)
     if choice.quality is None:
         tell("measures the quantised program")
-        return Chosen(narrowest, yardstick.lost(made_of(narrowest)), 1)
+        return Chosen(narrowest, yardstick.measure(made_of(narrowest)).lost, 1)
 
-    def measure(plans: Sequence[LayerPlan]) -> float:
-        return yardstick.lost(made_of(plans))
+    def measure(plans: Sequence[LayerPlan]) -> Measured:
+        return yardstick.measure(made_of(plans))
 
     return choose(layers, rungs, measure, choice.quality, tell)
 
@@ -145,21 +162,22 @@ def apply_recipe(
         if (why := layer.refusal(kind)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
     rows = [plans[layer.name] for layer in layers]
-    rounded: dict[str, Array] = {}
+    rounded, grids = dict[str, Array](), Grids()
     if recipe.needs_data and data is not None:
         seen = observe(program, calls_of(program, data), layers, with_moments=True)
-        integers = rounded_integers(program, layers, rows, seen)
+        integers = rounded_integers(program, layers, rows, seen, grids)
         rounded = {name: array for (name, _), array in integers.items()}
-    rewrite(program, layers, rows, rounded)
+    rewrite(program, layers, rows, rounded, grids)
     program.quantization = recipe.facts()
 
 
 def _quantized(
-    program: Program, plans: Sequence[LayerPlan], rounded: Mapping[str, Array]
+    program: Program, plans: Sequence[LayerPlan], calibration: Calibration
 ) -> Program:
     """A copy of a prepared program whose layers are as some plans say."""
     copy = program.copy()
-    rewrite(copy, layers_of(copy), plans, rounded)
+    rounded = calibration.rounded(plans)
+    rewrite(copy, layers_of(copy), plans, rounded, calibration.grids)
     return copy
 
 

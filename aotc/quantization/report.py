@@ -13,8 +13,9 @@ import numpy as np
 from aotc.computed_arrays import Array
 from aotc.program import Program
 from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer, Refusal
-from aotc.quantization.measuring import Calls, run
+from aotc.quantization.measuring import Calls, Measured, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
@@ -64,10 +65,13 @@ def layer_errors(
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
     rounded: Mapping[str, Array],
+    grids: Grids,
 ) -> dict[str, LayerError]:
     """Return what each quantised layer loses, given inputs that are not quantised."""
     fakes = {
-        layer.op.results[0]: FakeLayer.of(program, layer, plan, rounded.get(layer.name))
+        layer.op.results[0]: FakeLayer.of(
+            program, layer, plan, grids, rounded.get(layer.name)
+        )
         for layer, plan in zip(layers, plans, strict=True)
         if plan.precision != WIDE
     }
@@ -77,7 +81,7 @@ def layer_errors(
         fake = fakes.get(op.results[0]) if len(op.results) == 1 else None
         if fake is not None:
             error = found.setdefault(fake.plan.layer, LayerError())
-            error.add(np.asarray(results[0]), fake.result(operands[0]))
+            error.add(np.asarray(results[0]), fake.result(operands))
 
     run(program, calls, watch)
     return found
@@ -100,7 +104,7 @@ class Row:
     bytes_before: int
     bytes_after: int
     error: LayerError | None
-    sensitivity: Mapping[str, float] = field(default_factory=dict)
+    sensitivity: Mapping[str, Measured] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report."""
@@ -117,7 +121,7 @@ class Row:
             row["sqnr_db"] = sqnr if math.isfinite(sqnr) else None
             row["cosine"] = self.error.cosine
         if self.sensitivity:
-            row["sensitivity"] = dict(self.sensitivity)
+            row["sensitivity"] = {k: v._asdict() for k, v in self.sensitivity.items()}
         return {**row, **({"why": plan.why} if plan.why else {})}
 
 
@@ -160,9 +164,11 @@ class Report:
             wide, narrow = 4 * math.prod(layer.shape), plan.kind.stored_bytes(*sizes)
             alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
             rows.append(Row(plan, wide, narrow, errors.get(layer.name), alone))
-        sums = [sum(x.nbytes for x in p.parameters.values()) for p in (before, after)]
+        first, last = (
+            sum(x.nbytes for x in p.parameters.values()) for p in (before, after)
+        )
         evaluations = 0 if chosen is None else chosen.evaluations
-        return cls(recipe, tuple(rows), tuple(refusals), *sums, evaluations)
+        return cls(recipe, tuple(rows), tuple(refusals), first, last, evaluations)
 
     def to_json(self) -> dict[str, Any]:
         """Schema `aotc.quantize/1`."""
@@ -213,6 +219,6 @@ def _row_text(row: Row, width: int) -> str:
     if row.error is not None:
         text += f"  {row.error.sqnr:5.1f} dB  cosine {row.error.cosine:.6f}"
     if row.sensitivity:
-        alone = ", ".join(f"{k} {v:.3%}" for k, v in row.sensitivity.items())
+        alone = ", ".join(f"{k} {v.lost:.3%}" for k, v in row.sensitivity.items())
         text += f"  alone: {alone}"
-    return text + (f"  ({plan.why})" if plan.why else "")
+    return text + (f"  ({plan.why}, at {plan.where})" if plan.why else "")

@@ -30,16 +30,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Value, ir
 from aotc.passes.fold_parameters import retake_weights
 from aotc.program import Program
-from aotc.quantization.grids import (
-    InputGrid,
-    WeightGrid,
-    are_half,
-    weight_grid,
-)
+from aotc.quantization.grids import InputGrid, WeightGrid, are_half
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import WIDE, Precision
 from aotc.quantization.recipe import LayerPlan
@@ -50,6 +47,7 @@ def rewrite(
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
     rounded: Mapping[str, Array],
+    grids: Grids,
 ) -> None:
     """Give layers of a program the precisions of their plans, in place.
 
@@ -59,10 +57,11 @@ def rewrite(
         plans: one for each.
         rounded: integers of weights that do not follow from the weight alone, by the
             name of the layer, in the shape of the weight's groups.
+        grids: of the weights.
     """
     with program.module.context, ir.Location.unknown():
         for entry in program.entries:
-            rewriting = _Rewriting(program, entry.name)
+            rewriting = _Rewriting(program, entry.name, grids)
             pairs = zip(layers, plans, strict=True)
             for layer, plan in pairs:
                 if layer.entry.name == entry.name and plan.precision != WIDE:
@@ -80,11 +79,13 @@ class _Rewriting:
     Args:
         program: that it is of.
         name: of the entry.
+        grids: of weights.
         added: the weights that it takes besides, by name.
     """
 
     program: Program
     name: str
+    grids: Grids
     added: dict[str, Value] = field(default_factory=dict)
     _made: dict[object, Value] = field(default_factory=dict)  # read by several layers
 
@@ -92,19 +93,31 @@ class _Rewriting:
         """Write a layer in a precision."""
         op, b = layer.op, Builder()
         with before(op):
-            x, weight = op.operands[0], self._weight(b, layer, plan, rounded)
-            if plan.factors is not None:
-                x = self._divided(b, layer, plan.factors, x)
-            if plan.kind.dtype:
-                result = self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
+            weight = self._weight(b, layer, plan, rounded)
+            weight = b.to_order(weight, layer.order)
+            if isinstance(op, Gather):
+                rows = op.rebuild(weight, *op.indices)
+                result = b.cast(rows, dtype=WIDE) if plan.kind.dtype else rows
             else:
-                result = op.rebuild(self._input(b, layer, plan, x), weight)
+                result = self._product(b, layer, plan, weight)
             if plan.correction is not None:
                 result = _corrected(b, layer, result, plan.correction)
         op.results[0].replace_all_uses_with(result)
         op.operation.erase()
 
     # ---- inputs
+
+    def _product(
+        self, b: Builder, layer: Layer, plan: LayerPlan, weight: Value
+    ) -> Value:
+        """The product of a layer by a weight of its precision."""
+        x = layer.op.operands[0]
+        if plan.factors is not None:
+            x = self._divided(b, layer, plan.factors, x)
+        if plan.kind.dtype:
+            return self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
+        product: Value = layer.op.rebuild(self._input(b, layer, plan, x), weight)
+        return product
 
     def _divided(self, b: Builder, layer: Layer, factors: Array, x: Value) -> Value:
         """The input of a layer, divided by a number for each channel."""
@@ -154,7 +167,7 @@ class _Rewriting:
         """The weight of a layer as a value of its precision, or dequantised."""
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
-        key = layer.weight, plan.precision, factors, given
+        key = layer.weight, layer.summed, plan.precision, factors, given
         if key not in self._made:
             self._made[key] = self._new_weight(b, layer, plan, rounded)
         return self._made[key]
@@ -173,7 +186,7 @@ class _Rewriting:
             value = b.multiply(value, repeated)
         if kind.dtype:
             return self._computed(name, b.cast(value, dtype=kind.dtype), arrays)
-        grid = weight_of(layer, plan, self.program)[1]
+        grid = self.grids.grid(self.program, layer, plan)
         scales = self._scales(b, name, grid, kind, arrays)
         if rounded is not None:
             integers = self._store(name, _stored(rounded, grid, kind))
@@ -230,19 +243,6 @@ class _Rewriting:
             kind = Tensor(array.shape, dtypes.canonical(array.dtype)).to_mlir()
             self.added[found] = block.add_argument(kind, ir.Location.unknown())
         return self.added[found]
-
-
-def weight_of(
-    layer: Layer, plan: LayerPlan, program: Program
-) -> tuple[Array, WeightGrid]:
-    """Return the weight of a layer, multiplied by its factors, and its grid."""
-    weight = layer.array(program)
-    if plan.factors is not None:
-        assert layer.channels is not None
-        shape = [1] * weight.ndim
-        shape[layer.channels[1]] = -1
-        weight = weight * plan.factors.reshape(shape)
-    return weight, weight_grid(weight, layer.summed, plan.kind)
 
 
 def _source(layer: Layer) -> str:
@@ -382,15 +382,17 @@ def _dequantized(
     else:
         low = b.bitwise_and(integers, b.full_like(integers, 15))
         high = b.shift_right(integers, b.full_like(integers, 4))
-        wide = b.cast(b.concatenate(low, high, axis=grid.axes[0]), dtype="i32")
+        nibbles = b.to_shape(b.concatenate(low, high, axis=grid.axes[0]), shape)
+        wide = b.cast(nibbles, dtype="i32")
         steps = b.cast(b.subtract(wide, b.full_like(wide, 8)), dtype=WIDE)
-    return b.to_shape(b.multiply(steps, _spread_scales(b, scales, grid)), shape)
+    # of the weight's own shape, as who looks for what is dequantised expects
+    return b.multiply(steps, b.to_shape(_spread_scales(b, scales, grid), shape))
 
 
 def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
     """A result, and what is added to each of its features."""
     kind = Tensor.of(result)
-    features = tuple(layer.shape[axis] for axis in layer.kept)
+    features = layer.features
     vector = b.constant(value=correction.reshape(features))
     axes = tuple(range(kind.rank - len(features), kind.rank))
     return b.add(result, b.broadcast(vector, shape=kind.shape, axes=axes))

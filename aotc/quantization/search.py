@@ -1,21 +1,28 @@
 """Choose the precision of each layer so that the quality holds with the fewest bytes.
 
-Each layer alone is measured at each of its precisions; what is lost is taken to add up.
-By that model layers are widened one step at a time, the most of what is lost per byte
-first; how many steps it takes is found by bisection, measuring the whole program. At
-last layers that were widened are narrowed again one by one, where the quality holds.
+Each layer alone is measured at each of its precisions. What layers cost is taken to add
+up, by which the choice with the fewest bytes is known for any budget; the largest
+budget whose choice holds the quality is found by bisection, measuring the whole
+program. At last each layer is narrowed further, where the quality still holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
+
+from aotc.computed_arrays import Array
 from aotc.quantization.layers import Layer
-from aotc.quantization.measuring import Tell
+from aotc.quantization.measuring import Measured, Tell
 from aotc.quantization.recipe import LayerPlan
 
-Measure = Callable[[Sequence[LayerPlan]], float]
+_LEVELS = 1000  # that costs are rounded up to
+_BISECTIONS = 12
+
+Measure = Callable[[Sequence[LayerPlan]], Measured]
 Rungs = Sequence[Sequence[LayerPlan]]  # of each layer, the narrowest first
 
 
@@ -34,7 +41,7 @@ class Chosen:
     plans: tuple[LayerPlan, ...]
     lost: float
     evaluations: int
-    sensitivity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    sensitivity: Mapping[str, Mapping[str, Measured]] = field(default_factory=dict)
 
 
 def choose(
@@ -53,29 +60,13 @@ def choose(
         quality: what may be lost.
         tell: gets what is being done.
     """
-    search = _Search(layers, rungs, measure, tell)
-    narrow = [0] * len(layers)
-    lost = search.lost(narrow)
-    if lost <= quality:
-        return search.chosen(narrow, lost, ())
-    sensitivity = search.sensitivity()
-    steps = _widening(layers, rungs, sensitivity)
-    first, last = 0, len(steps)  # after so many steps it fails, and holds
-    while last - first > 1:
-        middle = (first + last) // 2
-        tell(f"widens {middle} of {len(steps)} steps")
-        if search.lost(_after(steps[:middle], len(layers))) <= quality:
-            last = middle
-        else:
-            first = middle
-    found = _after(steps[:last], len(layers))
-    for number in _by_bytes(layers, rungs, found):
-        tell(f"narrows {layers[number].name} again")
-        narrower = [*found]
-        narrower[number] -= 1
-        if search.lost(narrower) <= quality:
-            found = narrower
-    return search.chosen(found, search.lost(found), sensitivity)
+    search = _Search(layers, rungs, measure, quality, tell)
+    narrow = (0,) * len(layers)
+    if search.holds(narrow):
+        return search.chosen(narrow, ())
+    alone = search.measure_alone()
+    found = search.bisect(_Model.of(search.bytes, alone, quality))
+    return search.chosen(search.narrow(found), alone)
 
 
 @dataclass
@@ -85,39 +76,77 @@ class _Search:
     layers: Sequence[Layer]
     rungs: Rungs
     measure: Measure
+    quality: float
     tell: Tell
-    _known: dict[tuple[int, ...], float] = field(default_factory=dict)
+    _known: dict[tuple[int, ...], Measured] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> list[list[int]]:
+        """What the weight of each layer takes, at each of its rungs."""
+        return [
+            [plan.kind.stored_bytes(layer.shape, layer.summed) for plan in row]
+            for layer, row in zip(self.layers, self.rungs, strict=True)
+        ]
+
+    @property
+    def widest(self) -> tuple[int, ...]:
+        """The choice that loses nothing."""
+        return tuple(len(row) - 1 for row in self.rungs)
 
     def plans(self, choice: Sequence[int]) -> tuple[LayerPlan, ...]:
         """The plans of a choice."""
         pairs = zip(self.rungs, choice, strict=True)
         return tuple(rungs[number] for rungs, number in pairs)
 
-    def lost(self, choice: Sequence[int]) -> float:
+    def measured(self, choice: tuple[int, ...]) -> Measured:
         """What a choice loses; nothing, if all is as it was."""
-        key = tuple(choice)
-        if key not in self._known:
-            pairs = zip(self.rungs, choice, strict=True)
-            is_wide = all(number == len(rungs) - 1 for rungs, number in pairs)
-            self._known[key] = 0.0 if is_wide else self.measure(self.plans(key))
-        return self._known[key]
+        if choice == self.widest:
+            return Measured(0.0, 0.0)
+        if choice not in self._known:
+            self._known[choice] = self.measure(self.plans(choice))
+        return self._known[choice]
 
-    def sensitivity(self) -> tuple[tuple[float, ...], ...]:
+    def holds(self, choice: tuple[int, ...]) -> bool:
+        """Whether a choice loses no more than it may."""
+        return self.measured(choice).lost <= self.quality
+
+    def measure_alone(self) -> list[list[Measured]]:
         """What each layer loses alone, at each of its rungs."""
-        wide = [len(rungs) - 1 for rungs in self.rungs]
+        wide, count = self.widest, len(self.layers)
         rows = []
         for number, rungs in enumerate(self.rungs):
-            self.tell(f"layer {number + 1} of {len(wide)}: {self.layers[number].name}")
-            row = []
-            for rung in range(len(rungs)):
-                choice = [*wide]
-                choice[number] = rung
-                row.append(self.lost(choice))
-            rows.append(tuple(row))
-        return tuple(rows)
+            self.tell(f"layer {number + 1} of {count}: {self.layers[number].name}")
+            choices = (_with(wide, number, rung) for rung in range(len(rungs)))
+            rows.append([self.measured(choice) for choice in choices])
+        return rows
+
+    def bisect(self, model: _Model) -> tuple[int, ...]:
+        """The choice of the largest budget that was found to hold."""
+        found, least, most = self.widest, 0.0, 1.0  # of what all layers cost
+        for turn in range(_BISECTIONS):
+            middle = (least + most) / 2 if least else most / 4
+            self.tell(f"tries choice {turn + 1} of {_BISECTIONS}")
+            choice = model.choice(middle)
+            if self.holds(choice):
+                found, least = choice, middle
+            else:
+                most = middle
+        return found
+
+    def narrow(self, choice: tuple[int, ...]) -> tuple[int, ...]:
+        """A choice with layers narrowed where it holds, what spares the most first."""
+        sizes = self.bytes
+        steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
+        steps.sort(key=lambda step: sizes[step[0]][step[1]] - _at(sizes, choice, step))
+        for number, rung in steps:
+            self.tell(f"narrows {self.layers[number].name}")
+            tried = _with(choice, number, rung)
+            if rung < choice[number] and self.holds(tried):
+                choice = tried
+        return choice
 
     def chosen(
-        self, choice: Sequence[int], lost: float, rows: Sequence[Sequence[float]]
+        self, choice: tuple[int, ...], alone: Sequence[Sequence[Measured]]
     ) -> Chosen:
         """The answer."""
         sensitivity = {
@@ -125,57 +154,76 @@ class _Search:
                 plan.precision: value
                 for plan, value in zip(rungs[:-1], row[:-1], strict=True)
             }
-            for layer, rungs, row in zip(self.layers, self.rungs, rows, strict=False)
+            for layer, rungs, row in zip(self.layers, self.rungs, alone, strict=False)
         }
+        lost = self.measured(choice).lost
         return Chosen(self.plans(choice), lost, len(self._known), sensitivity)
 
 
-def _bytes(layer: Layer, plan: LayerPlan) -> int:
-    return plan.kind.stored_bytes(layer.shape, layer.summed)
+def _with(choice: tuple[int, ...], number: int, rung: int) -> tuple[int, ...]:
+    """A choice with another rung for a layer."""
+    return (*choice[:number], rung, *choice[number + 1 :])
 
 
-def _widening(
-    layers: Sequence[Layer], rungs: Rungs, lost: Sequence[Sequence[float]]
-) -> list[int]:
-    """The layers to widen by a step, in order: what gains the most by byte first.
+def _at(
+    sizes: Sequence[Sequence[int]], choice: Sequence[int], step: tuple[int, int]
+) -> int:
+    return sizes[step[0]][choice[step[0]]]
 
-    At the end all are as wide as can be.
+
+class _Model(NamedTuple):
+    """What layers cost, if that adds up, and what they take.
+
+    Args:
+        bytes: of each layer at each of its rungs.
+        costs: likewise, as shares of what all cost at their narrowest.
     """
-    at = [0] * len(layers)
-    order = []
-    while True:
-        best, most = None, -1.0
-        for number, layer in enumerate(layers):
-            row, here = rungs[number], at[number]
-            if here + 1 < len(row):
-                gained = max(lost[number][here] - lost[number][here + 1], 0.0)
-                more = _bytes(layer, row[here + 1]) - _bytes(layer, row[here])
-                # of those that gain nothing, the smallest
-                value = (gained + 1e-9) / max(more, 1)
-                if value > most:
-                    best, most = number, value
-        if best is None:
-            return order
-        at[best] += 1
-        order.append(best)
 
+    bytes: Sequence[Sequence[int]]
+    costs: Sequence[Array]
 
-def _after(steps: Sequence[int], count: int) -> list[int]:
-    """The rung of each layer after some steps."""
-    found = [0] * count
-    for number in steps:
-        found[number] += 1
-    return found
+    @classmethod
+    def of(
+        cls,
+        sizes: Sequence[Sequence[int]],
+        alone: Sequence[Sequence[Measured]],
+        quality: float,
+    ) -> _Model:
+        """Return the model of what was measured.
 
+        A layer costs what it loses by the metric, which may be the same for many, and
+        the noise that it adds to results.
+        """
+        noise = sum(row[0].noise for row in alone)
+        lost = max(sum(row[0].lost for row in alone), quality, 1e-12)
+        rows = [
+            np.array([x.noise / max(noise, 1e-30) + x.lost / lost for x in row])
+            for row in alone
+        ]
+        total = max(sum(row[0] for row in rows), 1e-30)
+        return cls(sizes, [row / total for row in rows])
 
-def _by_bytes(
-    layers: Sequence[Layer], rungs: Rungs, choice: Sequence[int]
-) -> list[int]:
-    """The layers that were widened, those first that take the most bytes more."""
-    widened = [number for number, rung in enumerate(choice) if rung]
+    def choice(self, budget: float) -> tuple[int, ...]:
+        """Return the rungs that take the fewest bytes and cost no more than a budget.
 
-    def extra(number: int) -> int:
-        layer, row, rung = layers[number], rungs[number], choice[number]
-        return _bytes(layer, row[rung]) - _bytes(layer, row[rung - 1])
-
-    return sorted(widened, key=extra, reverse=True)
+        By dynamic programming over the budget that is left, in so many levels. Of those
+        that take the same it is the one that costs the least.
+        """
+        unit = _LEVELS * (len(self.bytes) + 1)  # of a byte, by that of a level
+        least = np.zeros(_LEVELS + 1)  # what the layers so far take, by level
+        rungs_of = []
+        for sizes, costs in zip(self.bytes, self.costs, strict=True):
+            levels = np.ceil(np.minimum(costs / budget, 2) * _LEVELS).astype(int)
+            options = np.full((len(sizes), _LEVELS + 1), np.inf)
+            for rung, (size, level) in enumerate(zip(sizes, levels, strict=True)):
+                if level <= _LEVELS:
+                    before = least[: _LEVELS + 1 - level]
+                    options[rung, level:] = before + size * unit + level
+            rungs_of.append((options.argmin(axis=0), levels))
+            least = options.min(axis=0)
+        at, found = _LEVELS, list[int]()
+        for best, levels in reversed(rungs_of):
+            rung = int(best[at])
+            found.append(rung)
+            at -= int(levels[rung])
+        return tuple(found[::-1])

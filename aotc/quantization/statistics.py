@@ -80,7 +80,7 @@ def observe(
         with_moments: whether GPTQ is to follow.
         factors: what inputs are divided by before they are looked at, by layer.
     """
-    by_result = {layer.op.results[0]: layer for layer in layers}
+    by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
     seen: dict[str, Seen] = {}
 
     def watch(op: Any, operands: list[Any], results: list[Any]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from aotc.artifacts.precision import Demand
 from aotc.artifacts.rollout.matrix import Cell, Matrix
 from aotc.artifacts.verdicts import USABLE
 from aotc.errors import InputError
@@ -27,6 +28,7 @@ class Policy:
         fallback: whether a processor may run what has code for an accelerator too.
         any_artifact: whether one artifact per device is enough; otherwise each artifact
             must cover the fleet.
+        demand: of the precision of artifacts, see `aotc.artifacts.precision`.
     """
 
     require: Require = "supported"
@@ -35,6 +37,7 @@ class Policy:
     per_label: tuple[str, ...] = ()
     fallback: bool = True
     any_artifact: bool = False
+    demand: Demand = field(default_factory=Demand)
 
     def accepts(self, cell: Cell) -> bool:
         """Whether the artifact runs well enough on these devices, and fits them."""
@@ -42,8 +45,13 @@ class Policy:
             cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
             and cell.fits
             and not (self.checked and cell.unchecked)
+            and not self.violations(cell)
             and (self.fallback or not cell.selection.fallback)
         )
+
+    def violations(self, cell: Cell) -> list[str]:
+        """Return what of the artifact's precision is not as it is asked for."""
+        return self.demand.violations(cell.artifact.manifest.data)
 
 
 @dataclass(frozen=True)

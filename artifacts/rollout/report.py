@@ -45,6 +45,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
     return {
         "require": policy.require,
         "checked": policy.checked,
+        "precision": str(policy.demand) or None,
         "min_coverage": float(policy.min_coverage),
         "per_label": list(policy.per_label),
         "fallback": policy.fallback,
@@ -104,6 +105,7 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
         "advice": [*advice(cell), *_advice_on_checks(cell, policy)],
         "checks": [each.to_json() for each in cell.checks],
         "unchecked": [str(each) for each in cell.unchecked] if policy.checked else [],
+        "imprecise": policy.violations(cell),
         "memory": {
             "available_bytes": cell.memory[0].available_bytes if cell.memory else None,
             "needed": {

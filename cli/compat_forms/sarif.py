@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from aotc.artifacts.checked import NOT_CHECKED
+from aotc.artifacts.precision import NOT_PRECISE
 from aotc.cli.compat_forms.wording import (
     Cell,
     Document,
@@ -66,6 +67,8 @@ def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, 
         ]
     if cell["unchecked"]:
         reasons[NOT_CHECKED] = cell["unchecked"]
+    if cell["imprecise"]:
+        reasons[NOT_PRECISE] = cell["imprecise"]
     for code, texts in (reasons or {"policy": [summary_of(cell)]}).items():
         words = "; ".join([*texts, *cell["advice"]])
         yield {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotc.artifacts.checked import NOT_CHECKED
+from aotc.artifacts.precision import NOT_PRECISE
 from aotc.cli import output
 
 Document = Mapping[str, Any]
@@ -59,6 +60,8 @@ def summary_of(cell: Cell) -> str:
         notes.append("on the processor instead")
     if cell["memory"]["exceed"]:
         notes.append("memory")
+    if cell["imprecise"]:
+        notes.append("not precise")
     if cell["unchecked"]:
         notes.append("not checked")
     return ", ".join(notes)
@@ -80,6 +83,7 @@ def lines_of(cell: Cell) -> Iterator[str]:
     for reason in cell["reasons"]:
         yield f"{reason['variant']}: {reason['message']} [{reason['code']}]"
     yield from (f"{each} [{NOT_CHECKED}]" for each in cell["unchecked"])
+    yield from (f"{each} [{NOT_PRECISE}]" for each in cell["imprecise"])
     for entry in cell["memory"]["exceed"]:
         yield f"{entry}: {_memory(cell['memory'], entry)} [memory]"
 
@@ -117,6 +121,8 @@ def policy_of(document: Document) -> str:
     ]
     if policy["checked"]:
         parts.append("checked code")
+    if policy["precision"]:
+        parts.append(policy["precision"])
     if policy["per_label"]:
         parts.append(f"for each {', '.join(policy['per_label'])}")
     if not policy["fallback"]:

@@ -19,6 +19,7 @@ from aotc.program_files import ir_text
 from aotc.quantization.calibration import METHODS as ADDED
 from aotc.quantization.calibration import Choice
 from aotc.quantization.fakes import FakeLayer
+from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import layers_of
 from aotc.quantization.measuring import run
 from aotc.quantization.metrics import METRICS, Metric
@@ -108,16 +109,17 @@ from aotc import nn
 weights = aotc.Weights({
     "plain": np.ones((32, 4)) / 3, "odd": np.ones((10, 4)) / 3,
     "left": np.ones((4, 32)) / 3, "experts": np.ones((2, 32, 4)) / 3,
-    "table": np.ones((9, 32)) / 3,
+    "table": np.ones((9, 32)) / 3, "gain": np.ones((4, 32)) / 3,
 })
 
 @aotc.entry(x=aotc.Spec((4, 32), "f32"), i=aotc.Spec((4,), "i32"))
 def predict(weights, x, i):
-    y = (x + weights["table"][i]) @ weights["plain"]
+    y = (x * weights["gain"]) @ weights["plain"]
     y = y + x[:, :10] @ weights["odd"]
     z = weights["left"] @ x.T
     e = np.einsum("enk,ekf->enf", np.stack([x, x]), weights["experts"])
-    return y, z, e, x @ x.T
+    t = np.take(weights["table"], i, axis=0)
+    return y, z, e, x @ x.T, t, x @ weights["table"].T
 """
 
 
@@ -137,10 +139,22 @@ def test_what_stays_wide_is_said_with_its_line_and_reason(products):
     assert rows["odd"].precision == "int8-weights"
     assert "10 terms, which are no multiple of a group" in rows["odd"].why
     assert rows["odd"].where.endswith("products.py:15")
-    for line, why in ((14, "reads the weight"), (16, "first operand"), (18, "in each")):
+    for line, why in ((14, "reads the weight"), (16, "first operand"), (19, "in each")):
         kept = [each for each in found.report.refusals if why in each.why]
         assert [each.where for each in kept] == [f"{rows['odd'].where[:-2]}{line}"], why
         assert str(kept[0]) in said
+
+
+def test_table_that_is_read_and_multiplied_is_one_weight(products):
+    found = quantized(products, Choice("int4-g32"))
+    rows = {row.plan.layer: row.plan for row in found.report.rows}
+    of_table = [plan for name, plan in rows.items() if "table" in name]
+    assert [plan.precision for plan in of_table] == ["int4-g32"] * 2
+    kept = [name for name in found.program.parameters if "table" in name]
+    assert sorted(kept) == [
+        "weights.table.int4-g32",
+        "weights.table.int4-g32.scales",
+    ]
 
 
 def test_precisions_of_layers_are_what_errors_are_measured_of(products):
@@ -151,18 +165,18 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
     calls = {"predict": [[x, np.zeros(4, "i4")]]}
     layers = layers_of(products)
     weights = {
-        layer.name: FakeLayer.of(products, layer, plan).weight
+        layer.name: FakeLayer.of(products, layer, plan, Grids()).weight
         for layer, plan in zip(layers, found.recipe.layers, strict=True)
     }
-    operands = {}
+    operands = []
 
     def watch(op, given, results):
-        if op.operation.name == "graph.dot_general":
-            operands.setdefault(given[1].shape, []).append(given[1])
+        operands.extend(x for x in (*given, *results) if x.dtype == np.float32)
 
     run(found.program, calls, watch)
+    assert len(weights) == 5
     for weight in weights.values():
-        assert any(np.array_equal(weight, x) for x in operands[weight.shape])
+        assert any(np.array_equal(weight, x) for x in operands)
 
 
 @pytest.mark.parametrize(

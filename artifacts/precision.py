@@ -1,0 +1,141 @@
+"""Reads from a manifest what precision each part has, and what was measured of it.
+
+`aotc quantize` states in the program, and a build in the signed manifest, by which
+recipe layers were quantised, which precision each has, and how much results lose by a
+metric on data that is named by its digest. Both can be asked for: `aotc verify` and
+`aotc compat` take `--require-quality` and `--require-precision`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.errors import Finding, InputError
+
+NOT_PRECISE = "not-precise"
+WIDE = "f32"  # of layers that a bundle says nothing of: those of the model
+_QUALITY = re.compile(
+    r"((?P<metric>[^=@]+)=)?(?P<lost>[0-9]+(\.[0-9]+)?)(?P<percent>%?)"
+    r"(@(?P<sha256>[0-9a-f]{8,64}))?"
+)
+_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is asked of the precision of a bundle; of one that was not quantised, none.
+
+    Args:
+        lost: what may be lost at most, by a measurement in the manifest; None for any.
+        metric: that it must be by; None for any.
+        sha256: how the digest of the data begins that it must be on; None for any.
+        precisions: that layers may have; empty for any.
+    """
+
+    lost: float | None = None
+    metric: str | None = None
+    sha256: str | None = None
+    precisions: Collection[str] = ()
+
+    @classmethod
+    def parse(cls, quality: str | None, precisions: str | None) -> Demand:
+        """Read `top1=0.5%@DIGEST` and `int8,f32`, as options give them.
+
+        Raises:
+            InputError: `bad-option`.
+        """
+        names = tuple(filter(None, map(str.strip, (precisions or "").split(","))))
+        if quality is None:
+            return cls(precisions=names)
+        found = _QUALITY.fullmatch(quality)
+        if found is None:
+            raise InputError(
+                "bad-option",
+                "expected what may be lost for --require-quality, such as 0.5%, "
+                f"top1=0.5% or top1=0.5%@DIGEST; got {quality[:60]!r}",
+            )
+        lost = float(found["lost"]) / (100 if found["percent"] else 1)
+        return cls(lost, found["metric"], found["sha256"], names)
+
+    def __bool__(self) -> bool:
+        return self.lost is not None or bool(self.precisions)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.lost is not None:
+            by = f" by {self.metric}" if self.metric else ""
+            on = f" on {self.sha256}" if self.sha256 else ""
+            parts.append(f"at most {self.lost:.4g} lost{by}{on}")
+        if self.precisions:
+            parts.append(f"layers of {', '.join(self.precisions)}")
+        return " and ".join(parts)
+
+    def violations(self, manifest: Mapping[str, Any]) -> list[str]:
+        """Return what speaks against a manifest, as JSON."""
+        facts = manifest.get("quantization")
+        if facts is None:
+            return []
+        return [*self._losses(facts["quality"]), *self._layers(facts["layers"])]
+
+    def _losses(self, quality: Mapping[str, Any]) -> Iterator[str]:
+        if self.lost is None:
+            return
+        if not quality:
+            yield "nothing was measured of what it loses"
+            return
+        metric, lost, digest = (quality[key] for key in ("metric", "lost", "sha256"))
+        if self.metric is not None and metric != self.metric:
+            yield f"what it loses was measured by {metric}, not by {self.metric}"
+        elif self.sha256 is not None and not digest.startswith(self.sha256):
+            yield f"it was measured on the data {digest}, not on {self.sha256}"
+        elif not lost <= self.lost:
+            yield f"it loses {lost:.4g} by {metric}, more than {self.lost:.4g}"
+
+    def _layers(self, layers: Collection[Mapping[str, Any]]) -> Iterator[str]:
+        if not self.precisions:
+            return
+        other = [row for row in layers if row["precision"] not in self.precisions]
+        for row in other[:_LISTED]:
+            yield f"the layer {row['layer']} is of {row['precision']}"
+        if len(other) > _LISTED:
+            yield f"and {len(other) - _LISTED} more layers"
+
+
+def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
+    """Refuse a manifest, as JSON, whose precision is not what is asked for.
+
+    Raises:
+        Finding: `not-precise`.
+    """
+    if violations := demand.violations(manifest):
+        raise Finding(
+            "not-precise",
+            f"expected {demand}:" + "".join(f"\n  {line}" for line in violations),
+            hint="quantise it with --quality and --data, and build what that writes: "
+            "docs/precision.md",
+        )
+
+
+def lines_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what a manifest, as JSON, says of its precision, for people."""
+    facts = manifest.get("quantization")
+    if facts is None:
+        return []
+    counts = Counter(row["precision"] for row in facts["layers"])
+    said = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    lines = [f"by the recipe {facts['recipe']}: layers {said}"]
+    if calibration := facts["calibration"]:
+        lines.append(f"calibrated on {_data(calibration)} by {calibration['method']}")
+    if quality := facts["quality"]:
+        lines.append(
+            f"loses {quality['lost']:.4g} by {quality['metric']} on {_data(quality)}"
+        )
+    return lines
+
+
+def _data(facts: Mapping[str, Any]) -> str:
+    return f"{facts['samples']} samples ({facts['sha256'][:12]}…)"

@@ -1,0 +1,41 @@
+"""The options that ask for the precision of a bundle, as one argument `demand`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aotc.cli.verb import combine_options
+
+if TYPE_CHECKING:
+    from aotc.artifacts.precision import Demand
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS = (
+    click.option(
+        "--require-quality",
+        metavar="[METRIC=]LOST[@DIGEST]",
+        help="Of what was quantised, ask that no more was lost, by a measurement that "
+        "the bundle states: 0.5%, top1=0.5%, or with how the SHA-256 of the data "
+        "begins.",
+    ),
+    click.option(
+        "--require-precision",
+        metavar="NAMES",
+        help="Ask that all layers have one of these precisions, such as int8,f32.",
+    ),
+)
+
+
+def precision_options() -> Callable[[_Function], _Function]:
+    """What is asked of precision, as one argument `demand`: a `Demand`."""
+    fields = ("require_quality", "require_precision")
+    return combine_options("demand", _OPTIONS, fields, _demand)
+
+
+def _demand(said: dict[str, Any]) -> Demand:
+    from aotc.artifacts.precision import Demand
+
+    return Demand.parse(said["require_quality"], said["require_precision"])
