@@ -46,13 +46,15 @@ class Sizes:
         found = affine.extremum(expr)
         if found is not None:
             kind, *pair = found
-            choose = {"max": self.integers.most, "min": self.integers.least}[kind]
+            is_most = kind == "max"
+            choose = self.integers.most if is_most else self.integers.least
             return choose(*map(self._of, pair))
         expr = expr.maybe_downcast()
         if isinstance(expr, ir.AffineConstantExpr):
             return int(expr.value)
         if isinstance(expr, ir.AffineSymbolExpr):
-            return self._symbols[expr.position]
+            position: int = expr.position
+            return self._symbols[position]
         assert isinstance(expr, ir.AffineBinaryExpr)
         left, right = self._of(expr.lhs), self._of(expr.rhs)
         if isinstance(expr, ir.AffineAddExpr):

@@ -15,7 +15,7 @@ from aotc.dialects.lowering.scalars import float_compare, in_f32, polynomial, wi
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.kernels.gpu import ops
-from aotc.mlir import Operation, Value, arith, ir, math
+from aotc.mlir import Operation, Type, Value, arith, ir, math
 
 _HALF = 0.5  # where tanh and expm1 go from a series to e**x
 
@@ -89,6 +89,9 @@ extui fptosi fptoui maximumf maxnumf maxsi maxui minimumf minnumf minsi minui mu
 negf ori remsi remui select shli shrsi shrui sitofp subf subi truncf trunci uitofp
 xori"""
 _FUNCTIONS = "absf absi ceil erf exp exp2 floor fma log log2 rsqrt sqrt"
+# computed in f32, of elements of half as many bits
+_IN_F32 = {"arith.divf", *(f"math.{name}" for name in _FUNCTIONS.split())}
+_IN_F32 -= {"math.absf", "math.absi"}
 _KNOWN = {f"arith.{name}" for name in _ARITHMETIC.split()}
 _KNOWN |= {f"math.{name}" for name in _FUNCTIONS.split()}
 
@@ -107,7 +110,8 @@ class _OfElements(Lowering):
         body: Callable[..., Value],
     ) -> Value:
         """Apply the body to the elements."""
-        return body(*inputs)
+        found: Value = body(*inputs)
+        return found
 
 
 def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
@@ -122,7 +126,7 @@ def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
             found = as_tuple(type(op).lower(_OfElements([]), op, *elements))
         except (AttributeError, TypeError, CompileError) as error:
             raise CannotLiftError(str(error)) from error
-        (value,) = found
+        value: Value = found[0]
         return value
 
     return lift(body, operands)
@@ -147,7 +151,8 @@ def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
             if op.name not in _KNOWN and op.name not in _REPLACED:
                 raise CannotLiftError(op.name)
             known[op.result] = _write(op, known, shape)
-        return known[result]
+        found: Value = known[result]
+        return found
     finally:
         holder.erase()
 
@@ -165,6 +170,8 @@ def _write(
         if isinstance(element, ir.F64Type):
             raise CannotLiftError(f"{op.name} of {element}")
         return lift(_REPLACED[op.name], operands)
+    if op.name in _IN_F32 and isinstance(element, ir.F16Type | ir.BF16Type):
+        return _write_in_f32(op, operands, kind)
     name = op.name
     if isinstance(element, ir.F32Type):
         name = _PRECISE.get(name, name)
@@ -175,3 +182,20 @@ def _write(
         name, results=[kind], operands=operands, attributes=attributes
     ).result
     return made
+
+
+def _write_in_f32(op: Operation, operands: Sequence[Value], kind: Type) -> Value:
+    """Write an op on tiles of f16 or bf16 as one on f32, rounded at the end.
+
+    Of a quotient and a square root that is the one nearest (Figueroa, see
+    `aotc.kernels.cpu.epilogue`).
+    """
+
+    def wide(*elements: Value) -> Value:
+        f32 = ir.F32Type.get()
+        given = [arith.extf(f32, x) for x in elements]
+        made: Value = ir.Operation.create(op.name, results=[f32], operands=given).result
+        return made
+
+    narrow: Value = arith.truncf(kind, lift(wide, operands))
+    return narrow

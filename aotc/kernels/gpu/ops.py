@@ -20,7 +20,7 @@ PRECISIONS = {"tf32": 0, "tf32x3": 1, "ieee": 2}
 def make(
     name: str, operands: Sequence[Value], result: Type | None, **attributes: int
 ) -> Value:
-    """Write an op with numbers for attributes; return its result, if it has one."""
+    """Write an op with numbers for attributes; return its result, or else the op."""
     i32 = ir.IntegerType.get_signless(32)
     made = ir.Operation.create(
         name,
@@ -28,12 +28,14 @@ def make(
         operands=[*operands],
         attributes={k: ir.IntegerAttr.get(i32, v) for k, v in attributes.items()},
     )
-    return made if result is None else made.result
+    found: Value = made if result is None else made.result
+    return found
 
 
 def pointer_to(element: Type) -> Type:
     """Return the type of pointers to elements of a type."""
-    return ir.Type.parse(f"!tt.ptr<{element}>")
+    found: Type = ir.Type.parse(f"!tt.ptr<{element}>")
+    return found
 
 
 def tensor_of(shape: Sequence[int], element: Type) -> ir.RankedTensorType:

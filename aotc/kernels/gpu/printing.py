@@ -21,7 +21,7 @@ class _Printer:
         self._names: dict[Value, str] = {}
 
     def op(self, op: Operation, indent: str) -> list[str]:
-        """Return the lines of an op."""
+        """Return the lines of an op, which has one region of one block, if any."""
         op = op.operation
         given = ", ".join(self._names[value] for value in op.operands)
         results = self._define(op.results)
@@ -30,29 +30,25 @@ class _Printer:
         held = f" <{{{stated}}}>" if stated else ""
         types = ", ".join(str(value.type) for value in op.operands)
         made = ", ".join(str(value.type) for value in op.results)
-        head, tail = f'{indent}{assigned}"{op.name}"({given}){held}', []
-        for region in op.regions:
-            opening = " ({" if not tail else "}, {"
-            (block,) = region.blocks
-            if tail:
-                tail.append(indent + opening)
-            else:
-                head += opening
-            tail += self._block(block, indent + "  ", is_named=len(block.arguments) > 0)
-        end = f"{indent}}})" if tail else ""
-        last = f" : ({types}) -> ({made})"
-        return [head, *tail, end + last] if tail else [head + last]
+        head = f'{indent}{assigned}"{op.name}"({given}){held}'
+        tail = f" : ({types}) -> ({made})"
+        if not len(op.regions):
+            return [head + tail]
+        ((block,),) = op.regions
+        return [f"{head} ({{", *self._block(block, indent), f"{indent}}}){tail}"]
 
     def _define(self, values: Sequence[Value]) -> list[str]:
         for value in values:
             self._names[value] = f"%{len(self._names)}"
         return [self._names[value] for value in values]
 
-    def _block(self, block: Block, indent: str, *, is_named: bool) -> list[str]:
+    def _block(self, block: Block, indent: str) -> list[str]:
+        """Return the lines of a block of an op that stands further left."""
         names = self._define(block.arguments)
         taken = (
             f"{name}: {value.type}"
             for name, value in zip(names, block.arguments, strict=True)
         )
-        head = [f"{indent[2:]}^bb0({', '.join(taken)}):"] if is_named else []
-        return head + [line for op in block.operations for line in self.op(op, indent)]
+        head = [f"{indent}^bb0({', '.join(taken)}):"] if names else []
+        inner = indent + "  "
+        return head + [line for op in block.operations for line in self.op(op, inner)]

@@ -265,7 +265,7 @@ class _Product:
         )
         program: Int = integers.wide(ops.program_id())
         matrix = integers.multiply(rows, columns)
-        batch = 0
+        batch: Int = 0
         if self._loops.batch:
             batch = integers.divide(program, matrix)
             program = integers.remainder(program, matrix)

@@ -25,7 +25,7 @@ from aotc.dialects.types import (
     lowered_element,
     same_count,
 )
-from aotc.dtypes import UNSIGNED, is_float
+from aotc.dtypes import UNSIGNED, is_float, to_numpy
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
 from aotc.kernels.gpu.frames import Axis, Frame, axis_of
@@ -190,8 +190,7 @@ class _Rows:
         kind = ops.tensor_of(
             (self._schedule.rows, self._schedule.columns), lowered_element(dtype)
         )
-        start = np.asarray(nest.start).astype("f8" if is_float(dtype) else "i8")
-        neutral = ops.constant(kind, start[()])
+        neutral = ops.constant(kind, _in_memory(nest.start, dtype))
         combine = _combine(nest.combine, dtype)
 
         def elements(tile: Tile) -> Value:
@@ -261,6 +260,14 @@ def _product(tile: Tile, statement: Statement) -> Value:
     ]
     multiply = _combine("multiply", statement.dtype)
     return reduce(lambda x, y: multiply(*ops.together(x, y)), made)
+
+
+def _in_memory(number: float, dtype: str) -> float:
+    """Return a number as a dtype has it; an unsigned one as that of the same bits."""
+    found = np.asarray(number).astype(to_numpy(dtype))
+    if is_float(dtype):
+        return float(found)
+    return int(found.view(f"i{found.itemsize}"))
 
 
 def _combine(name: str, dtype: str) -> Callable[[Value, Value], Value]:
