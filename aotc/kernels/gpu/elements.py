@@ -19,7 +19,7 @@ from aotc.dialects.types import (
 )
 from aotc.dialects.views import View
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, axis_of, batch_of
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.tiles import Tile
@@ -144,4 +144,5 @@ def _tile(writing: Writing, statement: Statement, schedule: ElementTile) -> Tile
             first = integers.multiply(number, tile)
             axes.insert(0, axis_of(sizes, shape, loops, first, tile, at))
     axes.insert(0, batch_of(shape, split.batch, rest))
-    return Tile(Frame(sizes, tuple(axes), guard), writing.memories, {}, shape)
+    frame = Frame(sizes, tuple(axes), guard)
+    return Tile(frame, writing.memories, {}, Reindexing(shape))

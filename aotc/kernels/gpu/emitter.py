@@ -9,7 +9,7 @@ from typing import Any
 from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
-from aotc.kernels.gpu import elements, products, rows
+from aotc.kernels.gpu import attention, elements, products, rows
 from aotc.kernels.gpu.kernel import GpuKernel, Writing, symbol_count, write_text
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
@@ -34,7 +34,14 @@ class Form:
     write: Callable[[Writing, Any], None]
 
 
+# of those that take a term, the first
 FORMS = {
+    "attention": Form(
+        lambda term: attention.parts_of(term) is not None,
+        attention.plan,
+        attention.programs,
+        attention.write,
+    ),
     "product": Form(
         lambda term: products.anchor_of(term) is not None,
         products.plan,

@@ -9,7 +9,7 @@ merge need no division.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.dialects import affine
 from aotc.dialects.types import (
@@ -20,8 +20,9 @@ from aotc.dialects.types import (
     element_count,
     maximum,
     minimum,
+    same_count,
 )
-from aotc.dialects.views import Strides, View
+from aotc.dialects.views import Strides, View, split
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.ops import Int, Integers
 from aotc.mlir import AffineExpr, Value, ir
@@ -104,6 +105,57 @@ class Offset:
 
 
 @dataclass(frozen=True)
+class Reindexing:
+    """What brings views of some loops to other loops over as many elements.
+
+    Args:
+        shape: the sizes of the other loops.
+        parts: the sizes that each loop is split into; None for loops that follow each
+            other as they do there.
+        order: of all parts.
+    """
+
+    shape: Shape
+    parts: tuple[Shape, ...] | None = None
+    order: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, shape: Shape, read: View) -> Reindexing | None:
+        """Return that from loops to those of a value, given how they read that.
+
+        None where they do not read each element of it once.
+
+        Args:
+            shape: the sizes of the loops over the value, in the order of its elements.
+            read: the view of the value that has the loops as its axes.
+        """
+        axes = read.flat().axes
+        rest = {n: s for n, s in enumerate(s for own in axes for s in own)}
+        order: list[int] = []
+        reached: Size = 1
+        while rest:
+            found = [n for n, s in rest.items() if same_count((s.step,), (reached,))]
+            if not found or rest[found[0]].repeats:
+                return None
+            order.insert(0, found[0])
+            reached = reached * rest.pop(found[0]).size
+        parts = tuple(tuple(stride.size for stride in own) for own in axes)
+        return cls(shape, parts, tuple(order))
+
+    def view(self, view: View) -> View | None:
+        """Return a view of the loops as one of the others; None where there is none."""
+        if self.parts is not None:
+            pieces: list[Strides] = []
+            for own, sizes in zip(view.axes, self.parts, strict=True):
+                found = split(own, sizes)
+                if found is None:
+                    return None
+                pieces += found
+            view = view.with_axes(pieces[n] for n in self.order)
+        return view if view.shape == self.shape else view.reshape(self.shape)
+
+
+@dataclass(frozen=True)
 class Frame:
     """The indices of a program.
 
@@ -117,27 +169,53 @@ class Frame:
     axes: tuple[Axis, ...]
     guard: Value | None = None
 
-    def offset(self, view: View) -> Offset:
-        """Return where a view that has the loops as its axes lies in its source."""
+    def offset(self, view: View, *inner: View) -> Offset:
+        """Return where a view that has the loops as its axes lies in its source.
+
+        Args:
+            view: of the source, or of what the next view gives.
+            inner: the views of each other after it, the last one of the source.
+        """
+        if inner:
+            masks, axes = self._places(view)
+            found = Frame(self.sizes, axes).offset(*inner)
+            return replace(found, masks=(*masks, *found.masks))
         if view.fill is None:
             (found,) = self._along(view.flat())
             return Offset(*found, self._masks(view))
-        integers, masks = self.sizes.integers, [*self._masks(view)]
+        integers = self.sizes.integers
+        masks, axes = self._places(view)
         number: Int = 0
         along: Int = 0
-        for axis, ((first, rest), size, step) in enumerate(
-            zip(self._along(view), view.source, _distances(view.source), strict=True)
-        ):
-            index = integers.value(integers.add(first, rest))
-            is_below, is_above = _may_be_outside(view, axis)
-            if is_below:
-                masks.append(integers.is_at_least(index, 0))
-            if is_above:
-                masks.append(integers.is_less(index, self.sizes.of(size)))
+        for axis, step in zip(axes, _distances(view.source), strict=True):
             by = self.sizes.of(step)
-            number = integers.add(number, integers.multiply(first, by))
-            along = integers.add(along, integers.multiply(rest, by))
-        return Offset(number, along, tuple(masks))
+            number = integers.add(number, integers.multiply(axis.first, by))
+            along = integers.add(along, integers.multiply(axis.along or 0, by))
+        return Offset(number, along, masks)
+
+    def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[Axis, ...]]:
+        """Return the indices of a source as axes, and where they are inside."""
+        integers, masks = self.sizes.integers, [*self._masks(view)]
+        axes = []
+        for axis, ((first, rest), size) in enumerate(
+            zip(self._along(view), view.source, strict=True)
+        ):
+            if view.fill is not None:
+                index = integers.value(integers.add(first, rest))
+                is_below, is_above = _may_be_outside(view, axis)
+                if is_below:
+                    masks.append(integers.is_at_least(index, 0))
+                if is_above:
+                    masks.append(integers.is_less(index, self.sizes.of(size)))
+            along = None if isinstance(rest, int) else rest
+            axes.append(Axis((axis,), size, first, along))
+        return tuple(masks), tuple(axes)
+
+    def index(self, view: View, axis: int) -> Value:
+        """Return the index along an axis of the source of a view."""
+        first, along = self._along(view)[axis]
+        integers = self.sizes.integers
+        return integers.value(integers.add(first, along))
 
     def strides(self, view: View) -> list[Strides]:
         """Return the strides of a view in memory along each axis."""

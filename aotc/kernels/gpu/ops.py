@@ -245,6 +245,16 @@ def move_pointers(base: Value, number: Int, along: Int) -> Value:
     return make("tt.addptr", [make("tt.splat", [base], kind), along], kind)
 
 
+def transpose(x: Value, kind: Type) -> Value:
+    """Return a tile with rows as columns."""
+    order: ir.Attribute = ir.DenseI32ArrayAttr.get([1, 0])
+    made = ir.Operation.create(
+        "tt.trans", results=[kind], operands=[x], attributes={"order": order}
+    )
+    found: Value = made.result
+    return found
+
+
 def dot(x: Value, y: Value, total: Value, precision: str) -> Value:
     """Return the product of two tiles, added to a third."""
     return make(

@@ -20,16 +20,14 @@ from aotc.dialects.types import (
     compare_sizes,
     element_count,
     lowered_element,
-    same_count,
 )
 from aotc.dtypes import bits, is_float
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, axis_of, batch_of
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
-from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.ops import Int
-from aotc.kernels.gpu.tiles import Held, Tile, cast
+from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
 from aotc.kernels.typical import typical
@@ -101,7 +99,7 @@ def anchor_of(term: Term) -> Statement | None:
     (anchor,) = found
     is_product = anchor.nest.combine == "add" and len(anchor.factors) == 2
     is_first = term.statements[0] is anchor
-    if not (is_product and is_first and _factor_dtype(anchor)):
+    if not (is_product and is_first and factor_dtype(anchor)):
         return None
     loops = Loops.of(anchor)
     sides = (_total(anchor, own) for own in (loops.rows, loops.columns))
@@ -109,7 +107,7 @@ def anchor_of(term: Term) -> Statement | None:
     return None if is_thin else anchor
 
 
-def _behind_cast(factor: Expression) -> Expression:
+def widened(factor: Expression) -> Expression:
     """Return what a factor widens without loss, or itself."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (inner,) = factor.operands
@@ -121,9 +119,9 @@ def _behind_cast(factor: Expression) -> Expression:
     return factor
 
 
-def _factor_dtype(anchor: Statement) -> str:
+def factor_dtype(anchor: Statement) -> str:
     """Return the dtype that factors are multiplied in; "" if there is none."""
-    found = {Tensor.of(_behind_cast(x).value).dtype for x in anchor.factors}
+    found = {Tensor.of(widened(x).value).dtype for x in anchor.factors}
     if len(found) == 1 and anchor.dtype in ("f32", "i32"):
         (dtype,) = found
         is_exact = dtype in _LEAST_DEPTH and is_float(dtype) == is_float(anchor.dtype)
@@ -160,7 +158,7 @@ def plan(term: Term, machine: Gpu) -> ProductTile:
     """Return the schedule of a term on a chip: that which the model finds fastest."""
     anchor = anchor_of(term)
     assert anchor is not None
-    counts, dtype = _Counts.of(anchor), _factor_dtype(anchor)
+    counts, dtype = _Counts.of(anchor), factor_dtype(anchor)
     found = candidates(counts.depth, dtype, machine)
     return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
 
@@ -234,7 +232,7 @@ class _Product:
         assert anchor is not None
         self._writing, self._schedule, self._anchor = writing, schedule, anchor
         self._shape, self._loops = anchor.nest.sizes, Loops.of(anchor)
-        self._dtype = _factor_dtype(anchor)
+        self._dtype = factor_dtype(anchor)
         sizes = writing.sizes
         batch, row, column = self._place()
         self._batch = batch_of(self._shape, self._loops.batch, batch)
@@ -307,8 +305,9 @@ class _Product:
     def _factor(self, number: int, rows: Axis, columns: Axis) -> Value:
         """Return a tile of a factor, which is 0 beyond the depth."""
         frame = Frame(self._writing.sizes, (self._batch, rows, columns))
-        tile = Tile(frame, self._writing.memories, {}, self._shape)
-        expression = _behind_cast(self._anchor.factors[number])
+        loops = Reindexing(self._shape)
+        tile = Tile(frame, self._writing.memories, {}, loops)
+        expression = widened(self._anchor.factors[number])
         found = tile.value(expression)
         found = cast(found, Tensor.of(expression.value).dtype, self._dtype)
         found = ops.spread(found, frame.shape)
@@ -324,18 +323,10 @@ class _Product:
         kept = self._shape[: len(anchor.nest.kept)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))
         held: dict[Value, Held] = {}
-        tile = Tile(frame, self._writing.memories, held, kept)
-        for statement in term.statements:
-            kind = Tensor.of(statement.value)
-            if statement is anchor:
-                elements = cast(sums, anchor.dtype, kind.dtype)
-            elif same_count(statement.nest.sizes, kept):
-                (factor,) = statement.factors
-                elements = ops.spread(tile.value(factor), frame.shape)
-            else:
-                raise CannotLiftError("elements of other loops")
-            held[statement.value] = tile.hold(statement, elements)
-            tile.store(statement, elements)
+        tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
+        elements = cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype)
+        tile.finish(anchor, elements)
+        write_followers(tile, term.statements[1:])
 
 
 def _is_zero_beyond(factor: Expression, summed: tuple[int, ...]) -> bool:

@@ -28,7 +28,7 @@ from aotc.dialects.types import (
 from aotc.dtypes import UNSIGNED, is_float, to_numpy
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
-from aotc.kernels.gpu.frames import Axis, Frame, axis_of
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
@@ -180,7 +180,7 @@ class _Rows:
         self, axes: tuple[Axis, ...], held: dict[Value, Held], shape: Shape
     ) -> Tile:
         frame = Frame(self._writing.sizes, axes)
-        return Tile(frame, self._writing.memories, held, shape)
+        return Tile(frame, self._writing.memories, held, Reindexing(shape))
 
     def _reduce(self, statement: Statement) -> None:
         nest = statement.nest
@@ -191,7 +191,7 @@ class _Rows:
             (self._schedule.rows, self._schedule.columns), lowered_element(dtype)
         )
         neutral = ops.constant(kind, _in_memory(nest.start, dtype))
-        combine = _combine(nest.combine, dtype)
+        combine = combination(nest.combine, dtype)
 
         def elements(tile: Tile) -> Value:
             made = ops.spread(_product(tile, statement), tile.frame.shape)
@@ -258,7 +258,7 @@ def _product(tile: Tile, statement: Statement) -> Value:
         cast(tile.value(factor), Tensor.of(factor.value).dtype, statement.dtype)
         for factor in statement.factors
     ]
-    multiply = _combine("multiply", statement.dtype)
+    multiply = combination("multiply", statement.dtype)
     return reduce(lambda x, y: multiply(*ops.together(x, y)), made)
 
 
@@ -270,7 +270,7 @@ def _in_memory(number: float, dtype: str) -> float:
     return int(found.view(f"i{found.itemsize}"))
 
 
-def _combine(name: str, dtype: str) -> Callable[[Value, Value], Value]:
+def combination(name: str, dtype: str) -> Callable[[Value, Value], Value]:
     of_floats, signed, unsigned = _COMBINE[name]
     found = of_floats if is_float(dtype) else unsigned if dtype in UNSIGNED else signed
     return lambda x, y: found(x, y)

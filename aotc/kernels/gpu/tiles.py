@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.ops.creation import Constant
-from aotc.dialects.types import Shape, Tensor, lowered_element
+from aotc.dialects.ops.creation import Constant, Iota
+from aotc.dialects.types import Tensor, lowered_element, same_count
 from aotc.dialects.views import Strides, View
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Frame
+from aotc.kernels.gpu.frames import Frame, Reindexing
 from aotc.kernels.gpu.lifting import CannotLiftError, apply, lift
 from aotc.kernels.terms import Expression, Read, Statement
 from aotc.mlir import Type, Value, arith, ir
@@ -55,13 +55,13 @@ class Tile:
         frame: of it.
         memories: what the kernel is given.
         held: values that are in registers.
-        shape: the sizes of the loops, for views of others that are as many elements.
+        loops: brings views of other loops to those of the frame.
     """
 
     frame: Frame
     memories: Memories
     held: dict[Value, Held]
-    shape: Shape
+    loops: Reindexing
     _known: dict[Expression, Value] = field(default_factory=dict)
 
     def value(self, expression: Expression) -> Value:
@@ -89,8 +89,7 @@ class Tile:
         """
         if len(views) != 1:
             raise CannotLiftError("several views of one source")
-        (view,) = views
-        found = view if view.shape == self.shape else view.reshape(self.shape)
+        found = self.loops.view(views[0])
         if found is None:
             raise CannotLiftError("loops that are no parts of others")
         return found
@@ -102,12 +101,16 @@ class Tile:
         if read.source not in self.memories.read:
             return self._constant(read)
         kind = Tensor.of(read.source)
-        view = self.view_of(read.views)
-        offset = self.frame.offset(view)
+        first, *inner = read.views
+        view = self.view_of([first])
+        offset = self.frame.offset(view, *inner)
         pointers = ops.move_pointers(
             self.memories.read[read.source], offset.number, offset.along
         )
-        other = view.fill or 0
+        fills = {each.fill for each in read.views if each.fill is not None}
+        if len(fills) > 1:
+            raise CannotLiftError("elements outside of several sources")
+        other = fills.pop() if fills else 0
         if kind.dtype == "bool":
             other = bool(other)
         mask = ops.both(offset.masks)
@@ -133,6 +136,8 @@ class Tile:
 
     def _constant(self, read: Read) -> Value:
         op = read.op
+        if isinstance(op, Iota):
+            return self._position(read, op)
         if not isinstance(op, Constant) or np.size(op.value) != 1:
             name = "what no statement gives" if op is None else op.OPERATION_NAME
             raise CannotLiftError(name)
@@ -140,6 +145,15 @@ class Tile:
         element = lowered_element(Tensor.of(op.y).dtype)
         is_whole = isinstance(element, ir.IntegerType)
         return ops.constant(element, int(value) if is_whole else float(value))
+
+    def _position(self, read: Read, op: Iota) -> Value:
+        """Return the index along an axis, as elements that count it have it."""
+        view = self.view_of(read.views)
+        if view.fill is not None:
+            raise CannotLiftError("positions beyond the end")
+        index = self.frame.index(view, op.axis)
+        source = f"i{self.frame.sizes.integers.kind.width}"
+        return cast(index, source, Tensor.of(op.y).dtype)
 
     def store(self, statement: Statement, elements: Value) -> None:
         """Write the elements of a statement, if its value is a result."""
@@ -163,9 +177,47 @@ class Tile:
         place = statement.place()
         return self.view_of([] if place is None else [place])
 
+    def finish(self, statement: Statement, elements: Value) -> None:
+        """Keep the elements of a statement, and write them if its value is a result."""
+        self.held[statement.value] = self.hold(statement, elements)
+        self.store(statement, elements)
+
     def hold(self, statement: Statement, elements: Value) -> Held:
         """Return the elements of a statement as a value in registers."""
         return Held(elements, self.frame.strides(self.place(statement)))
+
+
+def write_followers(tile: Tile, statements: Sequence[Statement]) -> None:
+    """Write statements that combine nothing, of as many elements as a tile has.
+
+    Their loops may have another order than those of a value in registers that they
+    read, such as that of a transpose.
+
+    Raises:
+        CannotLiftError: there is no code for them.
+    """
+    for statement in statements:
+        (factor,) = statement.factors
+        loops = _loops_of(tile, statement)
+        here = Tile(tile.frame, tile.memories, tile.held, loops)
+        elements = ops.spread(here.value(factor), tile.frame.shape)
+        here.finish(statement, elements)
+
+
+def _loops_of(tile: Tile, statement: Statement) -> Reindexing:
+    """Return what brings views of the loops of a statement to those of a tile."""
+    shape, sizes = tile.loops.shape, statement.nest.sizes
+    if not same_count(sizes, shape):
+        raise CannotLiftError("elements of other loops")
+    for read in statement.reads():
+        kind = Tensor.of(read.source)
+        if read.source in tile.held and same_count((kind.elements,), shape):
+            if len(read.views) != 1 or read.views[0].fill is not None:
+                break
+            found = Reindexing.of(shape, read.views[0])
+            if found is not None and found.order != tuple(range(len(found.order))):
+                return found
+    return Reindexing(shape)
 
 
 def cast(x: Value, source: str, target: str) -> Value:

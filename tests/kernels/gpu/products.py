@@ -35,6 +35,15 @@ CONVOLUTIONS = {
     "depthwise": ((1, 9, 8, 24), (3, 3, 1, 24), (1, 1), "SAME", (1, 1), 24),
     "images": (("n", 7, 6, 5), (3, 2, 5, 18), (1, 1), "SAME", (1, 1), 1),
 }
+# dtype, q, k and v (batch, length, heads, depth), and how
+ATTENTION = {
+    "plain": ("f32", (2, 70, 3, 16), (2, 70, 3, 16), {}),
+    "brains": ("bf16", (1, 130, 2, 64), (1, 130, 2, 64), {}),
+    "causal": ("f16", (2, 100, 2, 32), (2, 100, 2, 32), {"causal": True}),
+    "grouped": ("f32", (1, 33, 6, 24), (1, 50, 2, 24), {"scale": 0.3}),
+    "decoding": ("bf16", (3, 1, 8, 40), (3, "n", 2, 40), {}),
+    "symbolic": ("f32", ("b", "n", 2, 16), ("b", "n", 2, 16), {"causal": True}),
+}
 LONG = 20000  # columns, which no block has all of
 
 
@@ -63,10 +72,23 @@ def _convolution(name):
     return aotc.entry(**{key: aotc.Spec(n) for key, n in shapes.items()})(entry)
 
 
+def _attention(name):
+    dtype, queries, keys, how = ATTENTION[name]
+
+    def entry(q, k, v):
+        return nn.attention(q, k, v, **how)
+
+    entry.__name__ = f"attention_{name}"
+    shapes = {"q": queries, "k": keys, "v": keys}
+    return aotc.entry(**{key: aotc.Spec(n, dtype) for key, n in shapes.items()})(entry)
+
+
 for _name in PRODUCTS:
     globals()[_name] = _product(_name)
 for _name in CONVOLUTIONS:
     globals()[f"conv_{_name}"] = _convolution(_name)
+for _name in ATTENTION:
+    globals()[f"attention_{_name}"] = _attention(_name)
 
 
 @aotc.entry(x=aotc.Spec(("m", 40)), y=aotc.Spec((40, 72)), b=aotc.Spec((72,)))
@@ -110,3 +132,15 @@ def turned(x):
 def joined(x, y):
     """Parts of one result, of their own sizes."""
     return np.concatenate([np.exp(x), y], axis=1)
+
+
+@aotc.entry(
+    q=aotc.Spec((2, 20, 2, 16)),
+    k=aotc.Spec((2, 45, 2, 16)),
+    v=aotc.Spec((2, 45, 2, 16)),
+    seen=aotc.Spec((2, 1, 20, 45), "bool"),
+)
+def masked(q, k, v, seen):
+    """Rows of which some see nothing, in the order that a projection reads."""
+    y = nn.attention(q, k, v, mask=seen & (np.arange(20) > 2)[:, None])
+    return np.reshape(y, (2, 20, 32)) * 2

@@ -23,12 +23,12 @@ from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 
 from .launches import kernel_of, launch
-from .products import CONVOLUTIONS, PRODUCTS
+from .products import ATTENTION, CONVOLUTIONS, PRODUCTS
 
 MODEL = Path(__file__).parent / "products.py"
 ENTRIES = [*PRODUCTS, *(f"conv_{name}" for name in CONVOLUTIONS), "epilogue"]
 ENTRIES += ["dequantised", "long_softmax", "long_norm", "symbolic_softmax", "turned"]
-ENTRIES += ["joined"]
+ENTRIES += ["joined", "masked", *(f"attention_{name}" for name in ATTENTION)]
 _BOUNDS = {"f32": 1e-5, "bf16": 1e-2, "f16": 2e-3}
 
 
@@ -51,7 +51,10 @@ def drawn(function: Function, symbols: list[int]) -> list[np.ndarray]:
     for kind in map(Tensor.of, function.entry_block.arguments):
         shape = [evaluate_size(n, symbols) for n in kind.shape]
         x = rng.normal(size=shape)
-        x = x if dtypes.is_float(kind.dtype) else rng.integers(-100, 100, shape)
+        if kind.dtype == "bool":
+            x = x > 0
+        elif not dtypes.is_float(kind.dtype):
+            x = rng.integers(-100, 100, shape)
         found.append(x.astype(dtypes.to_numpy(kind.dtype)))
     return found
 
@@ -103,7 +106,8 @@ def test_every_chip_has_room_for_what_is_planned_for_it() -> None:
 def test_triton_compiles_kernels(arch: str) -> None:
     """To the instructions for matrices, without registers that spill."""
     wanted = {"sm_80": b"mma.sync", "sm_90": b"mma"}.get(arch)
-    for name in ("halves", "epilogue", "symbolic_softmax", "turned", "conv_same"):
+    names = "halves epilogue symbolic_softmax turned conv_same attention_causal masked"
+    for name in names.split():
         kernel = compiled_kernel(name, arch)
         found = compile_kernel(kernel, arch)
         assert found.shared <= MACHINES[arch].shared_bytes
