@@ -29,11 +29,11 @@ from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.ops import Int
-from aotc.kernels.gpu.products import Loops, factor_dtype, widened
+from aotc.kernels.gpu.products import Loops, factor_dtype, widened, zero_beyond
 from aotc.kernels.gpu.rows import combination, power_of_two
 from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.terms import Expression, Read, Statement, Term
+from aotc.kernels.terms import Expression, Statement, Term
 from aotc.kernels.typical import typical
 from aotc.mlir import Value, arith, ir, math
 
@@ -198,11 +198,7 @@ class _Attention:
         tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
         found = ops.spread(found, frame.shape)
-        mask = ops.both([axis.inside for axis in frame.axes if axis.inside is not None])
-        if mask is None or isinstance(factor, Read):  # which is 0 beyond
-            return found
-        zero = ops.constant(found.type, 0)
-        return arith.select(ops.spread(mask, frame.shape), found, zero)
+        return zero_beyond(found, factor, frame.axes)
 
     def _scores(self, keys: Axis) -> Value:
         """Return the scores of a block: keys are read as they lie, and then turned."""

@@ -181,12 +181,11 @@ class Frame:
             found = Frame(self.sizes, axes).offset(*inner)
             return replace(found, masks=(*masks, *found.masks))
         if view.fill is None:
-            (found,) = self._along(view.flat())
-            return Offset(*found, self._masks(view))
+            ((number, along),) = self._along(view.flat())
+            return Offset(number, along, self._masks(view))
         integers = self.sizes.integers
         masks, axes = self._places(view)
-        number: Int = 0
-        along: Int = 0
+        number, along = 0, 0
         for axis, step in zip(axes, _distances(view.source), strict=True):
             by = self.sizes.of(step)
             number = integers.add(number, integers.multiply(axis.first, by))

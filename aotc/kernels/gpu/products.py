@@ -8,6 +8,7 @@ they lie; groups are a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -311,11 +312,8 @@ class _Product:
         found = tile.value(expression)
         found = cast(found, Tensor.of(expression.value).dtype, self._dtype)
         found = ops.spread(found, frame.shape)
-        mask = columns.inside if number == 0 else rows.inside
-        if mask is None or _is_zero_beyond(expression, self._loops.summed):
-            return found
-        zero = ops.constant(found.type, 0)
-        return arith.select(ops.spread(mask, frame.shape), found, zero)
+        depth = columns if number == 0 else rows
+        return zero_beyond(found, expression, [depth])
 
     def _write_results(self, sums: Value) -> None:
         """Compute what follows the sums, and store the results."""
@@ -329,9 +327,21 @@ class _Product:
         write_followers(tile, term.statements[1:])
 
 
-def _is_zero_beyond(factor: Expression, summed: tuple[int, ...]) -> bool:
-    """Whether a factor is read as 0 where there is nothing to be summed up."""
-    if not isinstance(factor, Read) or factor.views[0].fill not in (None, 0):
+def zero_beyond(x: Value, factor: Expression, axes: Sequence[Axis]) -> Value:
+    """Return a tile of a factor with 0 beyond the ends of axes."""
+    open_ended = [axis for axis in axes if not is_zero_beyond(factor, axis)]
+    mask = ops.both([axis.inside for axis in open_ended if axis.inside is not None])
+    if mask is None:
+        return x
+    zero = ops.constant(x.type, 0)
+    return arith.select(ops.spread(mask, ops.shape_of(x)), x, zero)
+
+
+def is_zero_beyond(factor: Expression, axis: Axis) -> bool:
+    """Return whether a factor is read as 0 beyond the end of an axis."""
+    if not isinstance(factor, Read):
         return False
-    strides = (stride for loop in summed for stride in factor.views[0].axes[loop])
+    if any(view.fill not in (None, 0) for view in factor.views):
+        return False
+    strides = (stride for n in axis.loops for stride in factor.views[0].axes[n])
     return any(not stride.repeats for stride in strides)

@@ -8,21 +8,18 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor, evaluate_size
-from aotc.dtypes import to_numpy
 from aotc.kernels.gpu.emitter import NoKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
+from aotc.kernels.gpu.reference import KernelsOfRegions
 from aotc.kernels.term_builder import term_of
-from aotc.kernels.ttir.evaluator import evaluate
-from aotc.kernels.ttir.memory import Buffer
 from aotc.mlir import Function
 
 
 def kernel_of(
     function: Function, arch: str = "sm_80", **options: Any
 ) -> GpuKernel | NoKernel:
-    """Return the kernel of a function, the name of which it has, too."""
+    """Return the kernel of a function."""
     with function.context, known_contracts(contracts_of(function)):
         term = term_of(function)
     if term is None:
@@ -30,23 +27,15 @@ def kernel_of(
     return emit(term, "kernel", MACHINES[arch], **options)
 
 
-def launch(
-    kernel: GpuKernel,
+def launched(
     function: Function,
     arguments: Sequence[np.ndarray],
     symbols: Sequence[int],
+    arch: str = "sm_80",
+    **options: Any,
 ) -> list[np.ndarray]:
-    """Return what a kernel writes."""
-    with function.context, known_contracts(contracts_of(function)):
-        programs = evaluate_size(kernel.programs, symbols)
-        *_, end = function.entry_block.operations
-        kinds = [Tensor.of(value) for value in end.operands]
-        shapes = [[evaluate_size(n, symbols) for n in kind.shape] for kind in kinds]
-    given = [Buffer.of(f"a{n}", x) for n, x in enumerate(arguments)]
-    made = [
-        Buffer.unwritten(f"r{n}", int(np.prod(shape)), to_numpy(kind.dtype))
-        for n, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
-    ]
-    taken = [*given, *made, *symbols[: kernel.symbols]]
-    evaluate(kernel.text, taken, (programs, 1, 1))
-    return [x.written().reshape(n) for x, n in zip(made, shapes, strict=True)]
+    """Return what the kernel of a function writes."""
+    kernels = KernelsOfRegions(MACHINES[arch], **options)
+    found = kernels(function, arguments, symbols)
+    assert not kernels.refused
+    return found

@@ -13,7 +13,7 @@ from aotc.kernels.gpu.emitter import NoKernel
 from tests.dialects.cases import Case, all_cases
 from tests.dialects.conftest import new_module
 
-from .launches import kernel_of, launch
+from .launches import kernel_of, launched
 
 MATRICES = {"dot_general", "conv_general"}
 ROWS = {"softmax", "log_softmax", "normalize", "max_pool", "sum_pool"}
@@ -39,7 +39,7 @@ def computed(cases: Iterable[Case]) -> set[str]:
         for sizes in case.size_choices():
             inputs, attributes = case.inputs(sizes), case.attributes(sizes)
             symbols = [sizes[name] for name in case.symbols]
-            found = launch(kernel, function, inputs, symbols)
+            found = launched(function, inputs, symbols)
             with np.errstate(all="ignore"):
                 wanted = as_tuple(case.cls.ref(*case.arrays(sizes), **attributes))
             for mine, theirs in zip(found, wanted, strict=True):
