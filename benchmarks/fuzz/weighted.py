@@ -32,6 +32,8 @@ from aotc.checks.uses import Use
 from aotc.dialects.entries import Entry
 from aotc.errors import AotcError
 from aotc.importers import load
+from aotc.kernels.gpu.machines import MACHINES
+from aotc.kernels.gpu.reference import KernelsOfRegions
 from aotc.kernels.reference import evaluate_region
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -69,12 +71,14 @@ class Settings:
         level: of optimisation.
         threads: of a call.
         passes_only: evaluate what the passes make of the graph, and compile nothing.
+        chip: whose GPU kernels compute regions there; "" for their terms.
     """
 
     target: Target
     level: int = LEVELS[-1]
     threads: int | None = None
     passes_only: bool = False
+    chip: str = ""
 
 
 Call = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -129,12 +133,13 @@ def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str
     run_passes(unit, passes)
     entries = {entry.name: entry for entry in unit.program.entries}
     stored = dict(unit.program.parameters)
+    by_terms = not settings.chip
+    compute = evaluate_region if by_terms else KernelsOfRegions(MACHINES[settings.chip])
 
     def call(name: str, inputs: Mapping[str, Any]) -> list[Any]:
         given, entry = {**stored, **inputs}, entries[name]
         arrays = [given[port.name] for port in entry.arguments]
-        regions = {"with_region": evaluate_region}  # by their terms
-        found = reference.evaluate(unit.module, name, arrays, **regions)
+        found = reference.evaluate(unit.module, name, arrays, with_region=compute)
         states = [port.name for port in entry.results if port.kind == "state"]
         stored.update(zip(states, found, strict=False))
         return found[len(states) :]
@@ -308,6 +313,7 @@ def main() -> int:
     add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
     add("--threads", type=int, help="of a call")
     add("--passes-only", action="store_true", help="compile nothing")
+    add("--chip", default="", choices=["", *MACHINES], help="of GPU kernels, evaluated")
     add("--kernels", action="store_true", help="kernels for small operators, too")
     add("--keep", type=Path, help="a folder for entries that failed")
     asked, failed = parser.parse_args(), 0
@@ -315,7 +321,9 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*is not used")
     if asked.kernels:
         write_kernels_of_any_size()
-    settings = Settings(asked.target, asked.level, asked.threads, asked.passes_only)
+    settings = Settings(
+        asked.target, asked.level, asked.threads, asked.passes_only, asked.chip
+    )
     kernels: Counter[str] = Counter()
     for seed in range(asked.seed, asked.seed + asked.models):
         drawn = drawn_entries(seed, asked.entries)

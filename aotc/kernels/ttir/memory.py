@@ -32,8 +32,9 @@ class Buffer:
 
     Args:
         name: in messages.
-        elements: all of them, in one axis.
+        elements: all of them, in one axis; integers have no sign, and bool is a byte.
         is_known: which of them have been given or written.
+        dtype: of the array that they are.
         writer: the program that has written each.
         reader: the program that has read each.
     """
@@ -41,6 +42,7 @@ class Buffer:
     name: str
     elements: np.ndarray[Any, Any]
     is_known: np.ndarray[Any, Any]
+    dtype: np.dtype[Any]
     writer: np.ndarray[Any, Any] = field(init=False)
     reader: np.ndarray[Any, Any] = field(init=False)
 
@@ -51,12 +53,14 @@ class Buffer:
     @classmethod
     def of(cls, name: str, array: np.ndarray[Any, Any]) -> Buffer:
         """Return memory that holds a copy of an array, row-major."""
-        return cls(name, array.ravel().copy(), np.ones(array.size, bool))
+        elements = array.ravel().view(_in_memory(array.dtype)).copy()
+        return cls(name, elements, np.ones(array.size, bool), array.dtype)
 
     @classmethod
     def unwritten(cls, name: str, count: int, dtype: np.dtype[Any]) -> Buffer:
         """Return memory of which nothing is known."""
-        return cls(name, np.zeros(count, dtype), np.zeros(count, bool))
+        elements = np.zeros(count, _in_memory(dtype))
+        return cls(name, elements, np.zeros(count, bool), dtype)
 
     def load(
         self, at: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], program: int
@@ -116,7 +120,7 @@ class Buffer:
                 f"{count} of {self.elements.size} elements of {self.name} are never "
                 f"written, the first of them at {first}"
             )
-        return self.elements
+        return self.elements.view(self.dtype)
 
     def _inside(
         self,
@@ -126,7 +130,7 @@ class Buffer:
         program: int,
     ) -> np.ndarray[Any, Any]:
         """Return the elements that a mask leaves."""
-        places = at[mask]
+        places: np.ndarray[Any, Any] = at[mask]
         outside = (places < 0) | (places >= self.elements.size)
         if outside.any():
             place, size = places[outside][0], self.elements.size
@@ -150,6 +154,11 @@ class Buffer:
                 f"program {program} {verb} {self.name}[{first}], which program {other} "
                 "writes"
             )
+
+
+def _in_memory(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that kernels have of elements of one in memory."""
+    return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
 
 
 def _refuse(why: str) -> NoReturn:

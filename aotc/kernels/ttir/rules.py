@@ -29,11 +29,11 @@ def _of_unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
 def _quotient(x: Array, y: Array) -> Array:
     """Rounded towards zero."""
     floor, rest = np.divmod(x, y)
-    return floor + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype)
+    return np.asarray(floor + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype))
 
 
 def _remainder(x: Array, y: Array) -> Array:
-    return x - _quotient(x, y) * y
+    return np.asarray(x - _quotient(x, y) * y)
 
 
 def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -154,7 +154,7 @@ def evaluate_elementwise(step: Step, operands: list[Array]) -> Array | None:
         return _compare_integers(step, *operands)
     if step.name == "arith.cmpf":
         return _compare_floats(step, *operands)
-    if step.name in ("arith.bitcast", "tt.bitcast"):
+    if step.name == "tt.bitcast":
         (x,) = operands
         return x.view(step.kinds[0].dtype)
     return None

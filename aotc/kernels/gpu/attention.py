@@ -1,0 +1,361 @@
+"""Kernels of attention: scores, their softmax and the sums by it, in one pass.
+
+A program has some rows of queries of one head, or of heads that share keys, and goes
+through blocks of keys. What is summed up under the greatest score so far is scaled when
+there is a greater one (`Term.rescaled_by`); no score goes through memory. Masks, biases
+and scales are whatever elementwise ops the term has between scores and exponentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aotc.dialects.lowering.scalars import constant as number
+from aotc.dialects.nests import COPY
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    Tensor,
+    ceil_divide,
+    element_count,
+    lowered_element,
+)
+from aotc.dialects.views import View
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.kernel import Writing
+from aotc.kernels.gpu.lifting import lift
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.ops import Int
+from aotc.kernels.gpu.products import Loops, factor_dtype, widened, zero_beyond
+from aotc.kernels.gpu.rows import combination, power_of_two
+from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Expression, Statement, Term
+from aotc.kernels.typical import typical
+from aotc.mlir import Value, arith, ir, math
+
+_LEAST, _DEEPEST = 16, 256  # of the depth of a head
+_USUAL = 1024  # queries
+_ROWS, _KEYS = 64, 64  # of a program, and of a step
+_FEW_KEYS = 32  # of a step, where they are wide
+
+
+@dataclass(frozen=True)
+class AttentionTile(Schedule):
+    """The schedule of an attention.
+
+    Args:
+        rows: of queries that a program has.
+        keys: of a step.
+        warps: of a program.
+        stages: steps whose keys are loaded ahead.
+    """
+
+    rows: int
+    keys: int
+    warps: int = 4
+    stages: int = 2
+
+
+class Parts(NamedTuple):
+    """The statements of an attention."""
+
+    scores: Statement
+    highest: Statement
+    total: Statement
+    sums: Statement
+    followers: Sequence[Statement]
+
+
+def parts_of(term: Term) -> Parts | None:
+    """Return the statements of an attention; None for a term of another form."""
+    if len(term.statements) < 5:
+        return None
+    scores, highest, total, sums, *followers = term.statements
+    is_cascade = (
+        [len(x.factors) for x in (scores, highest, total, sums)] == [2, 1, 1, 2]
+        and scores.nest.combine == "add"
+        and highest.nest.combine == "maximum"
+        and all(term.rescaled_by(each) is highest for each in (total, sums))
+        and all(each.nest.combine == COPY for each in followers)
+        and all(each.nest.place is None for each in term.statements)
+    )
+    if not is_cascade or not all(map(factor_dtype, (scores, sums))):
+        return None
+    found = Parts(scores, highest, total, sums, followers)
+    return found if _is_planned(found) else None
+
+
+def _is_planned(parts: Parts) -> bool:
+    """Whether all go along the same rows and keys, and heads are not too deep."""
+    loops, depths = Loops.of(parts.scores), (_depth(parts), _width(parts))
+    rows = len(loops.batch) + len(loops.rows)
+    kept, others = parts.scores.nest.sizes, parts.sums.nest.sizes
+    is_alike = kept[:rows] == others[:rows] and loops.columns == (rows,)
+    return (
+        is_alike
+        and len(parts.sums.nest.kept) == rows + 1
+        and parts.sums.nest.reduced == 1
+        and kept[rows] == others[-1]
+        and all(isinstance(each, int) and each <= _DEEPEST for each in depths)
+    )
+
+
+def _depth(parts: Parts) -> Size:
+    loops = Loops.of(parts.scores).summed
+    return element_count(tuple(parts.scores.nest.sizes[loop] for loop in loops))
+
+
+def _width(parts: Parts) -> Size:
+    return parts.sums.nest.sizes[len(parts.sums.nest.kept) - 1]
+
+
+def plan(term: Term, machine: Gpu) -> AttentionTile:
+    """Return the schedule of a term on a chip.
+
+    Few queries have the smallest tile there is: most of what they cost is to read keys.
+    """
+    parts = parts_of(term)
+    assert parts is not None
+    rows = typical(_row_count(parts), _USUAL)
+    deepest = max(_padded(_depth(parts)), _padded(_width(parts)))
+    is_wide = deepest > 64 or factor_dtype(parts.scores) == "f32"
+    beside = min(_ROWS, max(_LEAST, power_of_two(rows)))
+    return AttentionTile(beside, _FEW_KEYS if is_wide else _KEYS)
+
+
+def _padded(size: Size) -> int:
+    assert isinstance(size, int)
+    return max(_LEAST, power_of_two(size))
+
+
+def _row_count(parts: Parts) -> Size:
+    sizes, loops = parts.scores.nest.sizes, Loops.of(parts.scores).rows
+    return element_count(tuple(sizes[loop] for loop in loops))
+
+
+def programs(term: Term, schedule: AttentionTile) -> Size:
+    """Return how many programs there are."""
+    parts = parts_of(term)
+    assert parts is not None
+    sizes = parts.scores.nest.sizes
+    batch = element_count(tuple(sizes[loop] for loop in Loops.of(parts.scores).batch))
+    return batch * ceil_divide(_row_count(parts), schedule.rows)
+
+
+def write(writing: Writing, schedule: AttentionTile) -> None:
+    """Write the kernel of a term at the insertion point."""
+    _Attention(writing, schedule).write()
+
+
+class _Attention:
+    """Writes an attention for some rows of queries.
+
+    Args:
+        writing: of the term.
+        schedule: of it.
+    """
+
+    def __init__(self, writing: Writing, schedule: AttentionTile) -> None:
+        parts = parts_of(writing.term)
+        assert parts is not None
+        self._writing, self._schedule, self._parts = writing, schedule, parts
+        self._loops = Loops.of(parts.scores)
+        self._shape = parts.scores.nest.sizes[: len(parts.scores.nest.kept)]
+        sizes, integers = writing.sizes, writing.sizes.integers
+        blocks = sizes.of(ceil_divide(_row_count(parts), schedule.rows))
+        program = integers.wide(ops.program_id())
+        first = integers.multiply(integers.remainder(program, blocks), schedule.rows)
+        batch = integers.divide(program, blocks)
+        self._batch = batch_of(self._shape, self._loops.batch, batch)
+        self._rows = axis_of(
+            sizes, self._shape, self._loops.rows, first, schedule.rows, 0
+        )
+        self._queries = self._queries_of(parts.scores)
+
+    # ---- scores ---------------------------------------------------------------------
+
+    def _queries_of(self, scores: Statement) -> Value:
+        frame = self._frame(self._rows, self._inner(scores, 1))
+        return self._factor(frame, scores, 0, scores.nest.sizes, factor_dtype(scores))
+
+    def _inner(self, scores: Statement, at: int) -> Axis:
+        """Return the depth of a head, all of it."""
+        shape, tile = scores.nest.sizes, _padded(_depth(self._parts))
+        return axis_of(self._writing.sizes, shape, self._loops.summed, 0, tile, at)
+
+    def _frame(self, *axes: Axis) -> Frame:
+        return Frame(self._writing.sizes, (self._batch, *axes))
+
+    def _factor(
+        self, frame: Frame, statement: Statement, place: int, shape: Shape, dtype: str
+    ) -> Value:
+        """Return a tile of a factor in a dtype, which is 0 outside of its axes."""
+        factor = widened(statement.factors[place])
+        tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
+        found = ops.spread(found, frame.shape)
+        return zero_beyond(found, factor, frame.axes)
+
+    def _scores(self, keys: Axis) -> Value:
+        """Return the scores of a block: keys are read as they lie, and then turned."""
+        scores = self._parts.scores
+        rows = self._block(self._shape, self._loops.columns, keys.first, 0)
+        frame, shape = self._frame(rows, self._inner(scores, 1)), scores.nest.sizes
+        right = self._factor(frame, scores, 1, shape, factor_dtype(scores))
+        kind = ops.tensor_of(right.type.shape[::-1], right.type.element_type)
+        zero = ops.constant(self._kind(self._schedule.keys, scores.dtype), 0)
+        precision = self._precision(scores)
+        found = ops.dot(self._queries, ops.transpose(right, kind), zero, precision)
+        return cast(found, scores.dtype, Tensor.of(scores.value).dtype)
+
+    def _kind(self, columns: int, dtype: str) -> ir.RankedTensorType:
+        return ops.tensor_of((self._schedule.rows, columns), lowered_element(dtype))
+
+    def _precision(self, statement: Statement) -> str:
+        is_f32 = factor_dtype(statement) == "f32"
+        return self._writing.precision if is_f32 else "ieee"
+
+    # ---- the pass over keys ---------------------------------------------------------
+
+    def write(self) -> None:
+        """Write all of it."""
+        parts, width = self._parts, _padded(_width(self._parts))
+        f32 = parts.sums.dtype
+        begin = [
+            ops.constant(self._kind(1, f32), float("-inf")),
+            ops.constant(self._kind(1, f32), 0),
+            ops.constant(self._kind(width, f32), 0),
+        ]
+        sizes = self._writing.sizes
+        end = sizes.integers.value(sizes.of(self._shape[-1]))
+        step = sizes.integers.value(self._schedule.keys)
+        found = ops.loop(end, step, begin, lambda k, held: self._step(k, *held))
+        self._finish(*found)
+
+    def _step(self, k: Value, highest: Value, total: Value, sums: Value) -> list[Value]:
+        """Go through a block of keys."""
+        parts = self._parts
+        keys = self._block(self._shape, self._loops.columns, k, 1)
+        frame = self._frame(self._rows, keys)
+        tile = self._tile(frame, self._scores(keys))
+        seen = self._elements(tile, parts.highest.factors[0], float("-inf"))
+        most = ops.reduce(seen, combination("maximum", parts.highest.dtype))
+        most = arith.maximumf(highest, most)
+        tile = self._tile(frame, tile.held[parts.scores.value].tile, most)
+        powers = self._elements(tile, parts.total.factors[0], 0)
+        scale = lift(_scale, [highest, most])
+        added = ops.reduce(powers, combination("add", parts.total.dtype))
+        total = arith.addf(arith.mulf(total, scale), added)
+        return [most, total, self._add(tile, frame, keys, sums, scale)]
+
+    def _tile(self, frame: Frame, scores: Value, highest: Value | None = None) -> Tile:
+        """Return the tile of a block, with what is known of it in registers."""
+        held: dict[Value, Held] = {}
+        tile = Tile(frame, self._writing.memories, held, Reindexing(self._shape))
+        held[self._parts.scores.value] = tile.hold(self._parts.scores, scores)
+        if highest is not None:
+            held[self._parts.highest.value] = self._per_row(
+                self._parts.highest, highest
+            )
+        return tile
+
+    def _per_row(self, statement: Statement, elements: Value) -> Held:
+        """Return what a row has one element of."""
+        frame, shape = self._frame(self._rows), self._shape[:-1]
+        tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        held = tile.hold(statement, elements)
+        return Held(elements, [*held.strides, ()])
+
+    def _elements(self, tile: Tile, factor: Expression, beyond: float) -> Value:
+        """Return an expression in f32, and a number where there are no keys."""
+        found = cast(tile.value(factor), Tensor.of(factor.value).dtype, "f32")
+        found = ops.spread(found, tile.frame.shape)
+        mask = tile.frame.axes[-1].inside
+        if mask is None:
+            return found
+        other = ops.constant(found.type, beyond)
+        return arith.select(ops.spread(mask, tile.frame.shape), found, other)
+
+    def _add(
+        self, tile: Tile, frame: Frame, keys: Axis, sums: Value, scale: Value
+    ) -> Value:
+        """Return the sums with those of a block, which are scaled by the others."""
+        statement = self._parts.sums
+        here = Tile(
+            frame,
+            tile.memories,
+            tile.held,
+            _without_loop(statement, len(self._shape) - 1),
+        )
+        powers = self._elements(here, statement.factors[0], 0)
+        narrow = Tensor.of(widened(statement.factors[1]).value).dtype
+        dtype = narrow if narrow in ("f16", "bf16") else "f32"
+        shape, combined = statement.nest.sizes, tuple(statement.nest.combined)
+        rows = self._block(shape, combined, keys.first, 0)
+        inner = self._frame(rows, self._width_axis())
+        right = self._factor(inner, statement, 1, shape, dtype)
+        precision = self._writing.precision if dtype == "f32" else "ieee"
+        scaled = arith.mulf(*ops.together(sums, scale))
+        return ops.dot(cast(powers, "f32", dtype), right, scaled, precision)
+
+    def _block(self, shape: Shape, loops: tuple[int, ...], first: Int, at: int) -> Axis:
+        """Return a block of keys, as rows or columns."""
+        sizes, keys = self._writing.sizes, self._schedule.keys
+        return axis_of(sizes, shape, loops, first, keys, at)
+
+    def _width_axis(self) -> Axis:
+        statement = self._parts.sums
+        loop = len(statement.nest.kept) - 1
+        tile = _padded(_width(self._parts))
+        shape = statement.nest.sizes
+        return axis_of(self._writing.sizes, shape, (loop,), 0, tile, 1)
+
+    def _finish(self, highest: Value, total: Value, sums: Value) -> None:
+        """Compute what follows, and store the results."""
+        parts = self._parts
+        kept = parts.sums.nest.sizes[: len(parts.sums.nest.kept)]
+        frame = self._frame(self._rows, self._width_axis())
+        held = {
+            parts.highest.value: self._per_row(parts.highest, highest),
+            parts.total.value: self._per_row(parts.total, total),
+        }
+        tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
+        dtype = Tensor.of(parts.sums.value).dtype
+        tile.finish(parts.sums, cast(sums, parts.sums.dtype, dtype))
+        write_followers(tile, parts.followers)
+
+
+def _scale(old: Value, new: Value) -> Value:
+    """e**(old - new), and 1 where they are one, -infinity too."""
+    same = arith.cmpf(arith.CmpFPredicate.OEQ, old, new)
+    found: Value = math.exp(arith.subf(old, new))
+    return arith.select(same, number(old.type, 1.0), found)
+
+
+def _without_loop(statement: Statement, loop: int) -> Reindexing:
+    """Return what leaves out a loop along which a factor is the same."""
+    sizes = statement.nest.sizes
+    shape = (*sizes[:loop], *sizes[loop + 1 :])
+    return _Without(shape, loop=loop)
+
+
+@dataclass(frozen=True)
+class _Without(Reindexing):
+    """Leaves out a loop along which what is read is the same.
+
+    Args:
+        loop: of it.
+    """
+
+    loop: int = 0
+
+    def view(self, view: View) -> View | None:
+        """Return a view without the loop; None if it goes along that."""
+        if any(not stride.repeats for stride in view.axes[self.loop]):
+            return None
+        axes = (*view.axes[: self.loop], *view.axes[self.loop + 1 :])
+        return super().view(view.with_axes(axes))

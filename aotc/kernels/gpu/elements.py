@@ -1,0 +1,148 @@
+"""Kernels that combine nothing: elementwise ops and what moves elements.
+
+A program computes some rows and columns of each statement. Columns are the last loops
+of the result; where a source lies along another loop, that is the last of the rows, so
+that neighbours are read together as well as written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    ceil_divide,
+    compare_sizes,
+    element_count,
+    maximum,
+)
+from aotc.dialects.views import View
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.kernel import Writing
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.tiles import Tile
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Statement, Term
+
+_COLUMNS = 1024  # of a program, where all lies along the columns
+_SIDE = 64  # of a tile that turns rows into columns
+
+
+@dataclass(frozen=True)
+class ElementTile(Schedule):
+    """The schedule of what combines nothing.
+
+    Args:
+        rows: of a tile.
+        columns: of it.
+        warps: that compute it.
+    """
+
+    rows: int
+    columns: int
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Split:
+    """The loops of a statement by the axes of its frame."""
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @classmethod
+    def of(cls, statement: Statement) -> Split:
+        """Return those of a statement that combines nothing."""
+        loops = range(len(statement.nest.sizes))
+        sizes = statement.nest.sizes
+        last = next((n for n in reversed(loops) if sizes[n] != 1), 0)
+        for read in statement.reads():
+            other = fastest_loop(read.views[-1]) if len(read.views) == 1 else None
+            if other is not None and other < last:
+                rest = tuple(n for n in loops if n != other and n < last)
+                return cls(rest, (other,), tuple(range(last, len(sizes))))
+        return cls((), (), tuple(loops))
+
+
+def fastest_loop(view: View) -> int | None:
+    """Return the loop that goes along neighbours in memory; None if none does."""
+    if view.fill is not None or element_count(view.shape) == 0:
+        return None
+    for loop, strides in enumerate(view.flat().axes):
+        if strides and not strides[-1].repeats and strides[-1].step == 1:
+            is_long = compare_sizes(strides[-1].size, ">=", 16)
+            return loop if is_long else None
+    return None
+
+
+def plan(term: Term, machine: Gpu) -> ElementTile:
+    """Return the schedule of a term on a chip."""
+    if any(Split.of(each).rows for each in term.statements):
+        return ElementTile(_SIDE, _SIDE)
+    return ElementTile(1, _COLUMNS)
+
+
+def programs(term: Term, schedule: ElementTile) -> Size:
+    """Return how many programs there are."""
+    found: Size = 1
+    for statement in term.statements:
+        found = maximum(found, _count(statement, schedule))
+    return found
+
+
+def _count(statement: Statement, schedule: ElementTile) -> Size:
+    split, sizes = Split.of(statement), statement.nest.sizes
+    count = element_count(tuple(sizes[loop] for loop in split.batch))
+    for loops, tile in (
+        (split.rows, schedule.rows),
+        (split.columns, schedule.columns),
+    ):
+        if loops:
+            total = element_count(tuple(sizes[loop] for loop in loops))
+            count = count * ceil_divide(total, tile)
+    return count
+
+
+def write(writing: Writing, schedule: ElementTile) -> None:
+    """Write the kernel of a term at the insertion point.
+
+    A program takes part in each statement that has so many. Statements of the same
+    loops share a tile, and so what they read.
+    """
+    tiles: dict[tuple[Shape, Split], Tile] = {}
+    for statement in writing.term.statements:
+        key = statement.nest.sizes, Split.of(statement)
+        if key not in tiles:
+            tiles[key] = _tile(writing, statement, schedule)
+        tile, (factor,) = tiles[key], statement.factors
+        elements = ops.spread(tile.value(factor), tile.frame.shape)
+        tile.store(statement, elements)
+        if statement.nest.place is None:
+            tile.held[statement.value] = tile.hold(statement, elements)
+
+
+def _tile(writing: Writing, statement: Statement, schedule: ElementTile) -> Tile:
+    """Return the tile of a program, of the loops of a statement."""
+    sizes, shape = writing.sizes, statement.nest.sizes
+    integers, split = sizes.integers, Split.of(statement)
+    rest: ops.Int = integers.wide(ops.program_id())
+    guard = None
+    if len(writing.term.statements) > 1:
+        guard = integers.is_less(rest, sizes.of(_count(statement, schedule)))
+    axes: list[Axis] = []
+    for loops, tile, at in (
+        (split.columns, schedule.columns, 1),
+        (split.rows, schedule.rows, 0),
+    ):
+        if loops or at == 1:
+            total = element_count(tuple(shape[loop] for loop in loops))
+            count = sizes.of(ceil_divide(total, tile))
+            number, rest = integers.remainder(rest, count), integers.divide(rest, count)
+            first = integers.multiply(number, tile)
+            axes.insert(0, axis_of(sizes, shape, loops, first, tile, at))
+    axes.insert(0, batch_of(shape, split.batch, rest))
+    frame = Frame(sizes, tuple(axes), guard)
+    return Tile(frame, writing.memories, {}, Reindexing(shape))

@@ -1,0 +1,108 @@
+"""Chooses the form of a term, plans it for a chip and writes its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.nests import COPY
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Size
+from aotc.kernels.gpu import attention, elements, products, rows
+from aotc.kernels.gpu.kernel import GpuKernel, Writing, symbol_count, write_text
+from aotc.kernels.gpu.lifting import CannotLiftError
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.terms import Term
+from aotc.numerics import STRICT
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of terms that there are kernels of.
+
+    Args:
+        takes: whether a term is of it.
+        plan: the schedule of a term on a chip.
+        programs: how many there are of a term and a schedule.
+        write: writes the body of the kernel.
+    """
+
+    takes: Callable[[Term], bool]
+    plan: Callable[[Term, Gpu], Any]
+    programs: Callable[[Term, Any], Size]
+    write: Callable[[Writing, Any], None]
+
+
+# of those that take a term, the first
+FORMS = {
+    "attention": Form(
+        lambda term: attention.parts_of(term) is not None,
+        attention.plan,
+        attention.programs,
+        attention.write,
+    ),
+    "product": Form(
+        lambda term: products.anchor_of(term) is not None,
+        products.plan,
+        products.programs,
+        products.write,
+    ),
+    "rows": Form(
+        lambda term: rows.anchor_of(term) is not None,
+        rows.plan,
+        rows.programs,
+        rows.write,
+    ),
+    "elements": Form(
+        lambda term: all(each.nest.combine == COPY for each in term.statements),
+        elements.plan,
+        elements.programs,
+        elements.write,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class NoKernel:
+    """That there is no kernel of a term.
+
+    Args:
+        why: in words.
+    """
+
+    why: str
+
+
+def emit(
+    term: Term, name: str, machine: Gpu, numerics: str = STRICT
+) -> GpuKernel | NoKernel:
+    """Return the kernel of a term for a chip.
+
+    Args:
+        term: of a region.
+        name: of the kernel's function.
+        machine: the chip.
+        numerics: what results may be: products of f32 by three of tf32, if relaxed.
+    """
+    precision = "ieee" if numerics == STRICT else "tf32x3"
+    with term.function.context, known_contracts(contracts_of(term.function)):
+        form = next((x for x in FORMS.values() if x.takes(term)), None)
+        if form is None:
+            return NoKernel("no form of kernels has its loops")
+        schedule = form.plan(term, machine)
+        try:
+            text = write_text(
+                name, term, precision, lambda writing: form.write(writing, schedule)
+            )
+        except CannotLiftError as error:
+            return NoKernel(f"no code for {error}")
+        return GpuKernel(
+            name,
+            text,
+            form.programs(term, schedule),
+            symbol_count(term),
+            schedule,
+            schedule.warps,
+            getattr(schedule, "stages", 1),
+        )

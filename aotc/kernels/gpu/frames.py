@@ -1,0 +1,322 @@
+"""Tiles that programs compute, and where the elements of views lie for them.
+
+A frame has axes: loops of a statement that one index goes through, the last one
+fastest. A batch axis has one index for a program, rows and columns a range of them.
+What a view reads goes along an axis in strides; strides of neighbouring loops that
+merge need no division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects import affine
+from aotc.dialects.types import (
+    Dim,
+    Shape,
+    Size,
+    compare_sizes,
+    element_count,
+    maximum,
+    minimum,
+    same_count,
+)
+from aotc.dialects.views import Strides, View, split
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.ops import Int, Integers
+from aotc.mlir import AffineExpr, Value, ir
+
+
+class Sizes:
+    """Symbolic sizes as integers of a kernel.
+
+    Args:
+        integers: their arithmetic.
+        symbols: the argument of the kernel that each symbol is.
+    """
+
+    def __init__(self, integers: Integers, symbols: Sequence[Value]) -> None:
+        self.integers, self._symbols = integers, symbols
+
+    def of(self, size: Size) -> Int:
+        """Return a size, written at the insertion point."""
+        return self._of(size.expr) if isinstance(size, Dim) else size
+
+    def _of(self, expr: AffineExpr) -> Int:
+        found = affine.extremum(expr)
+        if found is not None:
+            kind, *pair = found
+            is_most = kind == "max"
+            choose = self.integers.most if is_most else self.integers.least
+            return choose(*map(self._of, pair))
+        expr = expr.maybe_downcast()
+        if isinstance(expr, ir.AffineConstantExpr):
+            return int(expr.value)
+        if isinstance(expr, ir.AffineSymbolExpr):
+            position: int = expr.position
+            return self._symbols[position]
+        assert isinstance(expr, ir.AffineBinaryExpr)
+        left, right = self._of(expr.lhs), self._of(expr.rhs)
+        if isinstance(expr, ir.AffineAddExpr):
+            return self.integers.add(left, right)
+        if isinstance(expr, ir.AffineMulExpr):
+            return self.integers.multiply(left, right)
+        if isinstance(expr, ir.AffineModExpr):
+            return self.integers.remainder(left, right)
+        if isinstance(expr, ir.AffineCeilDivExpr):
+            less = self.integers.add(right, -1)
+            left = self.integers.add(left, less)
+        return self.integers.divide(left, right)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Loops that one index goes through.
+
+    Args:
+        loops: of the statement, rising.
+        total: how many indices there are.
+        first: the index, or that of the first element of a tile.
+        along: the distances of the elements of a tile from that one; None for a batch.
+        inside: the mask of the indices that there are; None if all of a tile are.
+    """
+
+    loops: tuple[int, ...]
+    total: Size
+    first: Int
+    along: Value | None = None
+    inside: Value | None = None
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where the elements of a tile lie: at a number and distances from it.
+
+    Args:
+        number: of the first one.
+        along: the distances, a tile; 0 where all are one element.
+        masks: where they are elements of the view, and of the source.
+    """
+
+    number: Int = 0
+    along: Int = 0
+    masks: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reindexing:
+    """What brings views of some loops to other loops over as many elements.
+
+    Args:
+        shape: the sizes of the other loops.
+        parts: the sizes that each loop is split into; None for loops that follow each
+            other as they do there.
+        order: of all parts.
+    """
+
+    shape: Shape
+    parts: tuple[Shape, ...] | None = None
+    order: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, shape: Shape, read: View) -> Reindexing | None:
+        """Return that from loops to those of a value, given how they read that.
+
+        None where they do not read each element of it once.
+
+        Args:
+            shape: the sizes of the loops over the value, in the order of its elements.
+            read: the view of the value that has the loops as its axes.
+        """
+        axes = read.flat().axes
+        rest = {n: s for n, s in enumerate(s for own in axes for s in own)}
+        order: list[int] = []
+        reached: Size = 1
+        while rest:
+            found = [n for n, s in rest.items() if same_count((s.step,), (reached,))]
+            if not found or rest[found[0]].repeats:
+                return None
+            order.insert(0, found[0])
+            reached = reached * rest.pop(found[0]).size
+        parts = tuple(tuple(stride.size for stride in own) for own in axes)
+        return cls(shape, parts, tuple(order))
+
+    def view(self, view: View) -> View | None:
+        """Return a view of the loops as one of the others; None where there is none."""
+        if self.parts is not None:
+            pieces: list[Strides] = []
+            for own, sizes in zip(view.axes, self.parts, strict=True):
+                found = split(own, sizes)
+                if found is None:
+                    return None
+                pieces += found
+            view = view.with_axes(pieces[n] for n in self.order)
+        return view if view.shape == self.shape else view.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The indices of a program.
+
+    Args:
+        sizes: writes sizes.
+        axes: that together have each loop once.
+        guard: whether the program takes part at all; None if it does.
+    """
+
+    sizes: Sizes
+    axes: tuple[Axis, ...]
+    guard: Value | None = None
+
+    def offset(self, view: View, *inner: View) -> Offset:
+        """Return where a view that has the loops as its axes lies in its source.
+
+        Args:
+            view: of the source, or of what the next view gives.
+            inner: the views of each other after it, the last one of the source.
+        """
+        if inner:
+            masks, axes = self._places(view)
+            found = Frame(self.sizes, axes).offset(*inner)
+            return replace(found, masks=(*masks, *found.masks))
+        if view.fill is None:
+            ((number, along),) = self._along(view.flat())
+            return Offset(number, along, self._masks(view))
+        integers = self.sizes.integers
+        masks, axes = self._places(view)
+        number, along = 0, 0
+        for axis, step in zip(axes, _distances(view.source), strict=True):
+            by = self.sizes.of(step)
+            number = integers.add(number, integers.multiply(axis.first, by))
+            along = integers.add(along, integers.multiply(axis.along or 0, by))
+        return Offset(number, along, masks)
+
+    def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[Axis, ...]]:
+        """Return the indices of a source as axes, and where they are inside."""
+        integers, masks = self.sizes.integers, [*self._masks(view)]
+        axes = []
+        for axis, ((first, rest), size) in enumerate(
+            zip(self._along(view), view.source, strict=True)
+        ):
+            if view.fill is not None:
+                index = integers.value(integers.add(first, rest))
+                is_below, is_above = _may_be_outside(view, axis)
+                if is_below:
+                    masks.append(integers.is_at_least(index, 0))
+                if is_above:
+                    masks.append(integers.is_less(index, self.sizes.of(size)))
+            along = None if isinstance(rest, int) else rest
+            axes.append(Axis((axis,), size, first, along))
+        return tuple(masks), tuple(axes)
+
+    def index(self, view: View, axis: int) -> Value:
+        """Return the index along an axis of the source of a view."""
+        first, along = self._along(view)[axis]
+        integers = self.sizes.integers
+        return integers.value(integers.add(first, along))
+
+    def strides(self, view: View) -> list[Strides]:
+        """Return the strides of a view in memory along each axis."""
+        flat = view.flat()
+        return [flat.group(axis.loops) for axis in self.axes]
+
+    def _along(self, view: View) -> list[tuple[Int, Int]]:
+        """Return the index along each axis of the source: numbers, and distances."""
+        integers = self.sizes.integers
+        numbers: list[Int] = [self.sizes.of(n) for n in view.begin]
+        tiles: list[Int] = [0] * len(view.begin)
+        for axis in self.axes:
+            inner: Size = 1
+            strides = view.group(axis.loops)
+            for place, stride in reversed([*enumerate(strides)]):
+                if stride.axis is not None:
+                    at, step = stride.axis, self.sizes.of(stride.step)
+                    first, along = axis.first, axis.along or 0
+                    if len(strides) > 1:
+                        index = self._index(axis, inner, stride.size if place else None)
+                        is_tile = axis.along is not None
+                        first, along = (0, index) if is_tile else (index, 0)
+                    moved, further = (
+                        integers.multiply(x, step) for x in (first, along)
+                    )
+                    numbers[at] = integers.add(numbers[at], moved)
+                    tiles[at] = integers.add(tiles[at], further)
+                inner = inner * stride.size
+        return [*zip(numbers, tiles, strict=True)]
+
+    def _index(self, axis: Axis, inner: Size, size: Size | None) -> Int:
+        """Return the index of one of several strides, the outermost without a size."""
+        integers = self.sizes.integers
+        whole = integers.add(axis.first, axis.along or 0)
+        index = integers.divide(whole, self.sizes.of(inner))
+        return index if size is None else integers.remainder(index, self.sizes.of(size))
+
+    def _masks(self, view: View) -> tuple[Value, ...]:
+        """Return the masks of the axes that a view goes along."""
+        found = [
+            axis.inside
+            for axis in self.axes
+            if any(not s.repeats for s in view.group(axis.loops))
+        ]
+        return tuple(mask for mask in (self.guard, *found) if mask is not None)
+
+    @property
+    def inside(self) -> list[Value]:
+        """The masks of all axes."""
+        masks = [self.guard, *(axis.inside for axis in self.axes)]
+        return [mask for mask in masks if mask is not None]
+
+    @property
+    def shape(self) -> ops.Shape | None:
+        """The shape of a tile that has all axes."""
+        along = [axis.along for axis in self.axes if axis.along is not None]
+        return ops.common_shape(along)
+
+
+def axis_of(
+    sizes: Sizes, shape: Shape, loops: Sequence[int], first: Int, tile: int, at: int
+) -> Axis:
+    """Return rows or columns of a tile.
+
+    Args:
+        sizes: writes sizes.
+        shape: the sizes of all loops.
+        loops: of the axis.
+        first: the index of the first element.
+        tile: how many elements the tile has.
+        at: 0 for rows, 1 for columns.
+    """
+    total = element_count(tuple(shape[loop] for loop in loops))
+    integers = sizes.integers
+    along = integers.wide(ops.make_range(tile, at))
+    inside = None
+    if not (isinstance(total, int) and total > 0 and total % tile == 0):
+        index = integers.value(integers.add(first, along))
+        inside = integers.is_less(index, sizes.of(total))
+    return Axis(tuple(loops), total, first, along, inside)
+
+
+def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> Axis:
+    """Return an axis of which a program has one index."""
+    total = element_count(tuple(shape[loop] for loop in loops))
+    return Axis(tuple(loops), total, index)
+
+
+def _may_be_outside(view: View, axis: int) -> tuple[bool, bool]:
+    """Return whether indices of a source may be below 0, and beyond its end."""
+    strides = [s for own in view.axes for s in own if s.axis == axis]
+    first = last = view.begin[axis]
+    for stride in strides:
+        span = (stride.size - 1) * stride.step
+        first = first + minimum(span, 0)
+        last = last + maximum(span, 0)
+    is_inside = (
+        compare_sizes(first, ">=", 0),
+        compare_sizes(last, "<", view.source[axis]),
+    )
+    return is_inside[0] is not True, is_inside[1] is not True
+
+
+def _distances(shape: Shape) -> list[Size]:
+    return [element_count(shape[axis + 1 :]) for axis in range(len(shape))]

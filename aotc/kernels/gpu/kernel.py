@@ -1,0 +1,130 @@
+"""A kernel of a GPU: its text, and how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aotc.dialects.types import Size, Tensor, bounds, symbols_of
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.frames import Sizes
+from aotc.kernels.gpu.printing import print_module
+from aotc.kernels.gpu.tiles import Memories, memory_element
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Term
+from aotc.mlir import Type, ir
+
+_FEW = 2**31 - 2**16  # elements of which i32 counts all, and those of a tile beyond
+
+
+@dataclass(frozen=True)
+class GpuKernel:
+    """A kernel as it is compiled and launched.
+
+    It takes the memory of the arguments of the region and of its results, and then the
+    values of the region's symbols, as integers.
+
+    Args:
+        name: of its function.
+        text: of a module of Triton's IR.
+        programs: how many there are, along one axis of the grid.
+        symbols: how many it takes.
+        schedule: how its work is cut up.
+        warps: of a program.
+        stages: of what is loaded ahead.
+    """
+
+    name: str
+    text: str
+    programs: Size
+    symbols: int
+    schedule: Schedule
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the body of a kernel is written of.
+
+    Args:
+        term: of the region.
+        sizes: writes sizes.
+        memories: the pointers of arguments and results.
+        precision: of products of f32, as Triton names it.
+    """
+
+    term: Term
+    sizes: Sizes
+    memories: Memories
+    precision: str
+
+
+def write_text(
+    name: str, term: Term, precision: str, write: Callable[[Writing], None]
+) -> str:
+    """Return the text of a kernel whose body is written by a function."""
+    values = [*term.arguments, *term.results]
+    elements = [memory_element(Tensor.of(value).dtype) for value in values]
+    with _knowing_triton(term.function.context), ir.Location.unknown():
+        ints = ops.Integers(64 if _is_large(term) else 32)
+        count = symbol_count(term)
+        kinds = [*map(ops.pointer_to, elements), *[ints.kind] * count]
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            block = _function(name, kinds, len(values))
+        with ir.InsertionPoint(block):
+            given = [*block.arguments]
+            sizes = Sizes(ints, given[len(values) :])
+            first = len(term.arguments)
+            read = dict(zip(term.arguments, given[:first], strict=True))
+            written = [*zip(term.results, given[first : len(values)], strict=True)]
+            write(Writing(term, sizes, Memories(read, written), precision))
+            ops.make("tt.return", [], None)
+        return print_module(module)
+
+
+@contextmanager
+def _knowing_triton(context: ir.Context) -> Iterator[None]:
+    """Let a context have ops and types that it does not know, for a while."""
+    before = context.allow_unregistered_dialects
+    context.allow_unregistered_dialects = True
+    try:
+        with context:
+            yield
+    finally:
+        context.allow_unregistered_dialects = before
+
+
+def symbol_count(term: Term) -> int:
+    """Return how many symbols there are up to the last one that sizes mention."""
+    kinds = map(Tensor.of, [*term.arguments, *term.results])
+    used = [n for kind in kinds for size in kind.shape for n in symbols_of(size)]
+    return max(used, default=-1) + 1
+
+
+def _is_large(term: Term) -> bool:
+    """Whether i32 may be too short for where elements lie, or for loops."""
+    counts = [Tensor.of(x).elements for x in (*term.arguments, *term.results)]
+    counts += [size for each in term.statements for size in each.nest.sizes]
+    return any(bounds(count)[1] > _FEW for count in counts)
+
+
+def _function(name: str, kinds: Sequence[Type], pointers: int) -> ir.Block:
+    """Write the head of a kernel; return its body."""
+    i32 = ir.IntegerType.get_signless(32)
+    aligned = ir.DictAttr.get({"tt.divisibility": ir.IntegerAttr.get(i32, 16)})
+    told = [aligned] * pointers + [ir.DictAttr.get({})] * (len(kinds) - pointers)
+    made = ir.Operation.create(
+        "tt.func",
+        attributes={
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, [])),
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("public"),
+            "arg_attrs": ir.ArrayAttr.get(told),
+        },
+        regions=1,
+    )
+    block: ir.Block = made.regions[0].blocks.append(*kinds)
+    return block

@@ -1,0 +1,67 @@
+"""What a schedule has to know of a chip.
+
+Rates and bandwidths are nominal ones, of a common model of each architecture (NVIDIA's
+whitepapers of A100, RTX 3090, L40S, H100, B200 and RTX 5090; AMD's data sheets of
+MI300X, RX 7900 XTX and RX 9070 XT): they choose between schedules and promise nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.target import Target
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A model of one chip.
+
+    Args:
+        arch: its name among targets: `sm_80`, `gfx942`, ….
+        multiprocessors: that run programs side by side.
+        shared_bytes: of memory that the warps of a program share, at most.
+        bandwidth: bytes of main memory in a nanosecond.
+        cached: the same of the cache that all multiprocessors share.
+        rates: operations of products in a nanosecond, by the dtype of factors; those of
+            f32 without instructions for matrices.
+        warp: threads that go together.
+    """
+
+    arch: str
+    multiprocessors: int
+    shared_bytes: int
+    bandwidth: int
+    cached: int
+    rates: tuple[tuple[str, int], ...]
+    warp: int = 32
+
+    def rate(self, dtype: str) -> int:
+        """Return the operations of products of a dtype in a nanosecond."""
+        rates = dict(self.rates)
+        return rates.get(dtype, rates["f32"])
+
+
+def _rates(f32: int, halves: int, bytes_: int) -> tuple[tuple[str, int], ...]:
+    return ("f32", f32), ("f16", halves), ("bf16", halves), ("i8", bytes_)
+
+
+_KIB = 1 << 10
+_MACHINES = (
+    Gpu("sm_80", 108, 163 * _KIB, 1555, 4000, _rates(19_500, 312_000, 624_000)),
+    Gpu("sm_86", 82, 99 * _KIB, 936, 2500, _rates(35_600, 71_000, 284_000)),
+    Gpu("sm_89", 142, 99 * _KIB, 864, 4500, _rates(91_600, 362_000, 733_000)),
+    Gpu("sm_90", 132, 227 * _KIB, 3350, 7000, _rates(66_900, 989_000, 1_979_000)),
+    Gpu("sm_100", 148, 227 * _KIB, 8000, 12000, _rates(75_000, 2_250_000, 4_500_000)),
+    Gpu("sm_120", 170, 99 * _KIB, 1792, 6000, _rates(104_800, 209_500, 838_000)),
+    Gpu(
+        "gfx942", 304, 64 * _KIB, 5300, 12000, _rates(163_400, 1_307_000, 2_614_000), 64
+    ),
+    Gpu("gfx1100", 96, 64 * _KIB, 960, 3500, _rates(61_400, 123_000, 123_000)),
+    Gpu("gfx1201", 64, 64 * _KIB, 640, 3000, _rates(48_700, 195_000, 389_000)),
+)
+MACHINES = {each.arch: each for each in _MACHINES}
+
+
+def gpu_of(target: Target) -> Gpu | None:
+    """Return the model of a target's chip; None if it is no GPU with kernels."""
+    return MACHINES.get(target.sm or target.gfx or "")

@@ -1,0 +1,347 @@
+"""Kernels of sums of products: contractions, and convolutions as they are.
+
+The loops of a product are those of matrices: a batch along which both factors vary,
+rows along which the left one does, columns along which the right one does, and what is
+summed up. A convolution has windows among the latter, whose elements are read where
+they lie; groups are a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from aotc.dialects.nests import COPY
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import (
+    Size,
+    Tensor,
+    ceil_divide,
+    compare_sizes,
+    element_count,
+    lowered_element,
+)
+from aotc.dtypes import bits, is_float
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.kernel import Writing
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.ops import Int
+from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
+from aotc.kernels.typical import typical
+from aotc.mlir import Value, arith
+
+_THIN = 4  # rows, or columns, which are a waste of a tile
+_LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
+_USUAL = 1024  # of a size that no contract says
+_GROUP = 8  # tiles of rows beside each other, whose programs read the same columns
+_REGISTERS = 128  # of a thread that sums may take
+_START = 2000.0  # nanoseconds of a launch
+_STEP = 60.0  # nanoseconds of a step of a program, whatever it multiplies
+
+
+@dataclass(frozen=True)
+class ProductTile(Schedule):
+    """The schedule of a product.
+
+    Args:
+        rows: of a tile of sums.
+        columns: of it.
+        depth: products that are added to each in one step.
+        warps: that compute it.
+        stages: steps whose factors are loaded ahead.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int = 4
+    stages: int = 3
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops of a product as those of matrices."""
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, statement: Statement) -> Loops:
+        """Return those of a sum of products."""
+        left, right = map(_varying, statement.factors)
+        kept = statement.nest.kept
+        batch = tuple(n for n in kept if n in left and n in right)
+        columns = tuple(n for n in kept if n in right and n not in left)
+        rows = tuple(n for n in kept if n not in batch and n not in columns)
+        return cls(batch, rows, columns, tuple(statement.nest.combined))
+
+
+def _varying(factor: Expression) -> set[int]:
+    """Return the loops along which a factor varies."""
+    return {
+        loop
+        for read in factor.reads()
+        for loop, strides in enumerate(read.views[0].axes)
+        if any(not stride.repeats for stride in strides)
+    }
+
+
+def anchor_of(term: Term) -> Statement | None:
+    """Return the product of a term; None if it is of another form."""
+    found = [each for each in term.statements if each.nest.combine != COPY]
+    if len(found) != 1 or any(each.nest.place is not None for each in term.statements):
+        return None
+    (anchor,) = found
+    is_product = anchor.nest.combine == "add" and len(anchor.factors) == 2
+    is_first = term.statements[0] is anchor
+    if not (is_product and is_first and factor_dtype(anchor)):
+        return None
+    loops = Loops.of(anchor)
+    sides = (_total(anchor, own) for own in (loops.rows, loops.columns))
+    is_thin = any(compare_sizes(side, "<", _THIN) is True for side in sides)
+    return None if is_thin else anchor
+
+
+def widened(factor: Expression) -> Expression:
+    """Return what a factor widens without loss, or itself."""
+    while isinstance(factor, Apply) and isinstance(factor.op, Cast):
+        (inner,) = factor.operands
+        source, target = (Tensor.of(x.value).dtype for x in (inner, factor))
+        is_wider = is_float(source) == is_float(target) and bits(source) < bits(target)
+        if not is_wider or source not in _LEAST_DEPTH:
+            break
+        factor = inner
+    return factor
+
+
+def factor_dtype(anchor: Statement) -> str:
+    """Return the dtype that factors are multiplied in; "" if there is none."""
+    found = {Tensor.of(widened(x).value).dtype for x in anchor.factors}
+    if len(found) == 1 and anchor.dtype in ("f32", "i32"):
+        (dtype,) = found
+        is_exact = dtype in _LEAST_DEPTH and is_float(dtype) == is_float(anchor.dtype)
+        if is_exact:
+            return dtype
+    return "f32" if anchor.dtype == "f32" else ""
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The sizes of matrices in most calls."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+
+    @classmethod
+    def of(cls, anchor: Statement) -> _Counts:
+        loops = Loops.of(anchor)
+        return cls(
+            *(
+                typical(_total(anchor, own), _USUAL)
+                for own in (loops.batch, loops.rows, loops.columns, loops.summed)
+            )
+        )
+
+
+def _total(anchor: Statement, loops: tuple[int, ...]) -> Size:
+    return element_count(tuple(anchor.nest.sizes[loop] for loop in loops))
+
+
+def plan(term: Term, machine: Gpu) -> ProductTile:
+    """Return the schedule of a term on a chip: that which the model finds fastest."""
+    anchor = anchor_of(term)
+    assert anchor is not None
+    counts, dtype = _Counts.of(anchor), factor_dtype(anchor)
+    found = candidates(counts.depth, dtype, machine)
+    return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
+
+
+def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
+    """Return the schedules of products that a chip has room for."""
+    found = []
+    sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
+    for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
+        if step < _LEAST_DEPTH[dtype] or step > max(2 * depth, _LEAST_DEPTH[dtype]):
+            continue
+        registers = rows * columns // (warps * machine.warp)
+        limit = _REGISTERS // 2 if dtype == "f32" else _REGISTERS
+        if registers > limit or rows * columns < 2 * warps * machine.warp:
+            continue
+        step_bytes = (rows + columns) * step * bits(dtype) // 8
+        stages = min(4, machine.shared_bytes // (2 * step_bytes))
+        if stages >= 2 or step_bytes <= machine.shared_bytes:
+            found.append(ProductTile(rows, columns, step, warps, max(2, stages)))
+    return found
+
+
+def nanoseconds(tile: ProductTile, counts: _Counts, dtype: str, machine: Gpu) -> float:
+    """Return how long a product takes, by a model of the chip.
+
+    A multiprocessor computes a tile as fast as it multiplies, or as it gets the
+    factors, whichever is slower; each step waits a little for the one before. The
+    fuller the tile, the nearer to the rate: sums that wait for each other are few.
+    """
+    tiles = -(-counts.rows // tile.rows) * -(-counts.columns // tile.columns)
+    tiles *= counts.batch
+    waves = -(-tiles // machine.multiprocessors)
+    steps = -(-counts.depth // tile.depth)
+    busy = min(tiles, machine.multiprocessors)
+    work = 2 * tile.rows * tile.columns * tile.depth
+    share = machine.rate(dtype) / machine.multiprocessors
+    filled = min(1.0, tile.rows * tile.columns / (64 * 64))
+    loaded = (tile.rows + tile.columns) * tile.depth * bits(dtype) / 8
+    arriving = machine.cached / busy
+    step = max(work / (share * filled), loaded / arriving, _STEP / tile.stages)
+    moved = counts.rows * counts.depth + counts.depth * counts.columns
+    floor = counts.batch * moved * bits(dtype) / 8 / machine.bandwidth
+    return _START + max(waves * (steps * step + _STEP), floor)
+
+
+def programs(term: Term, schedule: ProductTile) -> Size:
+    """Return how many programs there are."""
+    anchor = anchor_of(term)
+    assert anchor is not None
+    loops = Loops.of(anchor)
+    rows = ceil_divide(_total(anchor, loops.rows), schedule.rows)
+    columns = ceil_divide(_total(anchor, loops.columns), schedule.columns)
+    return _total(anchor, loops.batch) * rows * columns
+
+
+def write(writing: Writing, schedule: ProductTile) -> None:
+    """Write the kernel of a term at the insertion point."""
+    _Product(writing, schedule).write()
+
+
+class _Product:
+    """Writes a product and what follows it, for one tile of it.
+
+    Args:
+        writing: of the term.
+        schedule: of it.
+    """
+
+    def __init__(self, writing: Writing, schedule: ProductTile) -> None:
+        anchor = anchor_of(writing.term)
+        assert anchor is not None
+        self._writing, self._schedule, self._anchor = writing, schedule, anchor
+        self._shape, self._loops = anchor.nest.sizes, Loops.of(anchor)
+        self._dtype = factor_dtype(anchor)
+        sizes = writing.sizes
+        batch, row, column = self._place()
+        self._batch = batch_of(self._shape, self._loops.batch, batch)
+        self._rows, self._columns = (
+            axis_of(
+                sizes, self._shape, loops, sizes.integers.multiply(n, tile), tile, at
+            )
+            for loops, n, tile, at in (
+                (self._loops.rows, row, schedule.rows, 0),
+                (self._loops.columns, column, schedule.columns, 1),
+            )
+        )
+
+    def _place(self) -> tuple[Int, Int, Int]:
+        """Return the matrix of a program, and the tile of it.
+
+        Programs that run side by side have tiles side by side, a few rows of them, so
+        that they read the same factors.
+        """
+        integers, of = self._writing.sizes.integers, self._writing.sizes.of
+        rows = of(
+            ceil_divide(_total(self._anchor, self._loops.rows), self._schedule.rows)
+        )
+        columns = of(
+            ceil_divide(
+                _total(self._anchor, self._loops.columns), self._schedule.columns
+            )
+        )
+        program: Int = integers.wide(ops.program_id())
+        matrix = integers.multiply(rows, columns)
+        batch: Int = 0
+        if self._loops.batch:
+            batch = integers.divide(program, matrix)
+            program = integers.remainder(program, matrix)
+        in_group = integers.multiply(columns, _GROUP)
+        group = integers.divide(program, in_group)
+        first = integers.multiply(group, _GROUP)
+        left = integers.add(rows, integers.multiply(first, -1))
+        height = integers.least(left, _GROUP)
+        place = integers.remainder(program, in_group)
+        row = integers.add(first, integers.remainder(place, height))
+        return batch, row, integers.divide(place, height)
+
+    def write(self) -> None:
+        """Write all of it."""
+        anchor, schedule = self._anchor, self._schedule
+        sums = ops.constant(
+            ops.tensor_of(
+                (schedule.rows, schedule.columns), lowered_element(anchor.dtype)
+            ),
+            0,
+        )
+        sizes = self._writing.sizes
+        end = sizes.integers.value(sizes.of(_total(anchor, self._loops.summed)))
+        step = sizes.integers.value(schedule.depth)
+        (sums,) = ops.loop(end, step, [sums], lambda k, held: [self._step(k, held[0])])
+        self._write_results(sums)
+
+    def _step(self, k: Value, sums: Value) -> Value:
+        """Add the products of some of the depth."""
+        left = self._factor(0, self._rows, self._depth(k, 1))
+        right = self._factor(1, self._depth(k, 0), self._columns)
+        precision = self._writing.precision if self._dtype == "f32" else "ieee"
+        return ops.dot(left, right, sums, precision)
+
+    def _depth(self, k: Value, at: int) -> Axis:
+        sizes, depth = self._writing.sizes, self._schedule.depth
+        return axis_of(sizes, self._shape, self._loops.summed, k, depth, at)
+
+    def _factor(self, number: int, rows: Axis, columns: Axis) -> Value:
+        """Return a tile of a factor, which is 0 beyond the depth."""
+        frame = Frame(self._writing.sizes, (self._batch, rows, columns))
+        loops = Reindexing(self._shape)
+        tile = Tile(frame, self._writing.memories, {}, loops)
+        expression = widened(self._anchor.factors[number])
+        found = tile.value(expression)
+        found = cast(found, Tensor.of(expression.value).dtype, self._dtype)
+        found = ops.spread(found, frame.shape)
+        depth = columns if number == 0 else rows
+        return zero_beyond(found, expression, [depth])
+
+    def _write_results(self, sums: Value) -> None:
+        """Compute what follows the sums, and store the results."""
+        term, anchor = self._writing.term, self._anchor
+        kept = self._shape[: len(anchor.nest.kept)]
+        frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))
+        held: dict[Value, Held] = {}
+        tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
+        elements = cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype)
+        tile.finish(anchor, elements)
+        write_followers(tile, term.statements[1:])
+
+
+def zero_beyond(x: Value, factor: Expression, axes: Sequence[Axis]) -> Value:
+    """Return a tile of a factor with 0 beyond the ends of axes."""
+    open_ended = [axis for axis in axes if not is_zero_beyond(factor, axis)]
+    mask = ops.both([axis.inside for axis in open_ended if axis.inside is not None])
+    if mask is None:
+        return x
+    zero = ops.constant(x.type, 0)
+    return arith.select(ops.spread(mask, ops.shape_of(x)), x, zero)
+
+
+def is_zero_beyond(factor: Expression, axis: Axis) -> bool:
+    """Return whether a factor is read as 0 beyond the end of an axis."""
+    if not isinstance(factor, Read):
+        return False
+    if any(view.fill not in (None, 0) for view in factor.views):
+        return False
+    strides = (stride for n in axis.loops for stride in factor.views[0].axes[n])
+    return any(not stride.repeats for stride in strides)

@@ -1,0 +1,276 @@
+"""Kernels of reductions, and of cascades of them: sums, softmax, norms, pooling.
+
+Also of products by a vector, which are no work for instructions for matrices.
+
+A program has some rows, which are the loops that are kept, and goes along their
+columns, which are those that are combined: all at once where these are few, so that
+each element is read once, or else by blocks, in each statement anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from aotc.dialects.nests import COPY
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    Tensor,
+    ceil_divide,
+    element_count,
+    lowered_element,
+    same_count,
+)
+from aotc.dtypes import UNSIGNED, is_float, to_numpy
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.elements import fastest_loop
+from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of
+from aotc.kernels.gpu.kernel import Writing
+from aotc.kernels.gpu.lifting import CannotLiftError
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.tiles import Held, Tile, cast
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Statement, Term
+from aotc.kernels.typical import typical
+from aotc.mlir import Value, arith
+
+_MOST = 1 << 14  # columns that are computed at once
+_ELEMENTS = 1 << 11  # of a tile that is worth a program
+_LEAST = 1 << 7  # elements, one for each thread
+_BESIDE = 64  # rows that lie side by side in memory, and so are read together
+_LINE = 16  # of them that memory has in a line
+_USUAL_COLUMNS = 1024
+
+_COMBINE = {
+    "add": (arith.addf, arith.addi, arith.addi),
+    "multiply": (arith.mulf, arith.muli, arith.muli),
+    "maximum": (arith.maximumf, arith.maxsi, arith.maxui),
+    "minimum": (arith.minimumf, arith.minsi, arith.minui),
+}
+
+
+@dataclass(frozen=True)
+class ReduceTile(Schedule):
+    """The schedule of reductions.
+
+    Args:
+        rows: of a program.
+        columns: of a block of them.
+        warps: that compute it.
+    """
+
+    rows: int
+    columns: int
+    warps: int = 4
+
+
+def anchor_of(term: Term) -> Statement | None:
+    """Return the first reduction of a term; None if it is of another form."""
+    found = [each for each in term.statements if each.nest.combine != COPY]
+    if not found or any(each.nest.place is not None for each in term.statements):
+        return None
+    is_known = all(each.nest.combine in _COMBINE for each in found)
+    are_products = [len(each.factors) > 1 for each in found]
+    is_sum = all(each.nest.combine == "add" for each in found if len(each.factors) > 1)
+    return found[0] if is_known and is_sum and sum(are_products) <= 1 else None
+
+
+def _kept(anchor: Statement) -> Shape:
+    return anchor.nest.sizes[: len(anchor.nest.kept)]
+
+
+def _columns(anchor: Statement) -> Size:
+    return element_count(anchor.nest.sizes[len(anchor.nest.kept) :])
+
+
+def plan(term: Term, machine: Gpu) -> ReduceTile:
+    """Return the schedule of a term on a chip."""
+    anchor = anchor_of(term)
+    assert anchor is not None
+    columns, rows = _columns(anchor), typical(element_count(_kept(anchor)), 1 << 20)
+    needed = power_of_two(typical(columns, _USUAL_COLUMNS))
+    loops = [fastest_loop(x.views[-1]) for x in anchor.reads() if len(x.views) == 1]
+    if any(loop in anchor.nest.kept for loop in loops if loop is not None):
+        filling = max(_LINE, power_of_two(rows // machine.multiprocessors))
+        beside = min(_BESIDE, filling, power_of_two(rows))
+        return ReduceTile(beside, min(_ELEMENTS // beside, needed))
+    is_known = isinstance(columns, int) and needed <= _MOST
+    along = needed if is_known else _ELEMENTS
+    most = min(max(1, _ELEMENTS // along), power_of_two(rows))
+    least = min(max(1, _LEAST // along), most)
+    filling = power_of_two(rows // (4 * machine.multiprocessors))
+    warps = 4 if along <= 2 * _ELEMENTS else 8
+    return ReduceTile(min(most, max(least, filling)), along, warps)
+
+
+def power_of_two(count: int) -> int:
+    """Return the least power of two that is as many."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def programs(term: Term, schedule: ReduceTile) -> Size:
+    """Return how many programs there are."""
+    anchor = anchor_of(term)
+    assert anchor is not None
+    return ceil_divide(element_count(_kept(anchor)), schedule.rows)
+
+
+def write(writing: Writing, schedule: ReduceTile) -> None:
+    """Write the kernel of a term at the insertion point."""
+    _Rows(writing, schedule).write()
+
+
+class _Rows:
+    """Writes the statements of a term for some rows.
+
+    Args:
+        writing: of the term.
+        schedule: of it.
+    """
+
+    def __init__(self, writing: Writing, schedule: ReduceTile) -> None:
+        anchor = anchor_of(writing.term)
+        assert anchor is not None
+        self._writing, self._schedule, self._anchor = writing, schedule, anchor
+        self._shape, self._kept = anchor.nest.sizes, _kept(anchor)
+        sizes = writing.sizes
+        program = sizes.integers.wide(ops.program_id())
+        first = sizes.integers.multiply(program, schedule.rows)
+        self._rows = axis_of(
+            sizes, self._shape, anchor.nest.kept, first, schedule.rows, 0
+        )
+        self._held: dict[Value, Held] = {}  # in the frame of the rows alone
+        self._wide: dict[Value, Held] = {}  # in that of rows and columns
+        columns = _columns(anchor)
+        self._is_whole = isinstance(columns, int) and columns <= schedule.columns
+        self._whole = self._tile(0) if self._is_whole else None
+
+    def write(self) -> None:
+        """Write all of them."""
+        results = {*self._writing.term.results}
+        for statement in self._writing.term.statements:
+            if statement.nest.combine != COPY:
+                self._reduce(statement)
+            elif same_count(statement.nest.sizes, self._kept):
+                self._compute_rows(statement)
+            else:
+                self._compute_all(statement, is_result=statement.value in results)
+
+    def _tile(self, first: ops.Int) -> Tile:
+        """Return the tile of a block of columns."""
+        columns = axis_of(
+            self._writing.sizes,
+            self._shape,
+            self._anchor.nest.combined,
+            first,
+            self._schedule.columns,
+            1,
+        )
+        return self._tile_of((self._rows, columns), self._wide, self._shape)
+
+    def _narrow(self) -> Tile:
+        """Return the tile of one column."""
+        return self._tile_of((self._rows,), self._held, self._kept)
+
+    def _tile_of(
+        self, axes: tuple[Axis, ...], held: dict[Value, Held], shape: Shape
+    ) -> Tile:
+        frame = Frame(self._writing.sizes, axes)
+        return Tile(frame, self._writing.memories, held, Reindexing(shape))
+
+    def _reduce(self, statement: Statement) -> None:
+        nest = statement.nest
+        if nest.sizes != self._shape or nest.reduced != self._anchor.nest.reduced:
+            raise CannotLiftError("reductions over other loops")
+        dtype = statement.dtype
+        kind = ops.tensor_of(
+            (self._schedule.rows, self._schedule.columns), lowered_element(dtype)
+        )
+        neutral = ops.constant(kind, _in_memory(nest.start, dtype))
+        combine = combination(nest.combine, dtype)
+
+        def elements(tile: Tile) -> Value:
+            made = ops.spread(_product(tile, statement), tile.frame.shape)
+            mask = tile.frame.axes[-1].inside
+            if mask is None:
+                return made
+            return arith.select(ops.spread(mask, tile.frame.shape), made, neutral)
+
+        if self._whole is not None:
+            total = elements(self._whole)
+        else:
+            total = self._loop(
+                [neutral], lambda tile, held: [combine(held[0], elements(tile))]
+            )[0]
+        found = ops.reduce(total, combine)
+        found = cast(found, dtype, Tensor.of(statement.value).dtype)
+        self._hold(statement, found)
+
+    def _compute_rows(self, statement: Statement) -> None:
+        (factor,) = statement.factors
+        tile = self._narrow()
+        found = ops.spread(tile.value(factor), (self._schedule.rows, 1))
+        self._hold(statement, found)
+
+    def _hold(self, statement: Statement, elements: Value) -> None:
+        """Keep what a row has one element of."""
+        narrow = self._narrow()
+        narrow.store(statement, elements)
+        held = narrow.hold(statement, elements)
+        self._held[statement.value] = held
+        self._wide[statement.value] = Held(elements, [*held.strides, ()])
+
+    def _compute_all(self, statement: Statement, *, is_result: bool) -> None:
+        (factor,) = statement.factors
+        if not same_count(statement.nest.sizes, self._shape):
+            raise CannotLiftError("elements of other loops")
+
+        def store(tile: Tile) -> list[Value]:
+            tile.store(statement, tile.value(factor))
+            return []
+
+        if self._whole is not None:
+            store(self._whole)
+            made = self._whole.value(factor)
+            self._wide[statement.value] = self._whole.hold(statement, made)
+        elif not is_result:
+            raise CannotLiftError("a block that is kept")
+        else:
+            self._loop([], lambda tile, _: store(tile))
+
+    def _loop(
+        self, held: list[Value], body: Callable[[Tile, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """Go through the blocks of columns."""
+        integers = self._writing.sizes.integers
+        end = integers.value(self._writing.sizes.of(_columns(self._anchor)))
+        step = integers.value(self._schedule.columns)
+        return ops.loop(end, step, held, lambda k, x: body(self._tile(k), [*x]))
+
+
+def _product(tile: Tile, statement: Statement) -> Value:
+    """Return the product of the factors of a statement, of which there are few."""
+    made = [
+        cast(tile.value(factor), Tensor.of(factor.value).dtype, statement.dtype)
+        for factor in statement.factors
+    ]
+    multiply = combination("multiply", statement.dtype)
+    return reduce(lambda x, y: multiply(*ops.together(x, y)), made)
+
+
+def _in_memory(number: float, dtype: str) -> float:
+    """Return a number as a dtype has it; an unsigned one as that of the same bits."""
+    found = np.asarray(number).astype(to_numpy(dtype))
+    if is_float(dtype):
+        return float(found)
+    return int(found.view(f"i{found.itemsize}"))
+
+
+def combination(name: str, dtype: str) -> Callable[[Value, Value], Value]:
+    of_floats, signed, unsigned = _COMBINE[name]
+    found = of_floats if is_float(dtype) else unsigned if dtype in UNSIGNED else signed
+    return lambda x, y: found(x, y)

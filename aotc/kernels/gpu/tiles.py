@@ -1,0 +1,233 @@
+"""What programs compute on a tile: expressions of what lies in memory or in registers.
+
+Elements of bool lie in memory as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.ops.creation import Constant, Iota
+from aotc.dialects.types import Tensor, lowered_element, same_count
+from aotc.dialects.views import Strides, View
+from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.frames import Frame, Reindexing
+from aotc.kernels.gpu.lifting import CannotLiftError, apply, lift
+from aotc.kernels.terms import Expression, Read, Statement
+from aotc.mlir import Type, Value, arith, ir
+
+
+@dataclass(frozen=True)
+class Memories:
+    """The pointers that a kernel is given.
+
+    Args:
+        read: that of each argument.
+        written: the results in order, each with its own.
+    """
+
+    read: Mapping[Value, Value]
+    written: Sequence[tuple[Value, Value]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value that a program has in registers.
+
+    Args:
+        tile: of it.
+        strides: where its elements lie in the value along each axis of the frame.
+    """
+
+    tile: Value
+    strides: Sequence[Strides]
+
+
+@dataclass
+class Tile:
+    """Computes expressions for the indices of a frame.
+
+    Args:
+        frame: of it.
+        memories: what the kernel is given.
+        held: values that are in registers.
+        loops: brings views of other loops to those of the frame.
+    """
+
+    frame: Frame
+    memories: Memories
+    held: dict[Value, Held]
+    loops: Reindexing
+    _known: dict[Expression, Value] = field(default_factory=dict)
+
+    def value(self, expression: Expression) -> Value:
+        """Return an expression: a number, or a tile, of which an axis may be 1.
+
+        Raises:
+            CannotLiftError: there is no code for it.
+        """
+        if expression not in self._known:
+            self._known[expression] = self._value(expression)
+        return self._known[expression]
+
+    def _value(self, expression: Expression) -> Value:
+        if isinstance(expression, Read):
+            return self._read(expression)
+        if not expression.operands:
+            raise CannotLiftError(expression.op.OPERATION_NAME)
+        return apply(expression.op, [self.value(x) for x in expression.operands])
+
+    def view_of(self, views: Sequence[View]) -> View:
+        """Return the view that has the loops of the frame as its axes.
+
+        Raises:
+            CannotLiftError: it takes several, or is of other loops.
+        """
+        if len(views) != 1:
+            raise CannotLiftError("several views of one source")
+        found = self.loops.view(views[0])
+        if found is None:
+            raise CannotLiftError("loops that are no parts of others")
+        return found
+
+    def _read(self, read: Read) -> Value:
+        held = self.held.get(read.source)
+        if held is not None:
+            return self._from_registers(read, held)
+        if read.source not in self.memories.read:
+            return self._constant(read)
+        kind = Tensor.of(read.source)
+        first, *inner = read.views
+        view = self.view_of([first])
+        offset = self.frame.offset(view, *inner)
+        pointers = ops.move_pointers(
+            self.memories.read[read.source], offset.number, offset.along
+        )
+        fills = {each.fill for each in read.views if each.fill is not None}
+        if len(fills) > 1:
+            raise CannotLiftError("elements outside of several sources")
+        other = fills.pop() if fills else 0
+        if kind.dtype == "bool":
+            other = bool(other)
+        mask = ops.both(offset.masks)
+        found = ops.load(pointers, memory_element(kind.dtype), mask, other)
+        if kind.dtype != "bool":
+            return found
+        shape = ops.shape_of(found)
+        zero = ops.spread(ops.constant(ir.IntegerType.get_signless(8), 0), shape)
+        return arith.cmpi(arith.CmpIPredicate.ne, found, zero)
+
+    def _from_registers(self, read: Read, held: Held) -> Value:
+        """Return what is read of a value in registers, where its elements are."""
+        view = self.view_of(read.views)
+        wanted = self.frame.strides(view) if view.fill is None else None
+        begins = view.flat().begin if view.fill is None else None
+        if wanted is None or begins != (0,):
+            raise CannotLiftError("a part of what is in registers")
+        for mine, theirs in zip(wanted, held.strides, strict=True):
+            is_one = not theirs and all(stride.repeats for stride in mine)
+            if mine != theirs and not is_one:
+                raise CannotLiftError("another order of what is in registers")
+        return held.tile
+
+    def _constant(self, read: Read) -> Value:
+        op = read.op
+        if isinstance(op, Iota):
+            return self._position(read, op)
+        if not isinstance(op, Constant) or np.size(op.value) != 1:
+            name = "what no statement gives" if op is None else op.OPERATION_NAME
+            raise CannotLiftError(name)
+        value = np.asarray(op.value).reshape(())[()]
+        element = lowered_element(Tensor.of(op.y).dtype)
+        is_whole = isinstance(element, ir.IntegerType)
+        return ops.constant(element, int(value) if is_whole else float(value))
+
+    def _position(self, read: Read, op: Iota) -> Value:
+        """Return the index along an axis, as elements that count it have it."""
+        view = self.view_of(read.views)
+        if view.fill is not None:
+            raise CannotLiftError("positions beyond the end")
+        index = self.frame.index(view, op.axis)
+        source = f"i{self.frame.sizes.integers.kind.width}"
+        return cast(index, source, Tensor.of(op.y).dtype)
+
+    def store(self, statement: Statement, elements: Value) -> None:
+        """Write the elements of a statement, if its value is a result."""
+        value, shape = statement.value, self.frame.shape
+        if Tensor.of(value).dtype == "bool":
+            byte = memory_element("bool")
+            elements = lift(lambda each: arith.extui(byte, each), [elements])
+        for result, base in self.memories.written:
+            if result == value:
+                offset = self.frame.offset(self.place(statement))
+                pointers = ops.move_pointers(base, offset.number, offset.along)
+                mask = ops.both(self.frame.inside)
+                ops.store(ops.spread(pointers, shape), elements, mask)
+
+    def place(self, statement: Statement) -> View:
+        """Return where the elements of a statement lie in its value.
+
+        Raises:
+            CannotLiftError: that is no view of the loops of the frame.
+        """
+        place = statement.place()
+        return self.view_of([] if place is None else [place])
+
+    def finish(self, statement: Statement, elements: Value) -> None:
+        """Keep the elements of a statement, and write them if its value is a result."""
+        self.held[statement.value] = self.hold(statement, elements)
+        self.store(statement, elements)
+
+    def hold(self, statement: Statement, elements: Value) -> Held:
+        """Return the elements of a statement as a value in registers."""
+        return Held(elements, self.frame.strides(self.place(statement)))
+
+
+def write_followers(tile: Tile, statements: Sequence[Statement]) -> None:
+    """Write statements that combine nothing, of as many elements as a tile has.
+
+    Their loops may have another order than those of a value in registers that they
+    read, such as that of a transpose.
+
+    Raises:
+        CannotLiftError: there is no code for them.
+    """
+    for statement in statements:
+        (factor,) = statement.factors
+        loops = _loops_of(tile, statement)
+        here = Tile(tile.frame, tile.memories, tile.held, loops)
+        elements = ops.spread(here.value(factor), tile.frame.shape)
+        here.finish(statement, elements)
+
+
+def _loops_of(tile: Tile, statement: Statement) -> Reindexing:
+    """Return what brings views of the loops of a statement to those of a tile."""
+    shape, sizes = tile.loops.shape, statement.nest.sizes
+    if not same_count(sizes, shape):
+        raise CannotLiftError("elements of other loops")
+    for read in statement.reads():
+        kind = Tensor.of(read.source)
+        if read.source in tile.held and same_count((kind.elements,), shape):
+            if len(read.views) != 1 or read.views[0].fill is not None:
+                break
+            found = Reindexing.of(shape, read.views[0])
+            if found is not None and found.order != tuple(range(len(found.order))):
+                return found
+    return Reindexing(shape)
+
+
+def cast(x: Value, source: str, target: str) -> Value:
+    """Return elements of one dtype in another."""
+    if source == target:
+        return x
+    return lift(conversion(source, target), [x])
+
+
+def memory_element(dtype: str) -> Type:
+    """Return the type of the elements of a dtype in memory."""
+    found: Type = lowered_element("u8" if dtype == "bool" else dtype)
+    return found
