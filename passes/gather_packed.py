@@ -36,6 +36,7 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
 
 Chain = tuple[GraphOp, ...]  # ops that pack a weight, in order
+_LONGEST = 8  # ops of a chain; packings have five
 
 
 class GatherPacked(Pass):
@@ -96,7 +97,7 @@ def _reads_of(weight: Value) -> _Reads | None:
     for value, chain in rest:  # which grows
         for use in value.uses:
             op = use.owner.opview
-            if isinstance(op, Transpose | Reshape | Pad):
+            if isinstance(op, Transpose | Reshape | Pad) and len(chain) < _LONGEST:
                 rest.append((op.results[0], (*chain, op)))
             elif isinstance(op, Gather) and not chain and weight not in op.indices:
                 found.gathers.append(op)
@@ -164,7 +165,8 @@ class _Packing:
         at, result = IndexMap.of(gather), Tensor.of(gather.y)
         (axis,) = at.axes
         with before(gather):
-            b, packed = Builder(), gather.x
+            b = Builder()
+            packed: Value = gather.x
             for op in self.chain:
                 (packed,) = clone(op, [packed])
             read = b.gather(packed, *self._indices(b, gather), **self._map(at))
@@ -199,13 +201,13 @@ class _Packing:
         """The map of a gather from the packing, whose result has parts side by side."""
         (axis,) = at.axes
         axes: list[int | _Part] = []  # of the result: those of indices, and parts
-        places = {part: n for n, part in enumerate(self.parts)}
         for r in range(at.rank):
             if r in at.along:
                 axes.append(r)
             else:
                 own = [part for part in self.parts if part.axis == at.source(r)]
-                axes += sorted(own, key=lambda part: (-part.stride, places[part]))
+                own.sort(key=lambda part: -part.stride)
+                axes += own
         return {
             "axes": tuple(n for n, x in enumerate(self.parts) if x.axis == axis),
             "along": tuple(axes.index(r) for r in at.along),
