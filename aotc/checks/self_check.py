@@ -57,6 +57,7 @@ from aotc.dialects import context
 from aotc.dialects.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
+from aotc.packager import PackedWeights
 from aotc.program import Program
 from aotc.target import Target
 
@@ -82,7 +83,7 @@ _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare wi
 def check_entries(
     program: Program,
     graph: Any,
-    bundle: Path,
+    packed: PackedWeights,
     variants: Sequence[Compiled],
     *,
     full: bool = False,
@@ -94,7 +95,7 @@ def check_entries(
     Args:
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
-        bundle: with the compiled code; it may be unsigned.
+        packed: the bundle with the compiled code, which may be unsigned.
         variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
         begin: is told what is compared next.
@@ -106,7 +107,7 @@ def check_entries(
             `not-loadable`: a target runs here, and its code cannot be loaded.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
-        running, found = _start(stack, bundle, variants, full)
+        running, found = _start(stack, packed.bundle, variants, full)
         points = [
             entry
             for entry in program.entry_points
@@ -135,7 +136,7 @@ def check_entries(
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
-        return rows + _check(jobs, running, work, begin)
+        return rows + _check(jobs, running, packed, work, begin)
 
 
 def skipped_checks(
@@ -152,6 +153,7 @@ def skipped_checks(
 def _check(
     jobs: Sequence[tuple[Subject, Item]],
     running: Sequence[tuple[Compiled, CompiledProcess]],
+    packed: PackedWeights,
     work: Work,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
@@ -187,7 +189,7 @@ def _check(
                 rows[key] = _skip(rows[key], item, reason)
                 # too long, and not too large
                 if type(reason) is OverBudget and item.share is Share.USUAL:
-                    code = variant, process
+                    code = variant, process, packed
                     part = work.part(2 * limit / len(running))
                     rows[key] = _by_blocks(rows[key], subject, item, code, part)
             continue
@@ -298,7 +300,7 @@ def _by_blocks(
     row: SelfCheck,
     subject: Subject,
     item: Item,
-    code: tuple[Compiled, CompiledProcess],
+    code: tuple[Compiled, CompiledProcess, PackedWeights],
     work: Work,
 ) -> SelfCheck:
     """Compare an entry block by block, if no call of it could be compared as a whole.
@@ -307,10 +309,10 @@ def _by_blocks(
         row: what was found of the entry, last that the item was not compared.
         subject: the entry.
         item: the one that was not.
-        code: of the entry.
+        code: of the entry, and the weights of its bundle.
         work: of the reference evaluator.
     """
-    variant, process = code
+    variant, process, packed = code
     if row.checked:
         is_known = row.blocks is not None and item.sizes in row.checked
         return row.without_last_reason() if is_known else row
@@ -323,7 +325,8 @@ def _by_blocks(
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
         shipped = next(subject.compiled_results(calls, process))
-        found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
+        given = subject, blocks, calls, symbols, (variant, packed)
+        found = check_blocks(*given, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)
     except InputError as error:
