@@ -103,7 +103,7 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
             step.run()
         if number:  # a build has the bytes that the pass before left
             stages.seconds[name] -= serialization
-        if bytecode(build.module) != given:
+        if build.unit.records[-1].changed:
             with stages.measured(VERIFICATION), build.module.context:
                 build.module.operation.verify()
                 control.verify(build.module)
