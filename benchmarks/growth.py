@@ -97,7 +97,7 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
             continue
         name, (stage, number) = step.pass_.name, step.place
         start = time.process_time()
-        given = bytecode(build.module)
+        bytecode(build.module)
         serialization = time.process_time() - start
         with stages.measured(name):
             step.run()
