@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -20,7 +20,7 @@ from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.pack import Content, FinishedFile, scratch_folder, write_file
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
-from aotc.computed_arrays import StoredArray, is_same_array
+from aotc.computed_arrays import StoredArray, is_computed_alike, is_same_array
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
@@ -109,6 +109,63 @@ def pack(
             signer,
             force=force,
         )
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """The weights of a bundle that is written, for others that read the same.
+
+    Args:
+        bundle: its folder.
+        weights: of all of its variants.
+        archives: of them, which lie in the bundle now.
+    """
+
+    bundle: Path
+    weights: Sequence[WeightFile]
+    archives: Archives
+
+    @contextmanager
+    def lent_to(
+        self, program: Program, variant: Compiled, parameters: Arrays, folder: Path
+    ) -> Iterator[Path]:
+        """Write another bundle, which has the archives within this block.
+
+        An archive is lent if it has no other tensor of a name. What is in none of them
+        is packed. This bundle cannot be loaded meanwhile.
+
+        Args:
+            program: what was compiled.
+            variant: its code, for a target of this bundle.
+            parameters: of the code.
+            folder: to write into, on the file system of this bundle.
+        """
+        target, left = variant.target.id, dict(parameters)
+        weights: list[WeightFile] = []
+        lent: dict[str, FinishedFile] = {}
+        for each in self.weights:
+            shared = {k: x for k, x in each.parameters.items() if k in left}
+            is_alike = (is_computed_alike(x, left[k]) for k, x in shared.items())
+            if target in each.required_by and shared and all(is_alike):
+                weights.append(WeightFile(each.path, shared, (target,)))
+                link = folder / f"{len(lent)}.irpa"
+                link.hardlink_to(self.bundle / each.path)
+                lent[each.path] = replace(self.archives[each.path], path=link)
+                left = {k: x for k, x in left.items() if k not in shared}
+        own = [WeightFile(_OWN_WEIGHTS, left, (target,))] if left else []
+        archives = {**lent, **write_archives(own, folder)}
+        given = program, [variant], [*weights, *own], ("part", "1.0.0")
+        bundle = pack(*given, folder, archives=archives)
+        for path in lent:  # files of bundles have one name
+            (self.bundle / path).unlink()
+        try:
+            yield bundle
+        finally:
+            for path in lent:
+                (bundle / path).rename(self.bundle / path)
+
+
+_OWN_WEIGHTS = "weights-own.irpa"
 
 
 def take_back(archives: Archives, bundle: Path) -> None:

@@ -14,6 +14,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from aotc.mlir import ir, passmanager
@@ -24,12 +25,20 @@ _ELEMENT = ("__next__", "__eq__", "__hash__", "__getitem__", "__contains__")
 _WHOLE = ("verify", "get_asm", "write_bytecode", "print", "__str__", "clone")
 
 Counts = Counter[str]  # calls by function
+Visit = Callable[[Any], Any]
 
 
-def counts_of(work: Callable[[], Any]) -> Counts:
-    """Return how often each function is called while `work` runs."""
+def counts_of(
+    work: Callable[[], Any], bindings: tuple[Any, Any] = (ir, passmanager)
+) -> Counts:
+    """Return how often each function is called while `work` runs.
+
+    Args:
+        work: that is counted.
+        bindings: the modules `ir` and `passmanager` that it looks at ops by.
+    """
     profile = cProfile.Profile()
-    with _visible_elements():
+    with _visible_elements(*bindings):
         profile.enable()
         try:
             work()
@@ -76,9 +85,12 @@ def _name_of(code: Any) -> str:
 
 
 @contextmanager
-def _visible_elements() -> Iterator[None]:
+def _visible_elements(ir: Any, passmanager: Any) -> Iterator[None]:
     """Make each element that C code visits a call of a Python function."""
     replaced: list[tuple[type, str, Any]] = []
+
+    def visit_op(op: Any) -> Any:
+        return ir.WalkResult.ADVANCE
 
     def replace(kind: type, name: str, wrap: Callable[[Any], Any]) -> None:
         method = vars(kind).get(name)
@@ -93,8 +105,9 @@ def _visible_elements() -> Iterator[None]:
             replace(kind, name, _visiting_one)
     for kind in (ir._OperationBase, ir.OpView, ir.Module):
         for name in _WHOLE:
-            replace(kind, name, _visiting_ops_within)
-    replace(passmanager.PassManager, "run", _visiting_ops_of_argument)
+            replace(kind, name, partial(_visiting_ops_within, visit_op))
+    visiting = partial(_visiting_ops_of_argument, visit_op)
+    replace(passmanager.PassManager, "run", visiting)
     try:
         yield
     finally:
@@ -109,17 +122,17 @@ def _visiting_one(method: Any) -> Any:
     return visit_element
 
 
-def _visiting_ops_within(method: Any) -> Any:
+def _visiting_ops_within(visit: Visit, method: Any) -> Any:
     def visit_ops(owner: Any, *arguments: Any, **options: Any) -> Any:
-        owner.operation.walk(_visit_op)
+        owner.operation.walk(visit)
         return method(owner, *arguments, **options)
 
     return visit_ops
 
 
-def _visiting_ops_of_argument(method: Any) -> Any:
+def _visiting_ops_of_argument(visit: Visit, method: Any) -> Any:
     def run_passes(owner: Any, op: Any) -> Any:
-        op.operation.walk(_visit_op)
+        op.operation.walk(visit)
         return method(owner, op)
 
     return run_passes
@@ -137,7 +150,3 @@ def _visiting_list(method: Any) -> Any:
         return method(owner, index)
 
     return visit_list
-
-
-def _visit_op(op: Any) -> Any:
-    return ir.WalkResult.ADVANCE

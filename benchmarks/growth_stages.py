@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from iree.compiler.api import Session
+
 from aotc import importers
+from aotc.backend import target_flags
 from aotc.backend.crossing import crossing
 from aotc.checks.samples import calls_of, items_of
 from aotc.checks.subject import Subject
 from aotc.checks.work import Work
 from aotc.dialects.limits import require_supported
+from aotc.dialects.lowering.summation import BLOCK
 from aotc.kernels.listing import kernels_listed
 from aotc.mlir import Module
 from aotc.passes import run_passes
@@ -27,6 +32,8 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline.forms import text_of
 from aotc.target import Target
+from aotc.worker.__main__ import is_process_flag, load_module, run_phases
+from aotc.worker.rewrites import REWRITES, Rewrite
 
 MODEL = Path(__file__).with_name("growth_model.py")
 TARGET = Target.parse("x86_64-v3")  # one with kernels, whatever machine this is
@@ -112,6 +119,35 @@ class GrowingBuild:
                     yield Step("reference", self._evaluate)
         yield Step("crossing", lambda: crossing(self.unit.program))
         yield Step("kernels listed", self._list_kernels)
+
+    def rewrites(
+        self, runs: Callable[[Rewrite], Rewrite] = lambda each: each
+    ) -> Iterator[Step]:
+        """Yield the passes over what IREE makes of the module, when all steps are done.
+
+        IREE's phases between them, which the worker runs, are no steps.
+
+        Args:
+            runs: gives what is run in the place of a pass.
+        """
+        flags = [x for x in target_flags(TARGET) if not is_process_flag(x)]
+        session, last = Session(), "start"
+        session.set_flags(*flags)
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            graph, frame = crossing(self.unit.program)
+            (folder / "graph.mlirbc").write_bytes(graph)
+            (folder / "frame.mlir").write_text(frame, encoding="utf-8")
+            module = load_module(session, folder)
+        invocation = session.invocation()
+        invocation.enable_console_diagnostics()
+        invocation.import_module(module.operation)
+        for each in REWRITES:
+            if each.after != last and not run_phases(invocation, last, each.after):
+                raise AssertionError(f"IREE fails before {each.after}")
+            last = each.after
+            job = {"sum_block": BLOCK}
+            yield Step(f"vmfb: {each.name}", partial(runs(each).run, module, job))
 
     def _trace(self) -> None:
         self.unit = Unit(importers.load(MODEL, ()))

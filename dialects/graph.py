@@ -374,7 +374,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
     return (
         cls,
         tuple([value.type for value in op.operands]),
-        tuple(op.results.types),
+        tuple([value.type for value in op.results]),
         tuple([stored.get(name, None) for name in cls.codecs]),
         current_contracts(),
     )

@@ -248,12 +248,12 @@ def _updates(function: Function) -> dict[Value, Value]:
 
 def _stored_states(functions: Iterable[Function]) -> set[str]:
     """The names of the states that have elements."""
-    return {
-        name
-        for function in functions
-        for name, position in _states(function, "arg_attrs").items()
-        if 0 not in function.type.inputs[position].shape
-    }
+    found: set[str] = set()
+    for function in functions:
+        types = function.type.inputs  # a list that is made anew each time
+        states = _states(function, "arg_attrs").items()
+        found |= {name for name, at in states if 0 not in types[at].shape}
+    return found
 
 
 def _states(function: Function, side: str) -> dict[str, int]:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from aotc import packager, printing, reference
-from aotc.artifacts.leftovers import temporary_folder
+from aotc.artifacts.pack import scratch_folder
 from aotc.backend import Compiled, compile_units
 from aotc.checks.blocks import Block
 from aotc.checks.compiled import Bundle
@@ -67,7 +67,7 @@ def check_blocks(
     blocks: Sequence[Block],
     calls: Calls,
     symbols: Sequence[int],
-    variant: Compiled,
+    code: tuple[Compiled, packager.PackedWeights],
     shipped: Arrays,
     work: Work,
 ) -> BlockFindings:
@@ -78,7 +78,7 @@ def check_blocks(
         blocks: of the entry.
         calls: of which the first is made.
         symbols: the values of the entry's symbols, in parts.
-        variant: of the entry.
+        code: the variant that is checked, and the weights of its bundle.
         shipped: what the code of the build returns of the call.
         work: of the reference evaluator.
 
@@ -91,7 +91,7 @@ def check_blocks(
     between = {x: None for block in blocks for x in block.given}
     for value in returned.operands:
         between.pop(value, None)
-    with _compiled(subject, list(between), variant) as (tapped, process):
+    with _compiled(subject, list(between), *code) as (tapped, process):
         found = next(tapped.compiled_results(calls, process))
     outputs = len(subject.entry.ports("output"))
     results = [*found[:outputs], *found[outputs + len(between) :]]
@@ -111,25 +111,27 @@ def check_blocks(
 
 @contextmanager
 def _compiled(
-    subject: Subject, values: Sequence[Any], variant: Compiled
+    subject: Subject,
+    values: Sequence[Any],
+    variant: Compiled,
+    packed: packager.PackedWeights,
 ) -> Iterator[tuple[Subject, CompiledProcess]]:
-    """Compile an entry that also returns some of its values, by the same passes."""
+    """Compile an entry that also returns some of its values, by the same passes.
+
+    Its bundle reads the weights of the one that is checked: they are packed once.
+    """
     program = _returning_more(subject, values)
     tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
     unit = Unit(program.copy(), variant.target)
     late = late_passes(variant, subject.entry)
     run_passes(unit, (*graph_passes(variant), LOWERING, *late), silently=True)
-    with temporary_folder() as folder:
-        bundle = packager.pack(
-            program,
-            compile_units([unit]),
-            packager.weight_files({variant.target.id: unit.program}),
-            ("blocks", "1.0.0"),
-            folder,
-        )
-        code = Bundle(str(bundle), variant.target.id)
-        with CompiledProcess(code, SECONDS) as process:
-            yield tapped, process
+    with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:
+        (compiled,) = compile_units([unit])
+        arrays = unit.program.parameters
+        with packed.lent_to(program, compiled, arrays, folder) as bundle:
+            code = Bundle(str(bundle), variant.target.id)
+            with CompiledProcess(code, SECONDS) as process:
+                yield tapped, process
 
 
 def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:

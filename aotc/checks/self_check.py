@@ -58,6 +58,7 @@ from aotc.dialects import context
 from aotc.dialects.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
+from aotc.packager import PackedWeights
 from aotc.program import Program
 from aotc.target import Target
 
@@ -84,7 +85,7 @@ _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare wi
 def check_entries(
     program: Program,
     graph: Any,
-    bundle: Path,
+    packed: PackedWeights,
     variants: Sequence[Compiled],
     *,
     full: bool = False,
@@ -96,7 +97,7 @@ def check_entries(
     Args:
         program: what was compiled.
         graph: a copy of its module in which all derivatives are written.
-        bundle: with the compiled code; it may be unsigned.
+        packed: the bundle with the compiled code, which may be unsigned.
         variants: those in the bundle.
         full: compare at all sizes, however long the reference evaluator takes.
         begin: is told what is compared next.
@@ -108,7 +109,7 @@ def check_entries(
             `not-loadable`: a target runs here, and its code cannot be loaded.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
-        running, found = _start(stack, bundle, variants, full)
+        running, found = _start(stack, packed.bundle, variants, full)
         points = [
             entry
             for entry in program.entry_points
@@ -137,7 +138,7 @@ def check_entries(
             for item in items_of(program, graph, entry)
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
-        return rows + _check(jobs, running, work, begin)
+        return rows + _check(jobs, running, packed, work, begin)
 
 
 def skipped_checks(
@@ -153,11 +154,13 @@ def skipped_checks(
 
 _Rows = dict[tuple[str, Target], SelfCheck]
 _Running = Sequence[tuple[Compiled, CompiledProcess]]
+_Code = tuple[Compiled, CompiledProcess, PackedWeights]  # the weights of the bundle
 
 
 def _check(
     jobs: Sequence[tuple[Subject, Item]],
     running: _Running,
+    packed: PackedWeights,
     work: Work,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
@@ -198,7 +201,8 @@ def _check(
         for number, job in enumerate(large.values()):
             begin(f"{job[0].entry.name}, block by block")
             limit = 2 * work.left / (to_come + len(large) - number)
-            _check_by_blocks(rows, *job, running, work.part(2 * limit))
+            codes = [(*code, packed) for code in running]
+            _check_by_blocks(rows, *job, codes, work.part(2 * limit))
     return list(rows.values())
 
 
@@ -220,7 +224,7 @@ def _check_item(
 
 
 def _check_by_blocks(
-    rows: _Rows, subject: Subject, item: Item, running: _Running, work: Work
+    rows: _Rows, subject: Subject, item: Item, codes: Sequence[_Code], work: Work
 ) -> None:
     """Compare an entry by blocks for the targets that no call of it was compared for.
 
@@ -228,13 +232,13 @@ def _check_by_blocks(
         rows: what was found of the entries.
         subject: the entry.
         item: the first that took the reference evaluator too long.
-        running: the targets' code.
+        codes: of the targets.
         work: of the reference evaluator, for all targets.
     """
-    for code in running:
+    for code in codes:
         key = subject.entry.name, code[0].target
         if not rows[key].checked:
-            part = work.part(work.left / len(running))
+            part = work.part(work.left / len(codes))
             rows[key] = _by_blocks(rows[key], subject, item, code, part)
 
 
@@ -338,7 +342,7 @@ def _by_blocks(
     row: SelfCheck,
     subject: Subject,
     item: Item,
-    code: tuple[Compiled, CompiledProcess],
+    code: _Code,
     work: Work,
 ) -> SelfCheck:
     """Compare an entry block by block, if it has some.
@@ -347,10 +351,10 @@ def _by_blocks(
         row: what was found of the entry.
         subject: the entry.
         item: the first that took the reference evaluator too long.
-        code: of the entry.
+        code: of the entry, and the weights of its bundle.
         work: of the reference evaluator.
     """
-    variant, process = code
+    variant, process, packed = code
     symbols = parts_of(subject.entry, item.sizes)
     blocks = blocks_of(subject.graph, subject.entry, symbols)
     if len(blocks) < 2 or not subject.entry.has_general_code:
@@ -361,7 +365,8 @@ def _by_blocks(
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
         shipped = next(subject.compiled_results(calls, process, seconds))
-        found = check_blocks(subject, blocks, calls, symbols, variant, shipped, work)
+        given = subject, blocks, calls, symbols, (variant, packed)
+        found = check_blocks(*given, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)
     except InputError as error:

@@ -26,6 +26,7 @@ from aotc.target import Target
 if TYPE_CHECKING:
     from aotc.artifacts import Signer
     from aotc.backend import Compiled
+    from aotc.packager import PackedWeights
     from aotc.program import Program
 
 
@@ -189,21 +190,24 @@ def write_bundle(
         pack = partial(packager.pack, *given, archives=archives)
         if original is not None:
             trial = pack(work / f"bundle{TRIAL_SUFFIX}")
-            checked = _self_check(original, variants, trial)
+            packed = packager.PackedWeights(trial, weights, archives)
+            checked = _self_check(original, variants, packed)
             packager.take_back(archives, trial)
             findings = {**(findings or {}), "self_check": checked}
         return pack(folder, findings=findings, signer=signer), variants
 
 
 def _self_check(
-    original: Program, variants: Sequence[Compiled], bundle: Path
+    original: Program,
+    variants: Sequence[Compiled],
+    packed: PackedWeights,
 ) -> list[dict[str, Any]]:
     """Self-check code as a build does; return the findings for the manifest.
 
     Args:
         original: a copy of what was compiled, which is used up.
         variants: the code.
-        bundle: of it.
+        packed: the bundle of it.
 
     Raises:
         CompileError: `self-check`, and others of `check_entries`.
@@ -213,5 +217,5 @@ def _self_check(
 
     run_passes(original.module, ("autodiff",), silently=True)
     full = options.get("AOTC_SELF_CHECK") == "full"
-    found = check_entries(original, original.module, bundle, variants, full=full)
+    found = check_entries(original, original.module, packed, variants, full=full)
     return [each.to_manifest() for each in found]

@@ -329,7 +329,9 @@ class CheckItself(Stage):
 
                 graph = build.reference
                 assert graph is not None
-                given = graph, graph.module, bundle(), report.variants
+                written = build.weights, build.archives
+                packed = packager.PackedWeights(bundle(), *written)
+                given = graph, graph.module, packed, report.variants
                 return check_entries(*given, full=full, begin=build.step)
 
             if build.cache is None:

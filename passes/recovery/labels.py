@@ -92,9 +92,9 @@ class LabelledValue:
         return []
 
 
-def _repetition(value: Value) -> Broadcast | Reshape | None:
+def _repetition(value: Value) -> Any:
     """Return the op that only repeats elements, or adds axes of size 1; else None."""
-    op = made_by(value, Broadcast) or made_by(value, Reshape)
+    op: Any = made_by(value, Broadcast) or made_by(value, Reshape)
     return op if op is not None and type(op).is_merged(op) else None
 
 
@@ -123,7 +123,7 @@ class Numbers:
         owner = value.owner
         if isinstance(owner, ir.Block):
             return ""
-        return owner.name.removeprefix("graph.")
+        return str(owner.name).removeprefix("graph.")
 
     def factors(
         self, read: LabelledValue, count: int

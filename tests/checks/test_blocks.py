@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -98,6 +98,20 @@ def test_layers_are_blocks_of_one_kind_and_all_ops_are_in_one(model):
             }
 
 
+def test_weights_are_packed_once(model, monkeypatch):
+    written = []
+    write_archives = packager.write_archives
+
+    def note(weights, folder):
+        written.extend(name for each in weights for name in each.parameters)
+        return write_archives(weights, folder)
+
+    monkeypatch.setattr(packager, "write_archives", note)
+    report = build(model, targets=[Target.parse("cpu")])
+    assert report.self_checks[0].blocks
+    assert len(written) == len({*written}) >= 3 * LAYERS
+
+
 @pytest.mark.parametrize("work", [2e10, 3e5])
 def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
     evaluated = {}
@@ -142,15 +156,18 @@ def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
 
 
 def test_weights_of_one_layer_that_lie_wrong_are_found_in_its_block(model, monkeypatch):
-    weight_files = packager.weight_files
+    write_archives = packager.write_archives
 
-    def reversed_in_one_layer(programs):
-        files = weight_files(programs)
-        (name,) = (n for n in files[0].parameters if n.startswith("weights.layer2.b"))
-        files[0].parameters[name] = files[0].parameters[name][::-1].copy()
-        return files
+    def reversed_in_one_layer(weights, folder):
+        if not weights:  # where all are lent
+            return write_archives(weights, folder)
+        (each,) = weights
+        (name,) = (n for n in each.parameters if n.startswith("weights.layer2.b"))
+        wrong = {name: each.parameters[name][::-1].copy()}
+        parameters = each.parameters | wrong
+        return write_archives([replace(each, parameters=parameters)], folder)
 
-    monkeypatch.setattr(packager, "weight_files", reversed_in_one_layer)
+    monkeypatch.setattr(packager, "write_archives", reversed_in_one_layer)
     with pytest.raises(CompileError, match=r"in block \d of \d+:\n  FAIL") as caught:
         build(model)
     assert caught.value.code == "self-check"

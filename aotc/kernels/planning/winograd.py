@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -131,13 +132,17 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     geometry = geometry_of(op)
     if geometry is None or not is_window_of_three(op):
         return None
-    typical = geometry.typical
-    tiles = [x for outputs in OUTPUTS for x in _tiles(typical, outputs, machine)]
-    tile = min(tiles, key=lambda tile: _rank(typical, tile, machine))
-    direct = choose_tile(typical, machine)
-    usual = cycles(typical, direct.rows, direct.vectors, machine)
-    usual += _weight_cycles(typical, WINDOW**2, machine)
-    least = estimate(typical, tile, machine)
+    return _choose_tile(geometry.typical, machine)
+
+
+@lru_cache(maxsize=1024)  # a program has few shapes, and many convolutions of each
+def _choose_tile(geometry: Geometry, machine: Machine) -> WinogradTile | None:
+    tiles = [x for outputs in OUTPUTS for x in _tiles(geometry, outputs, machine)]
+    tile = min(tiles, key=lambda tile: _rank(geometry, tile, machine))
+    direct = choose_tile(geometry, machine)
+    usual = cycles(geometry, direct.rows, direct.vectors, machine)
+    usual += _weight_cycles(geometry, WINDOW**2, machine)
+    least = estimate(geometry, tile, machine)
     return tile if least < _WORTH * usual else None
 
 
