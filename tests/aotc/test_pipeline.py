@@ -69,6 +69,7 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "recover-ops",
     "integer-products",
+    "keep-quantized",
     "relax-order",
     "rotate-pairs",
     "scale-weights",
@@ -77,6 +78,7 @@ _FOR_GRAPHS = {
     "sink-reshapes",
     "sink-transposes",
     "specialize",
+    "widen-scales",
 }
 
 
