@@ -24,6 +24,7 @@ from aotc import dtypes
 from aotc.dialects.entries import Entry
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, ir
 
@@ -273,6 +274,8 @@ def _is_computable(op: GraphOp) -> bool:
     types = [Tensor.of(value) for value in op.results]
     if not all(kind.is_static for kind in types) or not _has_static_attributes(op):
         return False
+    if _costs_nothing(op) and splat_of(op.results[0]) is not None:
+        return True  # one number beside a weight takes no memory
     given = sum(bytes_of(Tensor.of(value)) for value in op.operands)
     most = max(LARGEST_COMPUTED_BYTES, MOST_GROWTH * given)
     return all(bytes_of(kind) <= most for kind in types)

@@ -364,11 +364,17 @@ def _add_dequantized(region: Region) -> None:
     table = made_by(anchor.operands[1], Dequantize)
     assert table is not None
     b, known = Builder(), region.capabilities.machine.dtypes
+
+    def own_value(x: Value) -> Value:
+        """Return what only this kernel packs, in a dtype that it reads."""
+        dtype = Tensor.of(x).dtype
+        if dtype in known and x not in region.reads:
+            return x
+        found: Value = b.cast(x, dtype=dtype if dtype in known else "f32")
+        return found
+
     with before(anchor):
-        scale, offset = (
-            x if Tensor.of(x).dtype in known else b.cast(x, dtype="f32")
-            for x in (table.scale, table.offset)
-        )
+        scale, offset = map(own_value, (table.scale, table.offset))
         own = b.dequantize(table.q, scale, offset, axis=table.axis, bits=table.bits)
     anchor.operation.operands[1] = own
     if not any(True for _ in table.y.uses):

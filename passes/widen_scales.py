@@ -23,7 +23,7 @@ class WidenScales(FunctionPass):
     """Convert narrow scales and offsets of ops outside of regions."""
 
     name = "widen-scales"
-    level = 0
+    level = 2
     keeps_graph = True
 
     def change(self, function: Function) -> bool:

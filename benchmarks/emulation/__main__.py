@@ -35,12 +35,12 @@ MODELS = (
     *(f"tests/kernels/{name}.py" for name in ("contractions", "changing_products")),
     *(f"tests/kernels/{name}.py" for name in ("windows", "rows", "symbolic")),
     *(f"tests/kernels/{name}.py" for name in ("integers", "narrow_floats", "sorts")),
-    "tests/kernels/dequantised_weights.py",
     *(f"tests/kernels/{name}.py" for name in ("joined", "groups", "gates")),
     *(
         f"tests/kernels/{name}.py"
         for name in ("concatenations", "chains", "transposes")
     ),
+    "tests/kernels/dequantised_weights.py",
     *(f"examples/{name}/model.py" for name in ("digits", "cnn", "resnet", "unet")),
     *(f"examples/{name}/model.py" for name in ("bert", "vit", "gpt", "dit", "moe")),
 )

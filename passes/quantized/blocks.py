@@ -15,9 +15,26 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
 
+_Runs = dict[tuple[Value, int], int]
+_Made = dict[tuple[Value, int, int], Value]
 
-def run_length(value: Value, axis: int) -> int:
-    """Return how many neighbours along an axis are alike, in each run of so many."""
+
+def run_length(value: Value, axis: int, known: _Runs | None = None) -> int:
+    """Return how many neighbours along an axis are alike, in each run of so many.
+
+    Args:
+        value: a tensor.
+        axis: of it.
+        known: what was found of others; is added to.
+    """
+    known = {} if known is None else known
+    key = value, axis
+    if key not in known:
+        known[key] = _run_length(value, axis, known)
+    return known[key]
+
+
+def _run_length(value: Value, axis: int, known: _Runs) -> int:
     kind: Any = Tensor.of(value)
     size = kind.shape[axis]
     if splat_of(value) is not None:
@@ -29,21 +46,23 @@ def run_length(value: Value, axis: int) -> int:
                 return int(size)
             inner = op.axes.index(axis)
             is_repeated = Tensor.of(op.x).shape[inner] != size
-            return int(size) if is_repeated else run_length(op.x, inner)
+            return int(size) if is_repeated else run_length(op.x, inner, known)
         case Transpose():
-            return run_length(op.x, op.permutation[axis])
+            return run_length(op.x, op.permutation[axis], known)
         case Reshape():
             merged = _merged_axes(op, axis)
-            return 1 if merged is None else _run_of_axes(op.x, merged)
+            return 1 if merged is None else _run_of_axes(op.x, merged, known)
         case Slice():
             is_whole = Tensor.of(op.x).shape[axis] == size
-            return run_length(op.x, axis) if is_whole else 1
+            return run_length(op.x, axis, known) if is_whole else 1
         case GraphOp() if _is_elementwise(op):
-            return gcd(*(run_length(x, axis) for x in op.operands))
+            return gcd(*(run_length(x, axis, known) for x in op.operands))
     return 1
 
 
-def first_of_blocks(b: Builder, value: Value, axis: int, block: int) -> Value:
+def first_of_blocks(
+    b: Builder, value: Value, axis: int, block: int, made: _Made | None = None
+) -> Value:
     """Write the first of each block of neighbours along an axis, which are all alike.
 
     Nothing as large as the value is made on the way.
@@ -53,9 +72,16 @@ def first_of_blocks(b: Builder, value: Value, axis: int, block: int) -> Value:
         value: whose `run_length` the block divides.
         axis: of it.
         block: so many elements.
+        made: what was written for others; is added to.
     """
-    if block == 1:
-        return value
+    made = {} if made is None else made
+    key = value, axis, block
+    if key not in made:
+        made[key] = value if block == 1 else _first(b, value, axis, block, made)
+    return made[key]
+
+
+def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Value:
     kind = Tensor.of(value)
     size: Any = kind.shape[axis]
     shape = (*kind.shape[:axis], size // block, *kind.shape[axis + 1 :])
@@ -69,23 +95,23 @@ def first_of_blocks(b: Builder, value: Value, axis: int, block: int) -> Value:
         case Broadcast():
             x = op.x
             if axis in op.axes and Tensor.of(x).shape[op.axes.index(axis)] == size:
-                x = first_of_blocks(b, x, op.axes.index(axis), block)
+                x = first_of_blocks(b, x, op.axes.index(axis), block, made)
             found = b.broadcast(x, shape=shape, axes=op.axes)
         case Transpose():
-            x = first_of_blocks(b, op.x, op.permutation[axis], block)
+            x = first_of_blocks(b, op.x, op.permutation[axis], block, made)
             found = b.transpose(x, permutation=op.permutation)
         case Reshape():
             merged = _merged_axes(op, axis)
             assert merged is not None
-            found = b.reshape(_first_of_axes(b, op.x, merged, block), shape=shape)
+            found = b.reshape(_first_of_axes(b, op.x, merged, block, made), shape=shape)
         case Slice():
-            x = first_of_blocks(b, op.x, axis, block)
+            x = first_of_blocks(b, op.x, axis, block, made)
             sizes = (*op.sizes[:axis], size // block, *op.sizes[axis + 1 :])
             found = b.slice(x, start=op.start, sizes=sizes, strides=op.strides)
         case _:
             assert isinstance(op, GraphOp)
-            made = [first_of_blocks(b, x, axis, block) for x in op.operands]
-            found = type(op).build(*made, **type(op).attributes_of(op))
+            parts = [first_of_blocks(b, x, axis, block, made) for x in op.operands]
+            found = type(op).build(*parts, **type(op).attributes_of(op))
     return found
 
 
@@ -106,23 +132,25 @@ def _merged_axes(op: Reshape, axis: int) -> range | None:
     return None
 
 
-def _run_of_axes(value: Value, axes: range) -> int:
+def _run_of_axes(value: Value, axes: range, known: _Runs) -> int:
     """Return the run length along axes that are taken as one."""
     shape: Any = Tensor.of(value).shape
     run = 1
     for axis in reversed(axes):
-        here = run_length(value, axis)
+        here = run_length(value, axis, known)
         run *= here
         if here != shape[axis]:
             break
     return run
 
 
-def _first_of_axes(b: Builder, value: Value, axes: range, block: int) -> Value:
+def _first_of_axes(
+    b: Builder, value: Value, axes: range, block: int, made: _Made
+) -> Value:
     """Write the first of each block along axes that are taken as one."""
     for axis in reversed(axes):
         size: Any = Tensor.of(value).shape[axis]
         here = gcd(size, block)
-        value = first_of_blocks(b, value, axis, here)
+        value = first_of_blocks(b, value, axis, here, made)
         block //= here
     return value

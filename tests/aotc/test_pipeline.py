@@ -71,6 +71,7 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "recover-ops",
     "integer-products",
+    "keep-quantized",
     "relax-order",
     "rotate-pairs",
     "scale-weights",
@@ -79,6 +80,7 @@ _FOR_GRAPHS = {
     "sink-reshapes",
     "sink-transposes",
     "specialize",
+    "widen-scales",
 }
 
 

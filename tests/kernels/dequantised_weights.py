@@ -124,7 +124,7 @@ def reordered(weights, x):
 def in_a_loop(weights, x):
     def step(x, _):
         w = _dequantized(FORMATS["halves_32"], weights["halves_32"])
-        y = np.tanh(x @ w)
+        y = np.tanh(0.05 * (x @ w))
         return np.tile(y, (1, 4))[:, :256], y
 
     return control.scan(step, x, None, length=3)[1]

@@ -11,12 +11,13 @@ import pytest
 from aotc import reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
-from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.kernels.refusal import Refusal
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
 from aotc.target import Target
 from tests.kernels.evaluation import Regions
 
@@ -57,9 +58,8 @@ def test_products_by_integers_are_those_by_floats(compiled, name):
     _require_close(found if isinstance(found, (tuple, list)) else [found], wanted)
 
 
-@pytest.mark.parametrize("level", ["x86_64-v4", "aarch64"])
-def test_terms_of_all_targets_are_right(level):
-    regions = Regions.of(MODEL, level)
+def test_terms_of_packed_weights_are_right():
+    regions = Regions.of(MODEL, "aarch64")
     for name in NAMES:
         inputs, wanted = _inputs(name)
         _require_close(regions.evaluate(name, inputs), wanted)
@@ -79,14 +79,34 @@ def test_kernels_and_archives_have_no_more_than_the_bits(level):
     largest = 128 * 370  # bytes of the largest weight, in whole panels
     for array in unit.program.parameters.values():
         assert array.nbytes <= largest
-    left = [
-        op
-        for function in functions_of(unit.module).values()
-        if fused_of(function) is None
-        for op in function.entry_block.operations
-        if isinstance(op, Dequantize)
-    ]
-    assert not left
+    assert not [note for note in unit.notes if isinstance(note, Refusal)]
+
+
+SOURCE = """
+import numpy
+import aotc
+from aotc import nn
+
+weights = aotc.Weights(
+    {"q": numpy.ones((96, 256), "i1"), "scale": numpy.ones((96, 8), "f4")}
+)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((4, 256, 8), "f32"))
+def columns_first(weights, x):
+    w = nn.dequantize(weights["q"], weights["scale"], axis=1, block=32)
+    return aotc.numpy.einsum("bkm,nk->bmn", x, w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "why"), [("x86_64-v4", "not beside each other"), ("vmvx", "native")]
+)
+def test_a_weight_that_calls_dequantise_is_told_with_its_line(tmp_path, target, why):
+    model = tmp_path / "model.py"
+    model.write_text(SOURCE)
+    with pytest.warns(UserWarning, match=rf"dequantises a weight \(.*:13\): .*{why}"):
+        build(model, targets=[Target.parse(target)], stop_after="regions", dump=None)
 
 
 def test_products_by_one_weight_read_one_packing_of_it():
