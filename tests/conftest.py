@@ -27,7 +27,16 @@ from aotc.target import Target
 FULL = Path(__file__).with_name("full.txt")
 # What tests compare with, that need not be installed.
 _USUAL = "not slow"  # of `-m`, by pyproject.toml
-PEERS = ("torch", "onnx", "onnxruntime", "jax", "matplotlib", "sphinx")
+PEERS = (
+    "torch",
+    "torchao",
+    "onnx",
+    "onnxruntime",
+    "gguf",
+    "jax",
+    "matplotlib",
+    "sphinx",
+)
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

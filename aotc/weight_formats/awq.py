@@ -50,7 +50,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
             "quantise the model with version='gemm', w_bit=4",
         )
     arrays = dict(arrays)
-    group = int(config.get("group_size", config.get("q_group_size", -1)))
+    group = int(config.get("group_size") or config.get("q_group_size") or -1)
     for layer in layers_with(arrays, "qweight"):
         arrays[f"{layer}.weight"] = _weights(arrays, layer, group)
     return arrays

@@ -63,7 +63,8 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
         fail(
             "unsupported-quantization",
             f"the tensors are quantised by '{method}'; aotc reads {', '.join(METHODS)}",
-            "quantise the model with one of these, or convert it to GGUF",
+            "quantise the model with one of these, or convert it to GGUF; without the "
+            "config.json beside it a file is its raw arrays",
         )
     return METHODS[method](arrays, scheme), metadata
 

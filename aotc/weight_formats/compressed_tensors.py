@@ -106,7 +106,7 @@ def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedW
         data = columns_of(stored, bits, shape[1], order)
     else:
         data = stored if order is None else _in_order(stored, order)
-    if zero_point is not None and zero_point.dtype == numpy.int32:
+    if is_packed and zero_point is not None and zero_point.dtype == numpy.int32:
         zero_point = _packed_zero_points(zero_point, bits, shape[0])
     if facts["strategy"] == "tensor":
         return _of_one_scale(data, scale, zero_point, bits)

@@ -162,7 +162,7 @@ class _Part:
     def decode(self, tensor: _Tensor) -> Any:
         """A tensor with its bytes, which are views of the file."""
         kind = TYPES[tensor.type]
-        if not tensor.shape or tensor.shape[-1] % kind.block:
+        if (tensor.shape or (1,))[-1] % kind.block:
             raise ValueError(
                 f"'{tensor.name}' has the shape {list(tensor.shape)}; rows of "
                 f"{kind.name} are whole blocks of {kind.block}"

@@ -41,7 +41,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
     Raises:
         InputError: the tensors are packed in another way.
     """
-    form = str(config.get("checkpoint_format", "gptq"))
+    form = str(config.get("checkpoint_format") or config.get("format") or "gptq")
     if form not in _LESS_BY or config.get("is_marlin_format"):
         fail(
             "unsupported-quantization",
@@ -50,7 +50,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
         )
     arrays = dict(arrays)
     for layer in layers_with(arrays, "qweight"):
-        group = int(config.get("group_size", -1))
+        group = int(config.get("group_size") or -1)
         arrays[f"{layer}.weight"] = _weights(arrays, layer, group, _LESS_BY[form])
     return arrays
 

@@ -95,6 +95,13 @@ def test_plain_tensors_are_views_of_the_mapped_file(tmp_path):
     assert isinstance(array, np.memmap)
 
 
+def test_a_number_is_a_tensor_without_axes(tmp_path):
+    file = tmp_path / "x.gguf"
+    number = np.float32(2.5).tobytes()
+    file.write_bytes(header((b"a", (), 0, 0), tail=number))
+    assert aotc.Weights.load(file).tree["a"].tolist() == 2.5
+
+
 def test_metadata_are_numbers_texts_and_arrays(tmp_path):
     def metadata(writer):
         writer.add_uint32("llama.block_count", 3)
