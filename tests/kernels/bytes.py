@@ -79,7 +79,7 @@ def sums(x, y):
     """Sums and extremes of rows and columns, of bytes and to bytes."""
     q = levels(x)
     rows = levels(np.sum(q, 1), 4.0)
-    highest = levels(np.max(levels(x + y), 1) + np.max(q, 1))
+    highest = levels(np.max(levels(x + y), 1) + np.max(q, 1), 2.0**-3, 9)
     return rows, highest, levels(np.sum(q, 0), 1.0)
 
 
