@@ -334,7 +334,7 @@ _CPU_SETS = {
 
 
 # what is added to `cpu` for programs with weights of bytes
-_BYTES_LEVELS = {_X86: "x86_64-v4-dot"}
+_BYTES_LEVELS: dict[tuple[str, ...], str] = {_X86: "x86_64-v4-dot"}
 
 
 def for_bytes(targets: Sequence[Target]) -> tuple[Target, ...]:
