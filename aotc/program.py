@@ -147,6 +147,13 @@ class Program:
         return entries_of(self.module)
 
     @property
+    def has_weights_of_bytes(self) -> bool:
+        """Whether entries read matrices of i8 or u8, as quantised models have."""
+        weights = (port for each in self.entries for port in each.ports("weight"))
+        kinds = (port.type for port in weights)
+        return any(kind.dtype in ("i8", "u8") and kind.rank > 1 for kind in kinds)
+
+    @property
     def entry_points(self) -> list[Entry]:
         """The entries that callers name: all but specializations of others."""
         declared = entries_of(self.module, with_declared=True)

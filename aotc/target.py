@@ -12,7 +12,7 @@ same bytes on every build machine, and the loader knows what the device must hav
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from aotc import options, processor
@@ -331,6 +331,20 @@ _CPU_SETS = {
     "arm64": _ARM,
     "riscv64": ("riscv64",),
 }
+
+
+# what is added to `cpu` for programs with weights of bytes
+_BYTES_LEVELS: dict[tuple[str, ...], str] = {_X86: "x86_64-v4-dot"}
+
+
+def for_bytes(targets: Sequence[Target]) -> tuple[Target, ...]:
+    """The targets for a program with weights of bytes.
+
+    Those that are `cpu` get the level that has instructions for products of bytes; what
+    others name stays what they name.
+    """
+    level = _BYTES_LEVELS.get(tuple(map(str, targets)))
+    return (*targets, TARGETS[level]) if level else (*targets,)
 
 
 def _cpu_set() -> tuple[str, ...]:

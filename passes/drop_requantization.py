@@ -140,11 +140,10 @@ class _Requantization:
         every: Array = np.arange(256).astype(np.uint8).view(kind)
         found: Array = every
         with np.errstate(all="ignore"):
-            for op, read in self.path:
+            for op, _ in self.path:
                 if not _moves(op):
-                    given = [
-                        found if x == read else _number(x, numbers) for x in op.operands
-                    ]
+                    known = [_number(x, numbers) for x in op.operands]
+                    given = [found if x is None else x for x in known]
                     (found,) = evaluate(op, given, [])
         return found.dtype == every.dtype and bool((found == every).all())
 

@@ -272,6 +272,7 @@ def _row_sums(b: Builder, product: _Product, left: Value) -> Value:
 
     Below 2**24, sums of f32 are exact in any order.
     """
+    assert isinstance(product.op, DotGeneral)
     axes = product.op.lhs_contract
     return b.cast(b.reduce_sum(b.cast(left, dtype="f32"), axes=axes), dtype="i32")
 

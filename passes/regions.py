@@ -215,8 +215,9 @@ def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
         steps: list[GraphOp] = []
         while value not in region.values and Tensor.of(value).dtype not in NARROW:
             inner = defining_op(value)
-            is_step = isinstance(inner, GraphOp) and region.epilogue.takes(inner)
-            if not (is_step and has_one_use(value)) or value in region.states:
+            if not isinstance(inner, GraphOp) or not region.epilogue.takes(inner):
+                break
+            if not has_one_use(value) or value in region.states:
                 break
             steps.insert(0, inner)
             others = [x for x in inner.operands if not is_repeated(x)]

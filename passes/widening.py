@@ -38,6 +38,7 @@ def bring_to_readers(function: Function, weights: Container[Value]) -> None:
         if isinstance(op, Reshape) and op.x in found and Reshape.is_merged(op):
             _reshape_bytes(op, found)
         elif _widened(op, found) is not None and op.results[0] not in weights:
+            assert isinstance(op, GraphOp)
             found[op.results[0]] = op
     for value, op in reversed(found.items()):
         for use in [*value.uses][1:]:
@@ -73,7 +74,8 @@ def _reshape_bytes(op: Reshape, widened: dict[Value, GraphOp]) -> None:
         op: the reshape; it is erased.
         widened: the ops that widen bytes, by what they give; gets the new ones.
     """
-    b, steps, source = Builder(), list[tuple[GraphOp, Value]](), op.x
+    b, steps = Builder(), list[tuple[GraphOp, Value]]()
+    source: Value = op.x
     while source in widened:
         step = widened[source]
         read = _widened(step, widened)

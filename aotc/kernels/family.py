@@ -95,7 +95,7 @@ class Family(Generic[A, S]):
     epilogue: Operands = NONE
     prologue: Operands = NONE
     floats: Container[str] = ("f32",)
-    stored: Callable[[A], Container[str]] = lambda op: ()
+    stored: Callable[[GraphOp], Container[str]] = lambda op: ()
     widened: Container[str] = ()
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}

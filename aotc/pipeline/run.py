@@ -43,7 +43,7 @@ from aotc.pipeline.specializations import (
 )
 from aotc.program import Program, Title
 from aotc.program_files import write_parameters, write_program
-from aotc.target import Target
+from aotc.target import Target, for_bytes
 from aotc.traffic import Traffic
 from aotc.writing import make_folder
 
@@ -173,6 +173,9 @@ class Build:
             require_free(self.request.output, self.source.title, self.request.force)
         if self.program.target is not None:
             self._fork_as_it_is(Target.parse(self.program.target))
+        elif self.program.has_weights_of_bytes:
+            self.targets = for_bytes(self.targets)
+            self.comparable = self._comparable()
         self.request.require_open(self.program.stage)
         if self.dump is not None and self.source.parameters:
             write_parameters(self.source.parameters, self.dump / ARCHIVE)

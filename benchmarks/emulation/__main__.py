@@ -34,7 +34,10 @@ ROOT = Path(__file__).parents[2]
 MODELS = (
     *(f"tests/kernels/{name}.py" for name in ("contractions", "changing_products")),
     *(f"tests/kernels/{name}.py" for name in ("windows", "rows", "symbolic")),
-    *(f"tests/kernels/{name}.py" for name in ("integers", "narrow_floats", "sorts")),
+    *(
+        f"tests/kernels/{name}.py"
+        for name in ("integers", "bytes", "narrow_floats", "sorts")
+    ),
     *(f"tests/kernels/{name}.py" for name in ("joined", "groups", "gates")),
     *(
         f"tests/kernels/{name}.py"

@@ -9,7 +9,7 @@ import pytest
 
 from aotc import options
 from aotc.errors import InputError, SetupError
-from aotc.target import TARGETS, Target
+from aotc.target import TARGETS, Target, for_bytes
 
 MODULE = """
 module @m {
@@ -165,3 +165,11 @@ def _compile(target: Target, *flags: str) -> subprocess.CompletedProcess[bytes]:
         input=MODULE.encode(),
         capture_output=True,
     )
+
+
+def test_programs_with_weights_of_bytes_get_the_level_that_multiplies_them():
+    names = [str(each) for each in map(Target.parse, ("x86_64-v3", "x86_64-v4"))]
+    found = for_bytes([Target.parse(name) for name in names])
+    assert [*map(str, found)] == [*names, "x86_64-v4-dot"]
+    others = [Target.parse("x86_64-v3"), Target.parse("vmvx")]
+    assert for_bytes(others) == tuple(others)

@@ -101,7 +101,7 @@ def as_words(x: Value) -> Value:
 
 def as_elements(x: Value, element: Type) -> Value:
     """The inverse of `as_words`."""
-    size = _lanes(x) * 32 // element.width
+    size = _lanes(x) * 32 // ir.IntegerType(element).width
     return _make("vector.bitcast", [x], vector_type(size, element))
 
 

@@ -1,0 +1,70 @@
+"""Networks of bytes compute the same, bit by bit, on all targets."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.types import Tensor
+from aotc.importers import load
+from aotc.mlir import func
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "bytes.py"
+LEVELS = ["x86_64-v3", "x86_64-v3-dot", "x86_64-v4", "x86_64-v4-dot", "vmvx"]
+
+
+@pytest.fixture(scope="module")
+def program():
+    return load(MODEL)
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, bundles):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    return aotc.load(bundles(target), allow_unsigned=True)
+
+
+def test_results_are_those_of_the_reference(bundle, program):
+    rng = np.random.default_rng(1)
+    for entry in program.entries:
+        inputs = {
+            port.name: rng.normal(0, 2, port.type.shape).astype("f")
+            for port in entry.ports("input")
+        }
+        given = [
+            inputs.get(port.name, program.parameters.get(port.name))
+            for port in entry.arguments
+        ]
+        expected = reference.evaluate(program.module, entry.name, given)
+        found = bundle.entries[entry.name](**inputs)
+        found = found if isinstance(found, tuple) else (found,)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs, err_msg=entry.name)
+            assert len(np.unique(theirs)) > 8  # not all at the ends of the range
+
+
+@pytest.mark.parametrize("name", ["attention", "residual"])
+def test_kernels_read_and_write_bytes(name):
+    unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4-dot"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    calls = [
+        op
+        for op in functions[name].entry_block.operations
+        if isinstance(op, func.CallOp)
+    ]
+    kinds = [fused_of(functions[op.attributes["callee"].value]).kernel for op in calls]
+    assert kinds.count("contraction") == {"attention": 3, "residual": 1}[name]
+    for op in calls[:-1]:
+        assert {Tensor.of(x).dtype for x in op.results} <= {"u8", "i16"}
