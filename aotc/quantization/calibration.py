@@ -137,6 +137,8 @@ def _rungs(
     """The plans that a layer can have, without what is measured."""
     plans, why = list[LayerPlan](), ""
     for kind in precisions:
+        if kind.is_of_tables and not layer.is_table:
+            continue
         refusal = layer.refusal(kind)
         if refusal is None and kind.inputs == "static" and layer.name not in seen:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"

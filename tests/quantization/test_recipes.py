@@ -152,8 +152,8 @@ def test_table_that_is_read_and_multiplied_is_one_weight(products):
     assert [plan.precision for plan in of_table] == ["int4-g32"] * 2
     kept = [name for name in found.program.parameters if "table" in name]
     assert sorted(kept) == [
-        "weights.table.int4-g32",
-        "weights.table.int4-g32.scales",
+        "weights.table.i4g32",
+        "weights.table.i4g32.scales",
     ]
 
 
