@@ -170,7 +170,8 @@ def _with_factors(
     """The plans with factors of input channels, where a method gives some."""
     alike: dict[str, Array] = {}
     if "smoothquant" in choice.methods:
-        alike = smooth(program, layers, seen)
+        of_bytes = [each for each in ladder(choice.recipe) if each.inputs != "float"]
+        alike = smooth(program, layers, seen, of_bytes[0]) if of_bytes else {}
     if "equalize" in choice.methods:
         alike = equalize(program, layers)
     changed = []

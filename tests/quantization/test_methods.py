@@ -12,6 +12,7 @@ from aotc.quantization.factors import equalize, smooth
 from aotc.quantization.layers import layers_of, prepare
 from aotc.quantization.measuring import calls_of, run
 from aotc.quantization.models import apply_file
+from aotc.quantization.precisions import PRECISIONS
 from aotc.quantization.statistics import observe
 from tests.quantization.models import load, quantized
 
@@ -109,7 +110,7 @@ def test_layers_that_read_one_input_have_one_set_of_factors(model):
         layers = layers_of(program)
         data = Data({"x": inputs(2, outliers=True)}, "data")
         seen = observe(program, calls_of(program, data), layers)
-        factors = smooth(program, layers, seen)
+        factors = smooth(program, layers, seen, PRECISIONS["int8"])
         assert [len(found) for found in factors.values()] == [64, 64, 96]
         first, third, _ = factors.values()
         assert first is third

@@ -213,6 +213,13 @@ def test_program_without_weights_is_refused(tmp_path):
     assert caught.value.code == "nothing-to-quantize"
 
 
+@pytest.fixture(scope="module")
+def recipe_text(calibration):
+    """The recipe of the example in bytes."""
+    model = load(DIGITS / "model.py", "predict")
+    return quantized(model, Choice("int8"), calibration).recipe.text()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -227,11 +234,9 @@ def test_program_without_weights_is_refused(tmp_path):
         lambda data: data["layers"][0].update(layer="predict/other"),
     ],
 )
-def test_recipes_that_do_not_fit_are_refused(change, tmp_path, calibration):
+def test_recipes_that_do_not_fit_are_refused(change, tmp_path, recipe_text):
     path = tmp_path / "recipe.json"
-    model = load(DIGITS / "model.py", "predict")
-    quantized(model, Choice("int8"), calibration).recipe.write(path)
-    data = json.loads(path.read_text())
+    data = json.loads(recipe_text)
     change(data)
     path.write_text(json.dumps(data))
     again = load(DIGITS / "model.py", "predict")
