@@ -142,3 +142,16 @@ def test_recipe_of_gptq_asks_for_the_data_that_it_was_made_with(tmp_path, model)
 def test_methods_of_one_kind_exclude_each_other():
     with pytest.raises(InputError, match="one of smoothquant and equalize"):
         Choice("int8", methods=("smoothquant", "equalize"))
+
+
+def test_what_was_measured_is_said_of_these_weights_alone(tmp_path, model):
+    data = Data({"x": inputs(2)}, "data")
+    quantized(model(), Choice("int8"), data).recipe.write(tmp_path / "r.json")
+    same, other = model(), model()
+    other.parameters["weights.bias"] = other.parameters["weights.bias"] + 1
+    for program in (same, other):
+        apply_file(program, tmp_path / "r.json", None)
+    facts = [program.quantization for program in (same, other)]
+    assert facts[0]["quality"]["metric"] == "top1"
+    assert facts[1]["quality"] == {}
+    assert facts[0]["layers"] == facts[1]["layers"]

@@ -237,6 +237,8 @@ def recipe_text(calibration):
         lambda data: data["layers"][0]["input"].update(zero_point=256),
         lambda data: data["layers"][0].update(factors="!"),
         lambda data: data["layers"][0].update(rounding="up"),
+        lambda data: data["quality"].pop("weights"),
+        lambda data: data["calibration"].update(samples="many"),
         lambda data: data["layers"].pop(),
         lambda data: data["layers"][0].update(layer="predict/other"),
     ],
