@@ -288,7 +288,9 @@ _quantization = record(
     }
 )
 _calibration = record({"method": _string, **_data}, {"percentile": number})
-_quality = record({"metric": _string, "lost": number, **_data}, {"asked": number})
+_quality = record(
+    {"metric": _string, "lost": number, **_data}, {"asked": number, "weights": _digest}
+)
 
 
 def _measured_quantization(value: Any) -> None:

@@ -137,6 +137,8 @@ def _rungs(
     """The plans that a layer can have, without what is measured."""
     plans, why = list[LayerPlan](), ""
     for kind in precisions:
+        if kind.is_of_tables and not layer.is_table:
+            continue
         refusal = layer.refusal(kind)
         if refusal is None and kind.inputs == "static" and layer.name not in seen:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"
@@ -168,7 +170,8 @@ def _with_factors(
     """The plans with factors of input channels, where a method gives some."""
     alike: dict[str, Array] = {}
     if "smoothquant" in choice.methods:
-        alike = smooth(program, layers, seen)
+        of_bytes = [each for each in ladder(choice.recipe) if each.inputs != "float"]
+        alike = smooth(program, layers, seen, of_bytes[0]) if of_bytes else {}
     if "equalize" in choice.methods:
         alike = equalize(program, layers)
     changed = []

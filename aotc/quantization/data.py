@@ -18,6 +18,7 @@ from aotc.errors import InputError
 from aotc.program import Program
 from aotc.system_errors import raise_system_error
 
+_HINT = "numpy.savez(FILE, x=samples): an array for each input, samples along axis 0"
 BATCH = 32  # samples of a call, where an entry takes any number of them
 
 
@@ -26,7 +27,8 @@ class Data:
     """Arrays by the names of inputs, and perhaps others that a metric reads.
 
     Args:
-        arrays: of all samples, along the first axis.
+        arrays: of all samples, along the first axis; one called `entry/input` is for
+            that entry alone.
         where: the file that they are of.
     """
 
@@ -58,22 +60,27 @@ class Data:
 
     def facts(self, entries: Sequence[Entry]) -> dict[str, Any]:
         """Return what recipes and bundles say of it: digest and number of samples."""
-        lengths = [
-            len(self.arrays[port.name])
+        found = [
+            self.array(entry, port)
             for entry in entries
             for port in entry.ports("input")
-            if port.name in self.arrays and self.arrays[port.name].ndim
         ]
+        lengths = [len(x) for x in found if x is not None and x.ndim]
         return {"sha256": self.sha256, "samples": max(lengths, default=0)}
 
     def has(self, entry: Entry) -> bool:
         """Whether there are arrays for all inputs of an entry."""
-        return all(port.name in self.arrays for port in entry.ports("input"))
+        return not self.missing(entry)
+
+    def array(self, entry: Entry, port: Port) -> Array | None:
+        """Return the array of an input, if there is one."""
+        own = f"{entry.name}/{port.name}"
+        return self.arrays.get(own, self.arrays.get(port.name))
 
     def missing(self, entry: Entry) -> list[str]:
         """Return the inputs of an entry that there are no arrays for."""
-        names = (port.name for port in entry.ports("input"))
-        return [name for name in names if name not in self.arrays]
+        ports = entry.ports("input")
+        return [port.name for port in ports if self.array(entry, port) is None]
 
     def calls(self, entry: Entry) -> list[list[Array]]:
         """Return the inputs of each call of an entry, in the order of its inputs.
@@ -100,13 +107,23 @@ class Data:
         ]
 
     def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
-        kind, array = port.type, self.arrays[port.name]
+        kind, array = port.type, self.array(entry, port)
+        assert array is not None
         wanted = dtypes.to_numpy(kind.dtype)
         if array.dtype != wanted:
             if not np.can_cast(array.dtype, wanted, "same_kind"):
                 expected = f"'{port.name}' of {kind.dtype}"
                 raise self._refused(f"{expected}; got {array.dtype}")
             array = array.astype(wanted)
+        sizes = array.shape[-kind.rank + 1 :] if kind.rank > 1 else ()
+        pairs = zip(kind.shape[1:], sizes, strict=False)
+        if any(isinstance(n, int) and n != m for n, m in pairs):
+            raise self._refused(
+                f"'{port.name}' of entry '{entry.name}' like {kind}; got "
+                f"{list(array.shape)}",
+                f"an array '{entry.name}/{port.name}' is for that entry alone, and "
+                "--entry leaves out others",
+            )
         if array.ndim == kind.rank + 1:
             yield from array
             return
@@ -123,8 +140,9 @@ class Data:
         for start in range(0, len(array), step):
             yield array[start : start + step]
 
-    def _refused(self, expected: str) -> InputError:
-        return InputError("bad-data", f"expected {expected}", where=self.where)
+    def _refused(self, expected: str, hint: str | None = None) -> InputError:
+        message = f"expected {expected}"
+        return InputError("bad-data", message, where=self.where, hint=hint or _HINT)
 
 
 def _batch(entry: Entry) -> int:

@@ -27,24 +27,28 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
 from aotc.program import Program
-from aotc.quantization.grids import fake_weight, weight_grid
+from aotc.quantization.grids import InputGrid, fake_input, fake_weight, weight_grid
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import Precision
 from aotc.quantization.statistics import Seen
 
-_BALANCE = 0.5  # of what is hard to round in inputs, the share that weights take
+# of what is hard to round in inputs, the shares that weights may take
+_BALANCES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _EXPONENTS = np.linspace(0, 1, 21)
 _LEAST, _MOST = 2.0**-10, 2.0**10  # of factors
 
 
 def smooth(
-    program: Program, layers: Sequence[Layer], seen: Mapping[str, Seen]
+    program: Program,
+    layers: Sequence[Layer],
+    seen: Mapping[str, Seen],
+    kind: Precision,
 ) -> dict[str, Array]:
     """Return factors by which inputs with channels of unlike size become alike.
 
-    Layers that read one input have the same, so that it is rounded once. What is below
-    the median counts as that: channels that the data hardly uses, such as pixels at the
-    border, would else exceed their range in a call that does.
+    Layers that read one input have the same, so that it is rounded once. How much of
+    what is hard to round weights take is what leaves products the least error, which
+    may be nothing.
     """
     by_input: dict[Value, list[Layer]] = {}
     for layer in layers:
@@ -52,16 +56,62 @@ def smooth(
             by_input.setdefault(layer.op.operands[0], []).append(layer)
     found = {}
     for group in by_input.values():
-        inputs = seen[group[0].name].channel_most
-        assert inputs is not None
-        if not inputs.any():
+        looked_at = seen[group[0].name]
+        if looked_at.channel_most is None or not looked_at.channel_most.any():
             continue
-        inputs = np.maximum(inputs, np.median(inputs[inputs > 0]))
-        weights = np.max([_channel_most(program, layer) for layer in group], axis=0)
-        ratio = inputs**_BALANCE / np.maximum(weights, 1e-12) ** (1 - _BALANCE)
-        factors = _usable(ratio)
-        found.update({layer.name: factors for layer in group})
+        tried = [_balanced(program, group, looked_at, share) for share in _BALANCES]
+        if looked_at.rows:
+            errors = [_error(program, group, looked_at, x, kind) for x in tried]
+            factors = tried[int(np.argmin(errors))]
+        else:
+            factors = tried[_BALANCES.index(0.5)]
+        if factors is not None:
+            found.update({layer.name: factors for layer in group})
     return found
+
+
+def _balanced(
+    program: Program, group: Sequence[Layer], seen: Seen, share: float
+) -> Array | None:
+    """Factors by which weights take a share of what is hard to round; None for none.
+
+    What is below the median counts as that: channels that the data hardly uses, such as
+    pixels at the border, would else exceed their range in a call that does.
+    """
+    if not share:
+        return None
+    inputs = seen.channel_most
+    assert inputs is not None
+    inputs = np.maximum(inputs, np.median(inputs[inputs > 0]))
+    weights = np.max([_channel_most(program, layer) for layer in group], axis=0)
+    return _usable(inputs**share / np.maximum(weights, 1e-12) ** (1 - share))
+
+
+def _error(
+    program: Program,
+    group: Sequence[Layer],
+    seen: Seen,
+    factors: Array | None,
+    kind: Precision,
+) -> float:
+    """The square error of products of rows that were seen, relative to the products."""
+    rows = seen.matrix
+    by = np.ones(rows.shape[1], np.float32) if factors is None else factors
+    divided = rows / by
+    grid = InputGrid.of(float(divided.min()), float(divided.max()))
+    inputs = fake_input(divided, grid)
+    total = 0.0
+    for layer in group:
+        assert layer.channels is not None
+        axis = layer.channels[1]
+        weight = np.moveaxis(layer.array(program), axis, 0)
+        scaled = np.moveaxis(weight * by.reshape(-1, *[1] * (weight.ndim - 1)), 0, axis)
+        fake = fake_weight(scaled, weight_grid(scaled, layer.summed, kind), kind)
+        wanted = rows @ weight.reshape(len(weight), -1)
+        given = inputs @ np.moveaxis(fake, axis, 0).reshape(len(weight), -1)
+        size = float(np.square(wanted, dtype=np.float64).sum())
+        total += float(np.square(wanted - given, dtype=np.float64).sum()) / (size or 1)
+    return total
 
 
 def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:

@@ -21,9 +21,10 @@ from aotc.dialects.graph import where_of
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.indexing import Gather
-from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
 from aotc.mlir import Operation, Value
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -305,7 +306,18 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
         return None
     if left in values.source_of:
         return "its weight is the first operand; write it as the second one"
+    if any(_is_state(values, x) for x in (left, right)):
+        return "its weight is a State, which changes between calls"
     return "both of its operands are computed in each call"
+
+
+def _is_state(values: BuildTimeValues, value: Value) -> bool:
+    """Whether a value is a leaf of a state, or that in another order or shape."""
+    while isinstance(op := defining_op(value), Transpose | Reshape):
+        value = op.x
+    arguments = values.function.entry_block.arguments
+    ports = zip(values.entry.arguments, arguments, strict=True)
+    return any(port.kind == "state" and x == value for port, x in ports)
 
 
 def _title(op: Operation) -> str:

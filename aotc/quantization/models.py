@@ -111,7 +111,7 @@ def apply_file(program: Program, path: Path, data: Path | None) -> None:
 
 
 def _require_same_data(recipe: Recipe, data: Data | None, path: Path) -> None:
-    digest = recipe.calibration["sha256"]
+    digest = recipe.calibration.get("sha256")
     if data is None:
         raise InputError(
             "no-calibration-data",

@@ -27,6 +27,7 @@ class Precision:
         inputs: `static` or `dynamic` where inputs are bytes of one scale, which is
             known or made in each call; `float` where they stay as they are.
         dtype: of weight and input, where both are cast.
+        is_of_tables: whether it is for tables whose rows are read, and no products.
     """
 
     name: str
@@ -35,6 +36,13 @@ class Precision:
     group: int = 0
     inputs: str = "float"
     dtype: str = ""
+    is_of_tables: bool = False
+
+    @property
+    def form(self) -> str:
+        """How weights are stored, which several precisions may have in common."""
+        groups = f"g{self.group}" if self.group else ""
+        return f"i{self.bits}{groups}" if self.is_integer else self.dtype
 
     @property
     def is_integer(self) -> bool:
@@ -86,6 +94,12 @@ PRECISIONS = {
             bits=8,
             inputs="dynamic",
         ),
+        Precision(
+            "int8-rows",
+            "tables of 8 bits, a scale for each row",
+            bits=8,
+            is_of_tables=True,
+        ),
         Precision("bf16", "weights and inputs in bf16, sums in f32", dtype="bf16"),
         Precision("f16", "weights and inputs in f16, sums in f32", dtype="f16"),
         Precision(WIDE, "as it is"),
@@ -93,13 +107,13 @@ PRECISIONS = {
 }
 
 RECIPES = {
-    "int8": ("int8", WIDE),
-    "int8-dynamic": ("int8-dynamic", WIDE),
+    "int8": ("int8", "int8-rows", WIDE),
+    "int8-dynamic": ("int8-dynamic", "int8-rows", WIDE),
     "int8-weights": ("int8-weights", WIDE),
     "int4-g32": ("int4-g32", "int8-weights", WIDE),
     "bf16": ("bf16", WIDE),
     "f16": ("f16", WIDE),
-    "mixed": ("int4-g32", "int8", "bf16", WIDE),
+    "mixed": ("int4-g32", "int8", "int8-rows", "bf16", WIDE),
 }
 
 

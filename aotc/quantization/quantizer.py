@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.cache import arrays_digest
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
@@ -74,9 +75,10 @@ def quantize(
         InputError: `nothing-to-quantize`, `no-calibration-data`, `bad-data`,
             `bad-metric`.
     """
-    _require_data(choice, data or held_out)
+    _require_data(choice, data, held_out)
     _require_graph(program)
     tell("prepares the graph")
+    weights = arrays_digest(program.parameters)
     prepare(program)
     layers, refusals = layers_of(program), refusals_of(program)
     if not layers:
@@ -104,10 +106,12 @@ def quantize(
         choice.recipe,
         chosen.plans,
         _calibration_facts(program, choice, data),
-        {} if yardstick is None else _quality_facts(program, choice, yardstick, chosen),
+        {}
+        if yardstick is None
+        else _quality_facts(program, choice, yardstick, chosen, weights),
     )
     made = made_of(recipe.layers)
-    made.quantization = recipe.facts()
+    made.quantization = recipe.facts(weights)
     tell("measures each layer")
     rounded = calibration.rounded(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
@@ -153,6 +157,7 @@ def apply_recipe(
         InputError: `recipe-mismatch`: it is for another program.
     """
     _require_graph(program)
+    weights = arrays_digest(program.parameters)
     prepare(program)
     layers = layers_of(program)
     plans = {plan.layer: plan for plan in recipe.layers}
@@ -168,7 +173,7 @@ def apply_recipe(
         integers = rounded_integers(program, layers, rows, seen, grids)
         rounded = {name: array for (name, _), array in integers.items()}
     rewrite(program, layers, rows, rounded, grids)
-    program.quantization = recipe.facts()
+    program.quantization = recipe.facts(weights)
 
 
 def _quantized(
@@ -181,13 +186,15 @@ def _quantized(
     return copy
 
 
-def _require_data(choice: Choice, data: Data | None) -> None:
+def _require_data(choice: Choice, data: Data | None, held_out: Data | None) -> None:
     needs = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
-    seeing = [each for each in choice.methods if each != "equalize"]
-    needs += seeing
-    if data is not None or not (needs or choice.quality is not None):
+    needs += [each for each in choice.methods if each != "equalize"]
+    if needs and data is None:
+        what = needs[0]
+    elif choice.quality is not None and (data or held_out) is None:
+        what = "--quality, which is measured"
+    else:
         return
-    what = "--quality, which is measured" if choice.quality is not None else needs[0]
     raise InputError(
         "no-calibration-data",
         f"expected calibration data for {what}; got none",
@@ -260,8 +267,13 @@ def _calibration_facts(
 
 
 def _quality_facts(
-    program: Program, choice: Choice, yardstick: Yardstick, chosen: Chosen
+    program: Program,
+    choice: Choice,
+    yardstick: Yardstick,
+    chosen: Chosen,
+    weights: str,
 ) -> dict[str, object]:
     asked = {} if choice.quality is None else {"asked": choice.quality}
     facts = yardstick.data.facts(program.entries)
-    return {"metric": yardstick.name, "lost": chosen.lost, **asked, **facts}
+    found = {"metric": yardstick.name, "lost": chosen.lost, "weights": weights}
+    return {**found, **asked, **facts}

@@ -26,6 +26,7 @@ from aotc.system_errors import raise_system_error
 from aotc.writing import write_text
 
 SCHEMA = "aotc.quantization/1"
+_DATA = {"sha256": str, "samples": int}
 NEAREST, GPTQ = "nearest", "gptq"
 
 
@@ -116,7 +117,8 @@ class Recipe:
         calibration: how inputs were measured and on which data: `method`, `sha256` of
             the arrays and `samples`; empty without data.
         quality: `metric`, `lost`, the `sha256` and `samples` of the data that it was
-            measured on, and what was `asked` for; empty where nothing was measured.
+            measured on, the digest of the `weights` that it was measured of, and what
+            was `asked` for; empty where nothing was measured.
     """
 
     name: str
@@ -144,12 +146,18 @@ class Recipe:
         """Write the file."""
         write_text(path, self.text())
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a bundle says of it: the certificate."""
+    def facts(self, weights: str) -> dict[str, Any]:
+        """Return what a bundle says of it: the certificate.
+
+        Args:
+            weights: the digest of those that it is applied to: what was measured of
+                others is not said of them.
+        """
+        is_measured = self.quality.get("weights") == weights
         return {
             "recipe": self.name,
             "calibration": dict(self.calibration),
-            "quality": dict(self.quality),
+            "quality": dict(self.quality) if is_measured else {},
             "layers": [
                 {"layer": each.layer, "precision": each.precision, "where": each.where}
                 for each in self.layers
@@ -172,6 +180,9 @@ class Recipe:
             if data["schema"] != SCHEMA or data["recipe"] not in RECIPES:
                 raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
             layers = tuple(map(LayerPlan.from_json, data["layers"]))
+            _require_facts(data["calibration"], {"method": str, **_DATA})
+            texts = {"metric": str, "weights": str}
+            _require_facts(data["quality"], {**texts, "lost": float, **_DATA})
             return cls(data["recipe"], layers, data["calibration"], data["quality"])
         except OSError as error:
             raise_system_error(error, str(path))
@@ -194,6 +205,17 @@ def _bad(path: Path, expected: str) -> InputError:
         where=str(path),
         hint="`aotc quantize MODEL --recipe int8 --data calibration.npz` writes one",
     )
+
+
+def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuse what was measured without all that is to be said of it.
+
+    Raises:
+        ValueError: something is missing, or of another type.
+    """
+    for name, kind in kinds.items() if facts else ():
+        if not isinstance(facts[name], kind):
+            raise ValueError(f"{name} of {kind.__name__}; got {facts[name]!r}")
 
 
 def _encode(vector: Array) -> str:

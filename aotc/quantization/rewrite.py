@@ -167,7 +167,7 @@ class _Rewriting:
         """The weight of a layer as a value of its precision, or dequantised."""
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
-        key = layer.weight, layer.summed, plan.precision, factors, given
+        key = layer.weight, layer.summed, plan.kind.form, factors, given
         if key not in self._made:
             self._made[key] = self._new_weight(b, layer, plan, rounded)
         return self._made[key]
@@ -175,7 +175,7 @@ class _Rewriting:
     def _new_weight(
         self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
     ) -> Value:
-        kind, name = plan.kind, f"{_source(layer)}.{plan.precision}"
+        kind, name = plan.kind, f"{_source(layer)}.{plan.kind.form}"
         value, arrays = layer.weight, self._leaves(layer)
         if plan.factors is not None:
             assert layer.channels is not None

@@ -12,6 +12,7 @@ from aotc.quantization.factors import equalize, smooth
 from aotc.quantization.layers import layers_of, prepare
 from aotc.quantization.measuring import calls_of, run
 from aotc.quantization.models import apply_file
+from aotc.quantization.precisions import PRECISIONS
 from aotc.quantization.statistics import observe
 from tests.quantization.models import load, quantized
 
@@ -109,7 +110,7 @@ def test_layers_that_read_one_input_have_one_set_of_factors(model):
         layers = layers_of(program)
         data = Data({"x": inputs(2, outliers=True)}, "data")
         seen = observe(program, calls_of(program, data), layers)
-        factors = smooth(program, layers, seen)
+        factors = smooth(program, layers, seen, PRECISIONS["int8"])
         assert [len(found) for found in factors.values()] == [64, 64, 96]
         first, third, _ = factors.values()
         assert first is third
@@ -141,3 +142,16 @@ def test_recipe_of_gptq_asks_for_the_data_that_it_was_made_with(tmp_path, model)
 def test_methods_of_one_kind_exclude_each_other():
     with pytest.raises(InputError, match="one of smoothquant and equalize"):
         Choice("int8", methods=("smoothquant", "equalize"))
+
+
+def test_what_was_measured_is_said_of_these_weights_alone(tmp_path, model):
+    data = Data({"x": inputs(2)}, "data")
+    quantized(model(), Choice("int8"), data).recipe.write(tmp_path / "r.json")
+    same, other = model(), model()
+    other.parameters["weights.bias"] = other.parameters["weights.bias"] + 1
+    for program in (same, other):
+        apply_file(program, tmp_path / "r.json", None)
+    facts = [program.quantization for program in (same, other)]
+    assert facts[0]["quality"]["metric"] == "top1"
+    assert facts[1]["quality"] == {}
+    assert facts[0]["layers"] == facts[1]["layers"]
