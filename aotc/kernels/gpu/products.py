@@ -38,9 +38,12 @@ _THIN = 4  # rows, or columns, which are a waste of a tile
 _LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
 _USUAL = 1024  # of a size that no contract says
 _GROUP = 8  # tiles of rows beside each other, whose programs read the same columns
-_REGISTERS = 128  # of a thread that sums may take
-_START = 2000.0  # nanoseconds of a launch
-_STEP = 60.0  # nanoseconds of a step of a program, whatever it multiplies
+_REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
+START = 2000.0  # nanoseconds of a launch
+_STEP = 20.0  # nanoseconds of a step of a program, whatever it multiplies
+_WAIT = 500.0  # nanoseconds until what is asked of memory is there
+_LINE = 128  # bytes of a row of a factor in a step, at most
+_SHARED = 128.0  # bytes of shared memory in a nanosecond, of a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def factor_dtype(anchor: Statement) -> str:
 
 
 @dataclass(frozen=True)
-class _Counts:
+class Counts:
     """The sizes of matrices in most calls."""
 
     batch: int
@@ -141,7 +144,7 @@ class _Counts:
     depth: int
 
     @classmethod
-    def of(cls, anchor: Statement) -> _Counts:
+    def of(cls, anchor: Statement) -> Counts:
         loops = Loops.of(anchor)
         return cls(
             *(
@@ -159,8 +162,14 @@ def plan(term: Term, machine: Gpu) -> ProductTile:
     """Return the schedule of a term on a chip: that which the model finds fastest."""
     anchor = anchor_of(term)
     assert anchor is not None
-    counts, dtype = _Counts.of(anchor), factor_dtype(anchor)
-    found = candidates(counts.depth, dtype, machine)
+    counts, dtype = Counts.of(anchor), factor_dtype(anchor)
+    return best_of(candidates(counts.depth, dtype, machine), counts, dtype, machine)
+
+
+def best_of(
+    found: Sequence[ProductTile], counts: Counts, dtype: str, machine: Gpu
+) -> ProductTile:
+    """Return the schedule that the model of a chip finds fastest."""
     return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
 
 
@@ -169,25 +178,26 @@ def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
     found = []
     sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
     for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
-        if step < _LEAST_DEPTH[dtype] or step > max(2 * depth, _LEAST_DEPTH[dtype]):
+        least, most = _LEAST_DEPTH[dtype], 8 * _LINE // bits(dtype)
+        if not least <= step <= min(most, max(2 * depth, least)):
             continue
         registers = rows * columns // (warps * machine.warp)
-        limit = _REGISTERS // 2 if dtype == "f32" else _REGISTERS
-        if registers > limit or rows * columns < 2 * warps * machine.warp:
+        if registers > _REGISTERS or rows * columns < 2 * warps * machine.warp:
             continue
         step_bytes = (rows + columns) * step * bits(dtype) // 8
-        stages = min(4, machine.shared_bytes // (2 * step_bytes))
-        if stages >= 2 or step_bytes <= machine.shared_bytes:
-            found.append(ProductTile(rows, columns, step, warps, max(2, stages)))
+        stages = min(4, machine.shared_bytes // step_bytes)
+        if stages >= 2:
+            found.append(ProductTile(rows, columns, step, warps, stages))
     return found
 
 
-def nanoseconds(tile: ProductTile, counts: _Counts, dtype: str, machine: Gpu) -> float:
+def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> float:
     """Return how long a product takes, by a model of the chip.
 
     A multiprocessor computes a tile as fast as it multiplies, or as it gets the
-    factors, whichever is slower; each step waits a little for the one before. The
-    fuller the tile, the nearer to the rate: sums that wait for each other are few.
+    factors, from the cache and then from shared memory, whichever is slower; each step
+    waits a little for the one before. The fuller the tile, the nearer to the rate: sums
+    that wait for each other are few.
     """
     tiles = -(-counts.rows // tile.rows) * -(-counts.columns // tile.columns)
     tiles *= counts.batch
@@ -199,10 +209,11 @@ def nanoseconds(tile: ProductTile, counts: _Counts, dtype: str, machine: Gpu) ->
     filled = min(1.0, tile.rows * tile.columns / (64 * 64))
     loaded = (tile.rows + tile.columns) * tile.depth * bits(dtype) / 8
     arriving = machine.cached / busy
-    step = max(work / (share * filled), loaded / arriving, _STEP / tile.stages)
+    waited = _WAIT / (tile.stages - 1)
+    step = max(work / (share * filled), loaded / arriving, 2 * loaded / _SHARED, waited)
     moved = counts.rows * counts.depth + counts.depth * counts.columns
     floor = counts.batch * moved * bits(dtype) / 8 / machine.bandwidth
-    return _START + max(waves * (steps * step + _STEP), floor)
+    return START + max(waves * steps * (step + _STEP), floor)
 
 
 def programs(term: Term, schedule: ProductTile) -> Size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from aotc.kernels.gpu.compiling import compile_kernel, has_triton, resources_of
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
+from aotc.kernels.gpu.products import Counts, best_of, candidates
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -89,15 +91,16 @@ def test_relaxed_products_of_f32_are_three_of_tf32() -> None:
 
 
 def test_every_chip_has_room_for_what_is_planned_for_it() -> None:
-    for arch, machine in MACHINES.items():
-        for name, (dtype, *_) in PRODUCTS.items():
-            tile = compiled_kernel(name, arch).schedule.to_plain()
-            if "depth" not in tile:
-                continue
-            step = (tile["rows"] + tile["columns"]) * tile["depth"]
-            stages = tile.get("stages", 3)
-            held = step * dtypes.bits(dtype) // 8 * stages
-            assert held <= machine.shared_bytes, (arch, name, tile)
+    sizes = [(1, 1 << n, 1 << m, 1 << k) for n in (4, 8, 13) for m in (5, 12)
+             for k in (4, 10)]  # fmt: skip
+    for machine, (batch, rows, columns, depth) in product(MACHINES.values(), sizes):
+        for dtype in ("f32", "bf16", "i8"):
+            counts = Counts(batch, rows, columns, depth)
+            found = candidates(depth, dtype, machine)
+            assert found
+            for tile in (best_of(found, counts, dtype, machine), found[0], found[-1]):
+                step = (tile.rows + tile.columns) * tile.depth * dtypes.bits(dtype) // 8
+                assert step * tile.stages <= machine.shared_bytes, (machine.arch, tile)
 
 
 @pytest.mark.skipif(not has_triton(), reason="needs triton")

@@ -1,0 +1,161 @@
+"""What GPU kernels of usual shapes become, without a GPU.
+
+    python -m benchmarks.gpu_kernels --arch sm_80
+
+For each: how it is cut up, how many programs there are, what Triton's code has of
+instructions for matrices and asynchronous copies, the registers of a thread and what of
+them spills (ptxas), and, of products, how long they take by the model of the chip
+beside the floor: operations over the nominal rate, or bytes over the bandwidth. Needs
+`aotc[gpu]`. Exits with 1 if anything spills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from aotc.dialects.functions import functions_of
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor, static_size
+from aotc.dtypes import bits
+from aotc.importers import load
+from aotc.kernels.gpu import products
+from aotc.kernels.gpu.compiling import Compiled, compile_kernel, resources_of
+from aotc.kernels.gpu.emitter import NoKernel, emit
+from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.kernels.gpu.machines import MACHINES, Gpu
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Term
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+
+MODEL = """
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+
+def product(name, rows, depth, columns, dtype):
+    def entry(x, y, b):
+        return nn.gelu(x @ y + b)
+
+    entry.__name__ = name
+    shapes = {"x": (rows, depth), "y": (depth, columns), "b": (columns,)}
+    return aotc.entry(**{k: aotc.Spec(n, dtype) for k, n in shapes.items()})(entry)
+
+
+def convolution(name, size, window, inputs, outputs, dtype):
+    def entry(x, k, b):
+        return nn.relu(nn.conv(x, k, padding="SAME") + b)
+
+    entry.__name__ = name
+    shapes = {"x": (8, size, size, inputs), "k": (window, window, inputs, outputs)}
+    shapes["b"] = (outputs,)
+    return aotc.entry(**{k: aotc.Spec(n, dtype) for k, n in shapes.items()})(entry)
+
+
+def attention(name, length, heads, depth, dtype, causal):
+    def entry(q, k, v):
+        return nn.attention(q, k, v, causal=causal)
+
+    entry.__name__ = name
+    x = aotc.Spec((8, length, heads, depth), dtype)
+    return aotc.entry(q=x, k=x, v=x)(entry)
+
+
+bert_up = product("bert_up", 4096, 768, 3072, "bf16")
+bert_up_f32 = product("bert_up_f32", 4096, 768, 3072, "f32")
+bert_small_f32 = product("bert_small_f32", 128, 768, 3072, "f32")
+bert_out = product("bert_out", 4096, 768, 768, "bf16")
+large = product("large", 4096, 4096, 4096, "f16")
+decoding = product("decoding", 1, 4096, 4096, "bf16")
+resnet_3x3 = convolution("resnet_3x3", 56, 3, 64, 64, "f16")
+resnet_late = convolution("resnet_late", 7, 3, 512, 512, "f16")
+resnet_f32 = convolution("resnet_f32", 28, 3, 128, 128, "f32")
+bert_attention = attention("bert_attention", 512, 12, 64, "bf16", False)
+gpt_attention = attention("gpt_attention", 1024, 12, 64, "f16", True)
+
+
+@aotc.entry(x=aotc.Spec((4096, 768), "bf16"))
+def norm(x):
+    return nn.layer_norm(x)
+
+
+@aotc.entry(x=aotc.Spec((4096, 1000)))
+def softmax(x):
+    return nn.softmax(x)
+"""
+
+
+def main() -> int:
+    """Print a line for each kernel."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu_kernels", description=__doc__
+    )
+    parser.add_argument("--arch", choices=[*MACHINES], default="sm_80")
+    machine = MACHINES[parser.parse_args().arch]
+    spills = 0
+    for name, term, kernel in _kernels(machine):
+        code = compile_kernel(kernel, machine.arch)
+        told, spilled = _resources(code, machine)
+        spills += spilled
+        said = f"{kernel.schedule}; {kernel.programs} programs; {told}"
+        print(f"{name}: {said}{_model(term, machine)}", flush=True)
+    return 1 if spills else 0
+
+
+def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
+    """The kernels of the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.py"
+        file.write_text(MODEL)
+        unit = Unit(load(file))
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    for name, function in functions_of(unit.module).items():
+        with function.context, known_contracts(contracts_of(function)):
+            term = term_of(function)
+            assert term is not None
+            kernel = emit(term, name, machine)
+            if isinstance(kernel, NoKernel):
+                print(f"{name}: none: {kernel.why}")
+            else:
+                yield name, term, kernel
+
+
+def _resources(code: Compiled, machine: Gpu) -> tuple[str, int]:
+    """What the code of a kernel needs, and how much of it spills."""
+    shared = f"{code.shared >> 10} KiB shared"
+    if not machine.arch.startswith("sm_"):
+        return shared, 0
+    text = code.code.decode()
+    counted = {each: text.count(each) for each in ("mma.sync", "wgmma.mma", "fma.rn")}
+    counted |= {each: text.count(each) for each in ("tcgen05.mma", "cp.async.c")}
+    found = [f"{count} {each}" for each, count in counted.items() if count]
+    needed = resources_of(code, machine.arch)
+    found += [shared, f"{needed.registers} registers"]
+    if needed.spilled:
+        found.append(f"{needed.spilled} BYTES SPILL")
+    return ", ".join(found), needed.spilled
+
+
+def _model(term: Term, machine: Gpu) -> str:
+    """How long a product takes by the model, and at least."""
+    anchor = products.anchor_of(term)
+    if anchor is None:
+        return ""
+    counts, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+    tile = products.plan(term, machine)
+    expected = products.nanoseconds(tile, counts, dtype, machine) - products.START
+    operations = 2 * counts.batch * counts.rows * counts.columns * counts.depth
+    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
+    moved = sum(static_size(k.elements) * bits(k.dtype) // 8 for k in kinds)
+    floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
+    return f"; {expected / 1e3:.1f} us by the model, floor {floor / 1e3:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
