@@ -7,10 +7,11 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Int
-from aotc.dialects.batching import leading, shift_axes
+from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import CUT, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
@@ -106,15 +107,15 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
         batched: Sequence[bool],
         size: Any,
     ) -> Value:
-        """The blocks of one more axis."""
-        offset = operands[2]
-        if not Tensor.of(op.offset).rank:  # numbers need the shape of the scale
-            shape = Tensor.of(op.scale).shape
-            whole = (size, *shape) if batched[2] else shape
-            axes = (0,) if batched[2] else ()
-            offset = b.broadcast(offset, shape=whole, axes=axes)
-        rule = leading(axis=shift_axes).__func__  # type: ignore[attr-defined]
-        found: Value = rule(b, op, [*operands[:2], offset], batched, size)
+        """The blocks of one more axis; each of it may have an offset of its own."""
+        *parts, offset = operands
+        parts = add_leading_axes(b, parts, batched[:2], size)
+        if Tensor.of(op.offset).rank:
+            (offset,) = add_leading_axes(b, [offset], batched[2:], size)
+        elif batched[2]:
+            shape = (size, *Tensor.of(op.scale).shape)
+            offset = b.broadcast(offset, shape=shape, axes=(0,))
+        found: Value = op.rebuild(*parts, offset, axis=op.axis + 1)
         return found
 
     pad = CUT
@@ -123,7 +124,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def decompose(b: Builder, op: "Dequantize") -> Value:
         """A product and a difference of what is repeated along blocks."""
         y = b.multiply(_steps(b, op), _repeated(b, op, op.scale))
-        if _is_zero(op.offset):
+        if splat_of(op.offset) == 0:
             return y
         return b.subtract(y, _repeated(b, op, op.offset))
 
@@ -145,12 +146,6 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
 def _with_size(shape: Shape, axis: int, size: Any) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _is_zero(value: Value) -> bool:
-    from aotc.dialects.patterns.values import splat_of
-
-    return splat_of(value) == 0
 
 
 def _steps(b: Builder, op: Dequantize) -> Value:

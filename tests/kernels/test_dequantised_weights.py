@@ -58,6 +58,25 @@ def test_products_by_integers_are_those_by_floats(compiled, name):
     _require_close(found if isinstance(found, (tuple, list)) else [found], wanted)
 
 
+@pytest.mark.parametrize("name", ["halves_128_minima", "bytes_64_zeros"])
+def test_integers_have_a_scale_and_a_minimum_for_each_block(name):
+    inputs, (wanted,) = _inputs(name)
+    parameters = _program().parameters
+    parts = {
+        part: np.asarray(parameters[f"weights.{name}.{part}"]).astype("f8")
+        for part in ("q", "scale", "zero", "less")
+        if f"weights.{name}.{part}" in parameters
+    }
+    axis = 1 if name == "bytes_64_zeros" else 0
+    block = parts["q"].shape[axis] // parts["scale"].shape[axis]
+    q = parts.pop("q")
+    parts = {part: np.repeat(x, block, axis) for part, x in parts.items()}
+    w = (q - parts.get("zero", 0)) * parts["scale"] - parts.get("less", 0)
+    y = inputs["x"].astype("f8") @ (w.T if axis else w)
+    bias = np.asarray(parameters["weights.bias"]).astype("f8")
+    _require_close([wanted], [np.maximum(y + bias, 0)])
+
+
 def test_terms_of_packed_weights_are_right():
     regions = Regions.of(MODEL, "aarch64")
     for name in NAMES:
