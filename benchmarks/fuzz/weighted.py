@@ -124,8 +124,16 @@ def differences(
     )
 
 
-def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str, str]]:
-    """The entries whose graph the passes have changed in what it computes, and how."""
+def differences_by_passes(
+    model: Path, settings: Settings, kernels: Counter[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The entries whose graph the passes have changed in what it computes, and how.
+
+    Args:
+        model: that has them.
+        settings: how they are evaluated.
+        kernels: counts the regions that GPU kernels computed, and why others not.
+    """
     unit = Unit(load(model), settings.target)
     unit.program.level = settings.level
     graph, regions, *_ = PASS_STAGES
@@ -133,8 +141,8 @@ def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str
     run_passes(unit, passes)
     entries = {entry.name: entry for entry in unit.program.entries}
     stored = dict(unit.program.parameters)
-    by_terms = not settings.chip
-    compute = evaluate_region if by_terms else KernelsOfRegions(MACHINES[settings.chip])
+    by_kernels = KernelsOfRegions(MACHINES[settings.chip or "sm_80"])
+    compute = by_kernels if settings.chip else evaluate_region
 
     def call(name: str, inputs: Mapping[str, Any]) -> list[Any]:
         given, entry = {**stored, **inputs}, entries[name]
@@ -144,7 +152,10 @@ def differences_by_passes(model: Path, settings: Settings) -> Iterator[tuple[str
         stored.update(zip(states, found, strict=False))
         return found[len(states) :]
 
-    return _differences(load(model), call)
+    yield from _differences(load(model), call)
+    if kernels is not None and settings.chip:
+        kernels["computed"] += len(by_kernels.computed)
+        kernels.update(by_kernels.refused.values())
 
 
 def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
@@ -256,7 +267,7 @@ def failures(
         model = Path(folder) / "model.py"
         model.write_text(source_of(drawn), encoding="utf-8")
         if settings.passes_only:
-            for name, why in differences_by_passes(model, settings):
+            for name, why in differences_by_passes(model, settings, kernels):
                 yield Failure(named[name], why)
             return
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -11,14 +12,18 @@ import pytest
 
 from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import contracts_of
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
+from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu.compiling import compile_kernel, has_triton, resources_of
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.gpu.products import Counts, best_of, candidates
+from aotc.kernels.gpu.reference import launch
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Term
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -31,6 +36,7 @@ MODEL = Path(__file__).parent / "products.py"
 ENTRIES = [*PRODUCTS, *(f"conv_{name}" for name in CONVOLUTIONS), "epilogue"]
 ENTRIES += ["dequantised", "long_softmax", "long_norm", "symbolic_softmax", "turned"]
 ENTRIES += ["joined", "masked", *(f"attention_{name}" for name in ATTENTION)]
+ONE = ("(i1)", "(tensor<1x1xi1>)")  # masks of programs, of which there is none too many
 _BOUNDS = {"f32": 1e-5, "bf16": 1e-2, "f16": 2e-3}
 
 
@@ -46,6 +52,13 @@ def compiled_kernel(name: str, arch: str = "sm_80", **options: str) -> GpuKernel
     kernel = kernel_of(functions()[1][name], arch, **options)
     assert not isinstance(kernel, NoKernel), kernel.why
     return kernel
+
+
+def kernel_term(function: Function) -> Term:
+    with function.context, known_contracts(contracts_of(function)):
+        found = term_of(function)
+    assert found is not None
+    return found
 
 
 def drawn(function: Function, symbols: list[int]) -> list[np.ndarray]:
@@ -88,6 +101,34 @@ def test_relaxed_products_of_f32_are_three_of_tf32() -> None:
     relaxed = compiled_kernel("square", numerics="relaxed")
     assert "inputPrecision = 1" in relaxed.text
     require_equal("square", [], numerics="relaxed")
+
+
+@pytest.mark.parametrize("name", ["remainders", "joined", "conv_stem", "long_norm"])
+def test_masks_of_one_too_many_are_found(name: str) -> None:
+    """Each mask of a kernel by itself, as a mistake in it would be."""
+    unit, known = functions()
+    function, kernel = known[name], compiled_kernel(name)
+    symbols = [7] * len(contracts_of(function))
+    arguments = drawn(function, symbols)
+    wanted = reference.evaluate(unit.module, name, arguments)
+    term = kernel_term(function)
+    lines = kernel.text.splitlines()
+    masks = [
+        number
+        for number, line in enumerate(lines)
+        if "predicate = 2 : i64" in line and not line.endswith(ONE)
+    ]
+    assert masks
+    for number in masks:
+        wrong = lines[number].replace("predicate = 2", "predicate = 3")
+        text = "\n".join([*lines[:number], wrong, *lines[number + 1 :]])
+        try:
+            found = launch(replace(kernel, text=text), term, arguments, symbols)
+            results = [memory.written() for memory in found]
+        except CompileError:
+            continue
+        pairs = zip(results, wanted, strict=True)
+        assert not all(np.allclose(x, y.ravel()) for x, y in pairs), lines[number]
 
 
 def test_every_chip_has_room_for_what_is_planned_for_it() -> None:
