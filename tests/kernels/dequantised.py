@@ -47,6 +47,6 @@ for _name, (_dtype, _rows, _depth, _features, _how) in PRODUCTS.items():
 
 @aotc.entry(q=aotc.Spec((40, 40), "i8"), scale=aotc.Spec((40,), "f32"))
 def of_both(q, scale):
-    """The left operand lies in memory as f32, of which the second is made."""
+    """Both operands are made of the same bytes, each for itself."""
     w = q.astype("f32")
     return w @ (w * scale)

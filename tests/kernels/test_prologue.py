@@ -55,7 +55,7 @@ def test_kernels_read_the_bits_and_not_what_is_made_of_them(tmp_path):
         if (fused := fused_of(function)) and fused.kernel == "contraction"
     ]
     narrow = [each for each in second if "f32" not in each]
-    assert len(narrow) == len(NAMES) - 2  # but for "by_rows" and "of_both"
+    assert len(narrow) == len(NAMES) - 1  # but for "by_rows"
 
 
 def test_an_instruction_is_a_row_of_a_machine():

@@ -83,8 +83,7 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     if source.dtype not in (*DTYPES, *_NARROW) or is_small:
         return None
     nest, lanes = loops_of(op), machine.lanes
-    is_apart = _is_in_memory(op.x) and _is_for_memory(op.y)
-    if nest is None or not (is_apart or source.dtype in _NARROW):
+    if nest is None or not _is_dispatched(op, nest):
         return None
     assert isinstance(nest.last.size, int)
     block = grain.elements(grain.MOVEMENT)
@@ -101,6 +100,14 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
         return None
     squares = max(1, block // (lanes * nest.rows(lanes)))
     return MovementBlocks(lanes, lanes * squares)
+
+
+def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
+    """Whether a transpose is better a dispatch of its own."""
+    dtype = Tensor.of(op.x).dtype
+    if nest.together == 1 and dtype in _NARROW:
+        return nest.is_of_few and bits(dtype) == 8  # the channels of an image
+    return (dtype in _NARROW or _is_in_memory(op.x)) and _is_for_memory(op.y)
 
 
 def _is_in_memory(value: Value) -> bool:
