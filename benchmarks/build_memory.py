@@ -326,8 +326,9 @@ def write_page(rows):
             f"{row['cpu']:.0f}",
         ]
         for mode in ("private", "mapped"):
-            resident = row.get(f"{mode}_resident", 0) / row["weights"]
-            cells += [f"{row.get(f'{mode}_load', 0):.1f}", f"{resident:.2f}"]
+            seconds, held = (row.get(f"{mode}_{x}") for x in ("load", "resident"))
+            cells.append("–" if seconds is None else f"{seconds:.1f}")
+            cells.append("–" if held is None else f"{held / row['weights']:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     text = PAGE.read_text()
     before, _, rest = text.partition(MARKS[0])
