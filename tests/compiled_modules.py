@@ -31,7 +31,7 @@ class CompiledModules:
     def __call__(self, job: Any, running: Any) -> Any:
         """What the worker reports of a module, and the module."""
         file = self._folder / _digest(job)
-        if file.exists():
+        if file.exists() and not job.settings["dump"]:  # which is for the worker
             return pickle.loads(file.read_bytes())
         found = self.compile(job, running)
         written = file.with_suffix(f".{os.getpid()}")
@@ -47,5 +47,6 @@ def _digest(job: Any) -> str:
         context.allow_unregistered_dialects = True
         module = ir.Module.parse(bytecode)
         text = module.operation.get_asm(enable_debug_info=has_places)
-    read = json.dumps([text, frame, job.settings], sort_keys=True)
+    settings = {**job.settings, "dump": None}
+    read = json.dumps([text, frame, settings], sort_keys=True)
     return hashlib.sha256(read.encode()).hexdigest()

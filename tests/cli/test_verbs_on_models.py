@@ -137,6 +137,12 @@ def built(
     return Built(str(source), bundle, folder / "ir")
 
 
+@pytest.fixture(autouse=True)
+def _checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build of `built` compares its code with the reference; others need not."""
+    monkeypatch.setenv("AOTC_SELF_CHECK", "off")
+
+
 @pytest.fixture
 def answer(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     """Run a verb that succeeds; its JSON."""
