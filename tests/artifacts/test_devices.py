@@ -68,7 +68,7 @@ def test_versions_of_drivers_are_never_assumed():
 @pytest.mark.parametrize(
     ("name", "level", "has", "lacks"),
     [
-        ("intel-alder-lake", "x86_64-v3", "avxvnni", "avx512f"),
+        ("intel-alder-lake", "x86_64-v3-dot", "avxvnni", "avx512f"),
         ("intel-jasper-lake", "x86_64-v2", "sse4.2", "avx"),
         ("epyc-genoa", "x86_64-v4-dot", "avx512bf16", "amx-tile"),
         ("xeon-sapphire-rapids", "x86_64-v4-dot", "amx-bf16", "fma4"),
