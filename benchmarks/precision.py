@@ -49,7 +49,7 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
 HEAD = "| model | recipe | bytes | top-1 lost | KL |\n|---|---|--:|--:|--:|"
 
 # What a trained example is quantised as: its network, by its weights alone.
-MODEL = '''
+MODEL = """
 import importlib.util
 import numpy
 import aotc
@@ -69,7 +69,7 @@ weights = aotc.Weights(tree.unflatten([stored[str(n)] for n in range(len(leaves)
 @aotc.entry(x=aotc.Spec(("batch", *{shape}), {dtype!r}))
 def predict(weights, x):
     return example.network(weights, x)
-'''
+"""
 
 
 @dataclass(frozen=True)
