@@ -1,7 +1,7 @@
 """What IREE computes from the lowered ops equals what NumPy computes by their `ref`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import iree.runtime as iree
@@ -23,7 +23,7 @@ from aotc.pytree import Structure
 from aotc.target import Target
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace
-from tests.dialects.cases import Case, edges
+from tests.dialects.cases import edges
 
 # Largest difference, relative to the larger of 1 and the reference; integers are equal.
 # f32: the transcendental functions of IREE are good to a few units in the last place.
@@ -42,29 +42,6 @@ def assert_close(got: Any, want: Any) -> None:
         error = np.abs(got - want) / np.maximum(1, np.abs(want))
     fits = (got == want) | (np.isnan(got) & np.isnan(want)) | (error <= tolerance)
     np.testing.assert_array_equal(got[~fits], want[~fits])
-
-
-_AT_ONCE = 100  # functions: IREE takes longer for each where a module has many
-
-
-class CompiledCases:
-    """Functions of cases, compiled some at a time: called as `Compiled` is."""
-
-    def __init__(
-        self,
-        cases: Sequence[Case],
-        build: Callable[[Sequence[Case]], Any],
-        target: str,
-    ) -> None:
-        self._parts = {}
-        for first in range(0, len(cases), _AT_ONCE):
-            part = cases[first : first + _AT_ONCE]
-            compiled = Compiled(build(part), target)
-            self._parts |= {str(case): compiled for case in part}
-
-    def __call__(self, name: str, arrays: Sequence[Any]) -> list[Any]:
-        """The results of the function of a case."""
-        return self._parts[name](name, arrays)
 
 
 class Compiled:
@@ -171,7 +148,7 @@ def every(chosen, build_all):
 @pytest.fixture(scope="module")
 def cpu(chosen, build_all):
     """The same functions, compiled for this machine."""
-    return CompiledCases(chosen, build_all, "cpu")
+    return Compiled(build_all(chosen), "cpu")
 
 
 def test_compiled_op_equals_its_reference(compiled_case, every, cpu):
@@ -201,15 +178,12 @@ def test_vmvx_computes_f32_ops_as_the_reference(labels, cases, build_all):
 
 def test_compiled_vjps_equal_their_reference(structured_cases, differentiate):
     # Elementwise ops are left out: their derivatives are elementwise ops again.
-    def build(cases, passes=("simplify", "cse")):
-        module = new_module()
-        for case in cases:
-            differentiate.build_vjp(case, module)
-        run_passes(module, passes)
-        return module
-
-    every = build(structured_cases, ())
-    cpu = CompiledCases(structured_cases, build, "cpu")
+    every, lowered = new_module(), new_module()
+    for case in structured_cases:
+        differentiate.build_vjp(case, every)
+        differentiate.build_vjp(case, lowered)
+    run_passes(lowered, ["simplify", "cse"])
+    cpu = Compiled(lowered, "cpu")
     for case in structured_cases:
         for sizes in case.size_choices():
             floats = [y for y in case.infer(sizes) if dtypes.is_float(y.dtype)]
