@@ -106,7 +106,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     "-o",
     "--output",
     "program",
-    type=OutputFile(".mlir"),
+    type=OutputFile(".mlir", only=True),
     help="The program to write; parameters (.irpa) and recipe (.json) are put beside "
     "it. By default SOURCE-RECIPE.mlir here.",
 )

@@ -139,11 +139,12 @@ class OutputFile(FilePath):
     Args:
         form: the ending of the files that are written, if there is one form alone: a
             name that promises another one is refused.
+        only: whether a name that promises none is, too, as the file is read by it.
     """
 
-    def __init__(self, form: str | None = None) -> None:
+    def __init__(self, form: str | None = None, *, only: bool = False) -> None:
         super().__init__(dir_okay=False)
-        self._form = form
+        self._form, self._only = form, only
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -152,7 +153,8 @@ class OutputFile(FilePath):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if is_stream(path) and os.access(path, os.W_OK):
             return path
-        if self._form and path.suffix in _FORMS - {self._form}:
+        is_another = path.suffix != self._form
+        if self._form and is_another and (self._only or path.suffix in _FORMS):
             expected = f"expected a {self._form} file, which is what is written"
             self.fail(f"{expected}; got {str(path)!r}", param, ctx)
         if not path.parent.is_dir():

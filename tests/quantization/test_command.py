@@ -117,6 +117,15 @@ def test_quantised_program_is_one_that_other_verbs_take(folder, capsys):
     assert "[already-quantized]" in capsys.readouterr().err
 
 
+def test_a_program_whose_name_no_frontend_knows_is_refused_before_the_work(
+    folder, capsys
+):
+    given = ("--recipe", "bf16", "-o", folder / "digits")
+    assert run("quantize", MODEL, *given) == 2
+    assert "expected a .mlir file" in capsys.readouterr().err
+    assert not (folder / "digits").exists()
+
+
 @pytest.mark.parametrize("text", ["much", "0.5%@xyz", "=0.5%", "-1%"])
 def test_demands_that_cannot_be_read_are_refused(text):
     with pytest.raises(InputError) as caught:
