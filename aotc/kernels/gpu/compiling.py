@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aotc import options
 from aotc.errors import CompileError, SetupError
 from aotc.installation import install_command
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -150,7 +151,10 @@ def resources_of(compiled: Compiled, arch: str) -> Resources:
         suffix = "a" if arch in ("sm_90", "sm_100") else ""
         asked = [assembler, "-v", f"--gpu-name={arch}{suffix}", str(source)]
         asked += ["-o", str(Path(folder) / "kernel.cubin")]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        environment = options.child_environment()
+        done = subprocess.run(
+            asked, capture_output=True, text=True, check=False, env=environment
+        )
     registers = _REGISTERS.search(done.stderr)
     if done.returncode or registers is None:
         why = done.stderr.strip()
