@@ -12,6 +12,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,13 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
         InputError: the file is missing, damaged or of another kind.
     """
     require_path(file)
-    suffix = FOLDER if file.is_dir() and FOLDER in _READERS else file.suffix
+    suffix = FOLDER if isdir(file) and FOLDER in _READERS else file.suffix
     if suffix not in _READERS:
         fail(
             "unknown-format",
             f"expected weights in {' or '.join(_READERS)}; got '{file.name}'",
         )
-    if suffix != FOLDER and not file.is_file():
+    if suffix != FOLDER and not isfile(file):
         fail("no-such-file", f"there are no weights at '{file}'")
     try:
         flat, metadata = _READERS[suffix](file)
