@@ -132,18 +132,20 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     geometry = geometry_of(op)
     if geometry is None or not is_window_of_three(op):
         return None
-    return _choose_tile(geometry.typical, machine)
+    return _choose_tile(geometry.typical, machine, OUTPUTS, _WORTH)
 
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many convolutions of each
-def _choose_tile(geometry: Geometry, machine: Machine) -> WinogradTile | None:
-    tiles = [x for outputs in OUTPUTS for x in _tiles(geometry, outputs, machine)]
+def _choose_tile(
+    geometry: Geometry, machine: Machine, outputs: tuple[int, ...], worth: float
+) -> WinogradTile | None:
+    tiles = [x for count in outputs for x in _tiles(geometry, count, machine)]
     tile = min(tiles, key=lambda tile: _rank(geometry, tile, machine))
     direct = choose_tile(geometry, machine)
     usual = cycles(geometry, direct.rows, direct.vectors, machine)
     usual += _weight_cycles(geometry, WINDOW**2, machine)
     least = estimate(geometry, tile, machine)
-    return tile if least < _WORTH * usual else None
+    return tile if least < worth * usual else None
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> None:
