@@ -15,8 +15,8 @@ from aotc.dialects.ops.windows import Windows
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
-from aotc.dtypes import is_float
 from aotc.mlir import Value
+from aotc.passes.quantized.ranges import keeps_values, may_wrap
 
 _Move = Transpose | Reshape | Windows | Pad
 
@@ -80,14 +80,14 @@ class Dequantized:
         return Tensor.of(_unmoved(self.zero)).dtype == self.kind.dtype
 
     @property
+    def is_padded(self) -> bool:
+        """Whether there are elements around the integers."""
+        return any(isinstance(op, Pad) for op in self.moves)
+
+    @property
     def has_one_zero(self) -> bool:
-        """Whether one number is subtracted, which is known if there is padding."""
-        is_padded = any(isinstance(op, Pad) for op in self.moves)
-        if self.zero is None:
-            return True
-        if self.offset is not None:
-            return self.has_own_zero  # the bytes of padding are to have it
-        return not is_padded and not _varying_axes(self.zero)
+        """Whether one number is subtracted."""
+        return self.offset is not None or not _varying_axes(self.zero)
 
     def varying_axes(self, of: Value | None) -> set[int]:
         """Return the axes of the value along which its scale, or its zero, varies."""
@@ -126,8 +126,8 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:
-        if Tensor.of(value).dtype in BYTES:
-            return None  # it wraps around
+        if may_wrap(difference):
+            return None
         value, zero = difference.operands
         if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
             return None  # it may wrap around
@@ -142,9 +142,9 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
 def _unmoved(value: Value) -> Value:
     """Return the integers that a value repeats, in another dtype or shape."""
     op = defining_op(value)
-    while isinstance(op, (Cast, Reshape, Broadcast, Transpose)):
-        if is_float(Tensor.of(op.x).dtype):
-            break
+    while isinstance(op, (Reshape, Broadcast, Transpose)) or (
+        isinstance(op, Cast) and keeps_values(op)
+    ):
         value = op.x
         op = defining_op(value)
     return value

@@ -40,9 +40,11 @@ from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
+from aotc.numerics import STRICT
 from aotc.passes.base import FunctionPass
 from aotc.passes.dequantized import Dequantized, dequantized
 from aotc.passes.properties import CALLS_INLINED
+from aotc.program import numerics_of
 
 _TOGETHER = 4  # channels that instructions multiply at a time
 _HALF = 128  # what u8 have more than i8
@@ -145,8 +147,12 @@ def _is_possible(product: _Product, *, is_weight: bool) -> bool:
     left, right, how = product.left, product.right, product.how
     if not product.is_along_columns(right.scale) or not _fits(product):
         return False
+    if not (left.has_own_zero and right.has_own_zero):
+        return False  # differences may be 256 and more
     if how in (_How.DIFFERENCES, _How.FLOATS):
         return _takes_differences(product, is_weight=is_weight)
+    if any(each.is_padded and each.offset is None for each in (left, right)):
+        return False  # bytes of padding are to have the zero point
     if not _is_simple(product.op, left):
         return False
     has_batch = isinstance(product.op, DotGeneral) and bool(product.op.lhs_batch)
@@ -161,12 +167,14 @@ def _is_possible(product: _Product, *, is_weight: bool) -> bool:
 
 def _takes_differences(product: _Product, *, is_weight: bool) -> bool:
     """Return whether the zero points are subtracted before."""
-    left, right = product.left, product.right
-    if not (left.has_own_zero and right.has_own_zero):
-        return False
-    if isinstance(product.op, ConvGeneral):
-        return product.how is _How.FLOATS and _count(product) * 2**16 < 2**24
-    is_first = left.scale is not None  # those that have none may be such differences
+    op = product.op
+    if isinstance(op, ConvGeneral):
+        # of several groups, or as they are: transformed windows round
+        is_direct = op.groups > 1 or numerics_of(op) == STRICT
+        is_exact = is_direct and _count(product) * 2**16 < 2**24
+        return product.how is _How.FLOATS and is_exact
+    # those that have no scale may be such differences
+    is_first = product.left.scale is not None
     is_asked = product.how is _How.DIFFERENCES and bool(product.summed)
     return is_asked and is_first and not is_weight
 

@@ -48,7 +48,7 @@ from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 from aotc.passes.quantized.blocks import first_of_blocks, run_length
-from aotc.passes.quantized.ranges import value_range
+from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 _TOGETHER = 8  # integers of 4 bits that a block has a multiple of
 
@@ -154,7 +154,7 @@ def _keep(value: Value, axis: int) -> bool:
     if found is None:
         return False
     block = found.block(axis)
-    if block == 1:
+    if block < 2:
         return False
     with before(value.owner):
         new = found.write(Builder(), axis, block)
@@ -241,7 +241,7 @@ class _Form:
     def _known_zero(self) -> int | None:
         """Return a zero point that bytes can be without, as they are then stored."""
         number = None if self.zero is None else splat_of(self.zero)
-        if number is None or number != int(number):
+        if number is None or not float(number).is_integer():
             return None
         low, high = (bound - int(number) for bound in value_range(self.integers))
         return int(number) if _are_bytes(low, high) else None
@@ -323,17 +323,8 @@ def _steps_of(value: Value) -> tuple[Value, Value | None] | None:
         return None
     value = cast.x
     inner = made_by(value, Subtract)
-    if zero is None and inner is not None and Tensor.of(value).dtype not in BYTES:
-        value, zero = inner.operands  # of bytes it wraps around
-    while (cast := made_by(value, Cast)) is not None:
-        if Tensor.of(cast.x).dtype not in INTEGERS or not _widens(cast):
-            break
+    if zero is None and inner is not None and not may_wrap(inner):
+        value, zero = inner.operands
+    while (cast := made_by(value, Cast)) is not None and keeps_values(cast):
         value = cast.x
     return (value, zero) if _are_bytes(*value_range(value)) else None
-
-
-def _widens(cast: Cast) -> bool:
-    """Whether a cast of integers gives the same numbers."""
-    low, high = value_range(cast.x)
-    least, greatest = integer_bounds(Tensor.of(cast.y).dtype)
-    return least <= low and high <= greatest

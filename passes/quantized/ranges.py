@@ -14,6 +14,7 @@ from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
+from aotc.dtypes import INTEGERS
 from aotc.mlir import Value
 
 Range = tuple[int, int]
@@ -71,6 +72,29 @@ def _with_number(op: GraphOp) -> Range | None:
 
 
 def _within(found: Range, low: float | None, high: float | None) -> Range:
-    least = found[0] if low is None else max(found[0], int(low))
-    greatest = found[1] if high is None else min(found[1], int(high))
-    return min(least, greatest), greatest
+    """Return the range of what is raised to a bound, and then lowered to another."""
+    least, greatest = found
+    if low is not None:
+        least, greatest = max(least, int(low)), max(greatest, int(low))
+    if high is not None:
+        least, greatest = min(least, int(high)), min(greatest, int(high))
+    return least, greatest
+
+
+def may_wrap(op: Subtract) -> bool:
+    """Return whether a difference of integers may be none of its dtype."""
+    (low, high), (least, most) = value_range(op.lhs), value_range(op.rhs)
+    return not _holds(Tensor.of(op.y).dtype, (low - most, high - least))
+
+
+def keeps_values(cast: Cast) -> bool:
+    """Return whether a cast gives the same integers."""
+    kinds = [Tensor.of(value).dtype for value in (cast.x, cast.y)]
+    return all(kind in INTEGERS for kind in kinds) and _holds(
+        kinds[1], value_range(cast.x)
+    )
+
+
+def _holds(dtype: str, found: Range) -> bool:
+    low, high = integer_bounds(dtype)
+    return low <= found[0] and found[1] <= high

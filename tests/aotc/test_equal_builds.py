@@ -152,10 +152,11 @@ def test_the_code_digest_covers_sources_and_tables(monkeypatch, tmp_path):
     assert check_reuse.code_digest.__wrapped__() != before
 
 
-# Every field of `Request`, by how it gets to passes.
+# Every field of `Request`, by how it gets to passes. What is stated is in the program
+# before the key is made.
 STATED = {"source", "entries", "name", "version", "level", "without", "io_layout"}
 STATED |= {"specialize", "own_sizes", "policies", "optimum", "buckets_from"}
-STATED |= {"max_variants", "numerics"}  # in the program, before the key is made
+STATED |= {"max_variants", "numerics", "quantize", "quantize_data"}
 KEYED = {"targets"}
 REFUSED = {"dump": Path("dump"), "stop_after": "vmfb", "passes": "optimized"}
 REFUSED |= {"peak_memory": 1, "tuning": Path("tuning.json")}

@@ -9,6 +9,7 @@ import pytest
 import aotc.numpy as anp
 from aotc import nn
 from aotc.dialects.types import Tensor
+from aotc.program import Program
 from aotc.tracing.tracing import emit
 
 RNG = np.random.default_rng(0)
@@ -37,6 +38,14 @@ def weight(q, scale=STEP, zero_point=0):
     axis = None if np.ndim(scale) == 0 else q.ndim - 1
     zero_point = np.full(np.shape(scale), zero_point, q.dtype)
     return nn.dequantize(integers(q), scale, zero_point, axis=axis)
+
+
+def steps(q, zero_point, wide="i16"):
+    """A dequantised weight whose zero point is subtracted in a wider dtype."""
+    difference = anp.subtract(
+        anp.astype(integers(q), wide), anp.astype(zero_point, wide)
+    )
+    return anp.astype(difference, "f32") * STEP
 
 
 def dtypes_of_products(network):
@@ -187,6 +196,21 @@ def test_convolutions_of_few_terms_multiply_whole_floats(model, function):
         # a zero point of the weight of a convolution would take sums of windows
         lambda x: nn.conv2d(anp.tile(levels(x), (1, 1, 1, 8)), weight(
             np.tile(KERNEL, (1, 1, 8, 1)), zero_point=1)),
+        # bytes of padding are to have a zero point that is known and a byte
+        lambda x: levels(x, 3) @ anp.pad(
+            steps(UNSIGNED[1:], anp.astype(x[0, 0, 0, 0], "u8")), ((1, 0), (0, 0))),
+        lambda x: levels(x, 3) @ anp.pad(
+            steps(UNSIGNED[1:], integers(np.int16(-5))), ((1, 0), (0, 0))),
+        lambda x: levels(x, 3) @ anp.pad(
+            steps(SQUARE[1:], integers(np.int16(200))), ((1, 0), (0, 0))),
+        # differences of unsigned integers, which wrap around
+        lambda x: levels(x, 3) @ steps(UNSIGNED, integers(np.uint8(90)), "u16"),
+        lambda x: levels(x, 3) @ steps(
+            UNSIGNED, anp.astype(x[0, 0, 0, 0], "u8"), "u32"),
+        # differences of 256 and more
+        lambda x: levels(x) @ steps(UNSIGNED, anp.astype(x[0, 0, 0, 0], "i8")),
+        lambda x: levels(x) @ steps(UNSIGNED, anp.astype(
+            anp.astype(x[0, 0, 0, 0], "u8"), "i8")),
         # sums beyond i32
         lambda x: anp.tile(levels(x[0, 0]), (1, 9000))
         @ weight(np.tile(SQUARE, (9000, 1))),
@@ -197,3 +221,11 @@ def test_other_products_stay_as_they_are(model, function):
     network.run("cse")  # simplify computes what small constants give
     assert not network.run("integer-products")
     assert all(result == "f32" for *_, result in dtypes_of_products(network))
+
+
+def test_transformed_windows_would_round_what_whole_floats_are(model):
+    """Relaxed numerics may compute convolutions of 3 by 3 in Winograd's form."""
+    network = model(lambda x: nn.conv2d(levels(x), weight(KERNEL, zero_point=1)), IMAGE)
+    network.run("cse")
+    Program(network.module).numerics = "relaxed"
+    assert not network.run("integer-products")
