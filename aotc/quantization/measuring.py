@@ -11,6 +11,7 @@ import numpy as np
 from aotc import reference
 from aotc.computed_arrays import Array
 from aotc.dialects.entries import Entry
+from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.data import Data, entries_with
 from aotc.quantization.metrics import Metric
@@ -106,12 +107,24 @@ class Yardstick:
     def of(cls, program: Program, data: Data, metric: Metric) -> Yardstick:
         """Return that of a program."""
         calls = calls_of(program, data)
-        return cls(metric, data, calls, run(program, calls))
+        outputs = run(program, calls)
+        every = [x for each in outputs.values() for x in each]
+        metric = metric.resolved(every)
+        if not any(map(metric.measures, every)):
+            said = ", ".join(f"{x.dtype}{list(x.shape)}" for x in every) or "none"
+            raise InputError(
+                "bad-metric",
+                f"expected an output that '{metric.name}' can measure; got {said}",
+                where=data.where,
+                hint="--metric cosine is for floats, disagreement for integers, top1 "
+                "and kl for rows; FILE.py:FUNCTION for any",
+            )
+        return cls(metric, data, calls, outputs)
 
     @property
     def name(self) -> str:
         """The name of the metric."""
-        return self.metric.chosen(next(iter(self.outputs.values())))
+        return self.metric.name
 
     def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""

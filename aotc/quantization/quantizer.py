@@ -33,7 +33,7 @@ from aotc.quantization.layers import (
 )
 from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
-from aotc.quantization.recipe import LayerPlan, Recipe
+from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
 from aotc.quantization.report import Report, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
@@ -166,6 +166,8 @@ def apply_recipe(
         kind = plans[layer.name].kind
         if (why := layer.refusal(kind)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
+        if why := plans[layer.name].misfit(layer.channel_count, layer.features):
+            raise _mismatch(f"'{layer.name}' at {layer.where}: {why}", where)
     rows = [plans[layer.name] for layer in layers]
     rounded, grids = dict[str, Array](), Grids()
     if recipe.needs_data and data is not None:
@@ -275,5 +277,10 @@ def _quality_facts(
 ) -> dict[str, object]:
     asked = {} if choice.quality is None else {"asked": choice.quality}
     facts = yardstick.data.facts(program.entries)
-    found = {"metric": yardstick.name, "lost": chosen.lost, "weights": weights}
+    found = {
+        "metric": yardstick.name,
+        "lost": chosen.lost,
+        "weights": weights,
+        "layers": layers_digest(chosen.plans),
+    }
     return {**found, **asked, **facts}

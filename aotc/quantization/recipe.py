@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +63,20 @@ class LayerPlan:
         """The precision."""
         return PRECISIONS[self.precision]
 
+    def misfit(self, channels: int, features: Sequence[int]) -> str | None:
+        """Return why vectors of the plan do not fit a layer; None if they do.
+
+        Args:
+            channels: how many channels its product sums up; 0 where not one axis.
+            features: the sizes of the last axes of its result.
+        """
+        wanted = {"factors": channels, "correction": math.prod(features)}
+        for name, size in wanted.items():
+            vector = getattr(self, name)
+            if vector is not None and len(vector) != size:
+                return f"it has {size} {name}; the recipe has {len(vector)}"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of a recipe file."""
         row: dict[str, Any] = {"layer": self.layer, "precision": self.precision}
@@ -101,7 +118,7 @@ class LayerPlan:
             str(row.get("where", "")),
             str(row.get("why", "")),
             grid,
-            _decode(row.get("factors")),
+            _positive(_decode(row.get("factors"))),
             _decode(row.get("correction")),
             rounding,
         )
@@ -117,8 +134,8 @@ class Recipe:
         calibration: how inputs were measured and on which data: `method`, `sha256` of
             the arrays and `samples`; empty without data.
         quality: `metric`, `lost`, the `sha256` and `samples` of the data that it was
-            measured on, the digest of the `weights` that it was measured of, and what
-            was `asked` for; empty where nothing was measured.
+            measured on, the digests of the `weights` and `layers` that it was measured
+            of, and what was `asked` for; empty where nothing was measured.
     """
 
     name: str
@@ -151,9 +168,10 @@ class Recipe:
 
         Args:
             weights: the digest of those that it is applied to: what was measured of
-                others is not said of them.
+                others, or before layers were edited, is not said of them.
         """
-        is_measured = self.quality.get("weights") == weights
+        measured = self.quality.get("weights"), self.quality.get("layers")
+        is_measured = measured == (weights, layers_digest(self.layers))
         return {
             "recipe": self.name,
             "calibration": dict(self.calibration),
@@ -181,8 +199,10 @@ class Recipe:
                 raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
             layers = tuple(map(LayerPlan.from_json, data["layers"]))
             _require_facts(data["calibration"], {"method": str, **_DATA})
-            texts = {"metric": str, "weights": str}
+            texts = {"metric": str, "weights": str, "layers": str}
             _require_facts(data["quality"], {**texts, "lost": float, **_DATA})
+            _require_finite(data["quality"].get("lost", 0.0))
+            _require_unique([plan.layer for plan in layers])
             return cls(data["recipe"], layers, data["calibration"], data["quality"])
         except OSError as error:
             raise_system_error(error, str(path))
@@ -191,6 +211,13 @@ class Recipe:
             raise _bad(path, f"all fields of a recipe ({error!r})") from None
         except ValueError as error:
             raise _bad(path, str(error)) from None
+
+
+def layers_digest(plans: Sequence[LayerPlan]) -> str:
+    """Return the SHA-256 of what plans make of layers, whatever they say for people."""
+    rows = [replace(plan, where="", why="").to_json() for plan in plans]
+    rows.sort(key=lambda row: row["layer"])
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def widest(plan: LayerPlan, why: str) -> LayerPlan:
@@ -218,8 +245,25 @@ def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
             raise ValueError(f"{name} of {kind.__name__}; got {facts[name]!r}")
 
 
+def _require_finite(lost: float) -> None:
+    if not np.isfinite(lost):
+        raise ValueError(f"a finite number for lost; got {lost}")
+
+
+def _require_unique(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"each layer once; got '{twice[0]}' again")
+
+
 def _encode(vector: Array) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _positive(factors: Array | None) -> Array | None:
+    if factors is not None and not (factors > 0).all():
+        raise ValueError("factors above 0")
+    return factors
 
 
 def _decode(text: str | None) -> Array | None:

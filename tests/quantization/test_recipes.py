@@ -1,6 +1,7 @@
 """Recipes: a trained network keeps what it has learned, in fewer bytes."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -240,6 +241,8 @@ def recipe_text(calibration):
         lambda data: data["quality"].pop("weights"),
         lambda data: data["calibration"].update(samples="many"),
         lambda data: data["layers"].pop(),
+        lambda data: data["layers"].append(data["layers"][0]),
+        lambda data: data["quality"].update(lost=math.nan),
         lambda data: data["layers"][0].update(layer="predict/other"),
     ],
 )

@@ -1,0 +1,150 @@
+"""What is not quantised, and what is not believed: data, metrics, edited recipes."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aotc.artifacts.precision import Demand
+from aotc.cache import arrays_digest
+from aotc.dialects import context
+from aotc.errors import InputError
+from aotc.mlir import ir
+from aotc.quantization.calibration import Choice
+from aotc.quantization.data import Data
+from aotc.quantization.metrics import Metric
+from aotc.quantization.quantizer import apply_recipe
+from aotc.quantization.recipe import Recipe
+from tests.quantization.models import load, quantized
+
+MODEL = """
+import numpy
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+rng = numpy.random.default_rng(0)
+weights = aotc.Weights({
+    "w": rng.standard_normal((32, 8)).astype("f"),
+    "unread": rng.standard_normal((32, 8)).astype("f"),
+    "q": nn.QuantizedWeights(
+        rng.integers(-7, 8, (8, 32)).astype("i1"), numpy.ones(8, "f"), axis=0
+    ),
+})
+cache = aotc.State({"k": np.zeros((4, 8))})
+
+@aotc.entry(x=aotc.Spec((4, 32)))
+def step(cache, weights, x):
+    return {"k": x @ weights["w"] + cache["k"]}, None
+
+@aotc.entry(x=aotc.Spec((4, 32)), i=aotc.Spec((4,), "i32"))
+def predict(weights, x, i):
+    weights["unread"] + 1
+    y = x @ weights["w"]
+    return {"row": i + i, "y": y, "q": weights["q"].linear(x)}
+
+@aotc.entry(x=aotc.Spec((4, 32)))
+def floats(weights, x):
+    return x @ weights["w"]
+"""
+RNG = np.random.default_rng(1)
+X = RNG.standard_normal((8, 32)).astype("f")
+INDICES = np.arange(8, dtype="i4")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Entries with a state, integers, and weights that are quantised already."""
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return lambda *entries: load(path, *entries)
+
+
+# ---- recipes that people edit -------------------------------------------------------
+
+
+def test_quality_is_not_said_of_layers_that_were_edited(model, tmp_path):
+    found = quantized(
+        model("predict"), Choice("int8-weights"), Data({"x": X, "i": INDICES}, "")
+    )
+    digest = arrays_digest(model("predict").parameters)
+    assert found.recipe.facts(digest)["quality"]["metric"] == "top1"
+    path = tmp_path / "recipe.json"
+    data = json.loads(found.recipe.text())
+    data["layers"][0]["why"] = "a remark for people"
+    path.write_text(json.dumps(data))
+    assert Recipe.read(path).facts(digest)["quality"] == found.recipe.quality
+    data["layers"][0]["precision"] = "bf16"
+    path.write_text(json.dumps(data))
+    edited = Recipe.read(path).facts(digest)
+    assert edited["quality"] == {}
+    assert Demand.parse("100%", None).violations({"quantization": edited})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"factors": np.ones(3, "f")}, "it has 32 factors; the recipe has 3"),
+        ({"correction": np.ones(3, "f")}, "it has 8 correction; the recipe has 3"),
+        ({"factors": np.zeros(32, "f")}, "factors above 0"),
+        ({"factors": -np.ones(32, "f")}, "factors above 0"),
+    ],
+)
+def test_vectors_that_do_not_fit_a_layer_are_refused(model, tmp_path, change, why):
+    recipe = quantized(model("predict"), Choice("int8-dynamic")).recipe
+    first, *rest = recipe.layers
+    replace(recipe, layers=(replace(first, **change), *rest)).write(tmp_path / "r.json")
+    with (
+        pytest.raises(InputError, match=why),
+        context(),
+        ir.Location.unknown(),
+    ):
+        apply_recipe(model("predict"), Recipe.read(tmp_path / "r.json"), "r.json")
+
+
+# ---- metrics ------------------------------------------------------------------------
+
+
+def test_auto_is_one_metric_for_all_entries_whatever_their_first_output_is(model):
+    data = Data({"x": X, "i": INDICES}, "")
+    found = quantized(model("predict"), Choice("bf16"), data)
+    assert found.recipe.quality["metric"] == "top1"
+    integers, rows = np.arange(4), np.ones((4, 3), "f")
+    for outputs, name in (
+        ([integers, rows], "top1"),
+        ([np.ones(4, "f")[:1], integers], "disagreement"),
+        ([np.float32(1).reshape(())], "cosine"),
+    ):
+        assert Metric().resolved(outputs).name == name
+
+
+@pytest.mark.parametrize(
+    ("entry", "metric", "got"),
+    [("step", "auto", "got none"), ("floats", "disagreement", "got float32")],
+)
+def test_metric_that_measures_no_output_is_refused(model, entry, metric, got):
+    choice = Choice("bf16", metric=Metric(metric))
+    with pytest.raises(InputError, match=got) as caught:
+        quantized(model(entry), choice, Data({"x": X}, "data.npz"))
+    assert caught.value.code == "bad-metric"
+    assert caught.value.where == "data.npz"
+
+
+def test_entry_that_returns_only_states_calibrates_beside_others(model):
+    choice = Choice("int8", metric=Metric("cosine"))
+    found = quantized(model("step", "floats"), choice, Data({"x": X}, ""))
+    assert {row.plan.precision for row in found.report.rows} == {"int8"}
+    assert found.recipe.quality["lost"] < 0.01
+
+
+# ---- weights ------------------------------------------------------------------------
+
+
+def test_weights_that_no_product_reads_do_not_stop_the_work(model):
+    found = quantized(model("predict"), Choice("int8-weights"))
+    names = {row.plan.layer for row in found.report.rows}
+    assert any("weights.w" in name for name in names)
+    kept = [each for each in found.report.refusals if "quantised already" in each.why]
+    assert len(kept) == 1
+    assert not any("weights.q" in name for name in names)
