@@ -134,6 +134,9 @@ def lines_of(manifest: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"loses {quality['lost']:.4g} by {quality['metric']} on {_data(quality)}"
         )
+        for name, said in (("entries", "measured: "), ("unmeasured", "not measured: ")):
+            if quality.get(name):
+                lines.append(said + ", ".join(quality[name]))
     return lines
 
 

@@ -80,6 +80,12 @@ class Data:
         own = f"{entry.name}/{port.name}"
         return self.arrays.get(own, self.arrays.get(port.name))
 
+    def unread(self, entries: Sequence[Entry]) -> list[str]:
+        """Return the names of the arrays that are no input of any of some entries."""
+        ports = [(each.name, port.name) for each in entries for port in each.arguments]
+        known = {name for _, name in ports} | {"/".join(pair) for pair in ports}
+        return [name for name in self.arrays if name not in known]
+
     def missing(self, entry: Entry) -> list[str]:
         """Return the inputs of an entry that there are no arrays for."""
         ports = entry.ports("input")

@@ -126,6 +126,23 @@ class Yardstick:
         """The name of the metric."""
         return self.metric.name
 
+    @property
+    def entries(self) -> list[str]:
+        """The names of the entries of which the metric measures an output."""
+        found = self.outputs.items()
+        return [name for name, each in found if any(map(self.metric.measures, each))]
+
+    def unmeasured(self, program: Program) -> list[str]:
+        """Return the outputs that the metric does not measure, as `entry/output`."""
+        found = []
+        for entry in program.entries:
+            ports = entry.ports("output")
+            arrays = self.outputs.get(entry.name, [None] * len(ports))
+            for port, array in zip(ports, arrays, strict=True):
+                if array is None or not self.metric.measures(array):
+                    found.append(f"{entry.name}/{port.name}")
+        return found
+
     def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""
         found = run(program, self.calls)
@@ -134,7 +151,7 @@ class Yardstick:
             for entry in program.entries
         }
         data = dict(self.data.arrays)
-        pairs = {name: (self.outputs[name], found[name]) for name in self.outputs}
+        pairs = {name: (self.outputs[name], found[name]) for name in self.entries}
         lost = [self.metric.lost(names[x], *pair, data) for x, pair in pairs.items()]
         noise = [_noise(*pair) for pair in pairs.values()]
         return Measured(max(lost), max(noise))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.cache import arrays_digest
 from aotc.computed_arrays import Array
@@ -93,7 +93,10 @@ def quantize(
     def made_of(plans: Sequence[LayerPlan]) -> Program:
         return _quantized(program, plans, calibration)
 
-    chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
+    rungs = calibration.rungs
+    if yardstick is not None and choice.quality is not None:
+        rungs = _kept_wide(layers, rungs, yardstick.entries)
+    chosen = _chosen(layers, rungs, made_of, choice, yardstick, tell)
     if not math.isfinite(chosen.lost):
         raise InputError(
             "not-finite",
@@ -117,7 +120,32 @@ def quantize(
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
-    return Quantized(made, recipe, report)
+    unread = _unread(program, choice, data, held_out)
+    return Quantized(made, recipe, replace(report, unread=unread))
+
+
+def _kept_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -> Rungs:
+    """Return the rungs, of which layers of entries that are not measured have one."""
+    found = []
+    for layer, row in zip(layers, rungs, strict=True):
+        if (entry := layer.entry.name) not in measured:
+            why = f"not {row[0].precision}: no result of '{entry}' is measured"
+            row = [replace(row[-1], why=why)]
+        found.append(row)
+    return found
+
+
+def _unread(
+    program: Program, choice: Choice, data: Data | None, held_out: Data | None
+) -> tuple[str, ...]:
+    """Return the arrays of data that neither an entry nor the metric reads."""
+    of_metric = None if choice.metric.function is None else held_out or data
+    return tuple(
+        f"{name} of {each.where}"
+        for each in (data, held_out)
+        if each is not None and each is not of_metric
+        for name in each.unread(program.entries)
+    )
 
 
 def _chosen(
@@ -282,5 +310,7 @@ def _quality_facts(
         "lost": chosen.lost,
         "weights": weights,
         "layers": layers_digest(chosen.plans),
+        "entries": yardstick.entries,
+        "unmeasured": yardstick.unmeasured(program),
     }
     return {**found, **asked, **facts}

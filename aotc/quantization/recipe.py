@@ -24,12 +24,17 @@ import numpy as np
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.quantization.grids import InputGrid
-from aotc.quantization.precisions import PRECISIONS, RECIPES, WIDE, Precision
+from aotc.quantization.precisions import PRECISIONS, RECIPES, Precision
 from aotc.system_errors import raise_system_error
 from aotc.writing import write_text
 
 SCHEMA = "aotc.quantization/1"
-_DATA = {"sha256": str, "samples": int}
+_DATA: dict[str, Any] = {"sha256": str, "samples": int}
+_QUALITY = {
+    **{"metric": str, "lost": (int, float), "weights": str, "layers": str},
+    **{"entries": list, "unmeasured": list},
+    **_DATA,
+}
 NEAREST, GPTQ = "nearest", "gptq"
 
 
@@ -135,7 +140,8 @@ class Recipe:
             the arrays and `samples`; empty without data.
         quality: `metric`, `lost`, the `sha256` and `samples` of the data that it was
             measured on, the digests of the `weights` and `layers` that it was measured
-            of, and what was `asked` for; empty where nothing was measured.
+            of, the `entries` that were, the outputs that the metric did not look at
+            (`unmeasured`), and what was `asked` for; empty where nothing was measured.
     """
 
     name: str
@@ -182,10 +188,6 @@ class Recipe:
             ],
         }
 
-    def with_plans(self, layers: tuple[LayerPlan, ...]) -> Recipe:
-        """Return the recipe with other plans."""
-        return replace(self, layers=layers)
-
     @classmethod
     def read(cls, path: Path) -> Recipe:
         """Read a recipe file.
@@ -199,8 +201,7 @@ class Recipe:
                 raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
             layers = tuple(map(LayerPlan.from_json, data["layers"]))
             _require_facts(data["calibration"], {"method": str, **_DATA})
-            texts = {"metric": str, "weights": str, "layers": str}
-            _require_facts(data["quality"], {**texts, "lost": float, **_DATA})
+            _require_facts(data["quality"], _QUALITY)
             _require_finite(data["quality"].get("lost", 0.0))
             _require_unique([plan.layer for plan in layers])
             return cls(data["recipe"], layers, data["calibration"], data["quality"])
@@ -220,11 +221,6 @@ def layers_digest(plans: Sequence[LayerPlan]) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
-def widest(plan: LayerPlan, why: str) -> LayerPlan:
-    """Return the plan that leaves a layer as it is."""
-    return LayerPlan(plan.layer, WIDE, plan.where, why)
-
-
 def _bad(path: Path, expected: str) -> InputError:
     return InputError(
         "bad-recipe",
@@ -234,19 +230,21 @@ def _bad(path: Path, expected: str) -> InputError:
     )
 
 
-def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """Refuse what was measured without all that is to be said of it.
 
     Raises:
         ValueError: something is missing, or of another type.
     """
     for name, kind in kinds.items() if facts else ():
-        if not isinstance(facts[name], kind):
-            raise ValueError(f"{name} of {kind.__name__}; got {facts[name]!r}")
+        found = facts[name]
+        if not isinstance(found, kind) or isinstance(found, bool):
+            said = "a number" if isinstance(kind, tuple) else kind.__name__
+            raise ValueError(f"{name} of {said}; got {found!r}")
 
 
 def _require_finite(lost: float) -> None:
-    if not np.isfinite(lost):
+    if not math.isfinite(lost):  # below 0 where a user's metric says so
         raise ValueError(f"a finite number for lost; got {lost}")
 
 

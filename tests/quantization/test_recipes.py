@@ -243,6 +243,8 @@ def recipe_text(calibration):
         lambda data: data["layers"].pop(),
         lambda data: data["layers"].append(data["layers"][0]),
         lambda data: data["quality"].update(lost=math.nan),
+        lambda data: data["quality"].update(lost=True),
+        lambda data: data["quality"].pop("entries"),
         lambda data: data["layers"][0].update(layer="predict/other"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aotc.artifacts.precision import Demand
+from aotc.artifacts.precision import Demand, lines_of
 from aotc.cache import arrays_digest
 from aotc.dialects import context
 from aotc.errors import InputError
@@ -136,6 +136,36 @@ def test_entry_that_returns_only_states_calibrates_beside_others(model):
     found = quantized(model("step", "floats"), choice, Data({"x": X}, ""))
     assert {row.plan.precision for row in found.report.rows} == {"int8"}
     assert found.recipe.quality["lost"] < 0.01
+
+
+# ---- what is measured, and what is not ----------------------------------------------
+
+
+def test_what_is_not_measured_is_named_and_stays_wide_under_a_quality(model):
+    choice = Choice("int8-weights", quality=0.5)
+    data = Data({"x": X, "lables": X}, "data.npz")
+    found = quantized(model("floats", "predict"), choice, data)
+    quality = found.recipe.quality
+    assert quality["entries"] == ["floats"]
+    outputs = {f"predict/{name}" for name in ("row", "y", "q")}
+    assert {*quality["unmeasured"]} == outputs
+    rows = {row.plan.layer.split("/")[0]: row.plan for row in found.report.rows}
+    assert rows["floats"].precision == "int8-weights"
+    assert rows["predict"].precision == "f32"
+    assert "no result of 'predict' is measured" in rows["predict"].why
+    said = found.report.to_text()
+    assert "samples of floats\nnot measured: predict/" in said
+    assert "no input of an entry: lables of data.npz" in said
+    facts = {"quantization": found.program.quantization}
+    assert "measured: floats" in lines_of(facts)
+    assert any(line.startswith("not measured: predict/") for line in lines_of(facts))
+
+
+def test_arrays_that_a_users_metric_reads_are_none_that_nothing_reads(model):
+    metric = Metric("mine", lambda reference, quantised, data: data["labels"].sum())
+    data = Data({"x": X, "labels": np.zeros(8)}, "data.npz")
+    found = quantized(model("floats"), Choice("bf16", metric=metric), data)
+    assert found.report.unread == ()
 
 
 # ---- weights ------------------------------------------------------------------------
