@@ -47,7 +47,7 @@ class Data:
         try:
             stored = np.load(path, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array without a name")
+                raise ValueError("one array without a name")
             with stored:
                 return cls({name: stored[name] for name in stored.files}, str(path))
         except OSError as error:
@@ -216,7 +216,7 @@ def entries_with(program: Program, data: Data) -> list[Entry]:
 def _bad(path: Path, error: object) -> InputError:
     return InputError(
         "bad-data",
-        f"expected a file of named arrays (.npz); {error}",
+        f"expected a file of named arrays (.npz); got {error}",
         where=str(path),
         hint="numpy.savez(FILE, x=samples) writes one",
     )

@@ -151,8 +151,29 @@ class Layer:
         """The weight as f32."""
         return np.asarray(self.stored_weight(program)).astype(np.float32, copy=False)
 
-    def refusal(self, precision: Precision) -> str | None:
-        """Why the layer cannot have a precision; None if it can."""
+    def refusal(self, precision: Precision, program: Program) -> str | None:
+        """Return why the layer cannot have a precision; None if it can.
+
+        Args:
+            precision: to have.
+            program: of the layer, with the weight.
+        """
+        return self._refusal(precision) or self._overflow(precision, program)
+
+    def _overflow(self, precision: Precision, program: Program) -> str | None:
+        """Return why elements of the weight are beyond a narrower float, or None."""
+        if not precision.dtype:
+            return None
+        weight = np.abs(self.array(program))
+        most = weight.max(initial=0, where=np.isfinite(weight))
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(most.astype(dtypes.to_numpy(precision.dtype)))
+        if fits:
+            return None
+        return f"its weight has {most:.6g}, which {precision.dtype} cannot hold"
+
+    def _refusal(self, precision: Precision) -> str | None:
+        """Return why the product cannot have a precision; None if it can."""
         if self.is_table and precision.inputs != "float":
             return "it reads rows of a table, and multiplies nothing"
         if precision.group:
@@ -180,7 +201,7 @@ def weight_operand(op: LayerOp) -> Value:
 
 
 def _base(value: Value) -> tuple[Value, tuple[int, ...]]:
-    """What a value is a transpose of, and the axes of that in the value's order."""
+    """Return the value below a chain of transposes, and the permutation of them all."""
     order = tuple(range(Tensor.of(value).rank))
     while (turned := made_by(value, Transpose)) is not None:
         order = tuple(turned.permutation[axis] for axis in order)

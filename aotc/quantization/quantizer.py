@@ -15,6 +15,7 @@ from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.calibration import (
+    PERCENTILE,
     Calibration,
     Choice,
     Rungs,
@@ -192,7 +193,7 @@ def apply_recipe(
     _require_same(layers, plans, where)
     for layer in layers:
         kind = plans[layer.name].kind
-        if (why := layer.refusal(kind)) is not None:
+        if (why := layer.refusal(kind, program)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
         if why := plans[layer.name].misfit(layer.channel_count, layer.features):
             raise _mismatch(f"'{layer.name}' at {layer.where}: {why}", where)
@@ -223,6 +224,8 @@ def _require_data(choice: Choice, data: Data | None, held_out: Data | None) -> N
         what = needs[0]
     elif choice.quality is not None and (data or held_out) is None:
         what = "--quality, which is measured"
+    elif choice.metric.name != "auto" and (data or held_out) is None:
+        what = "--metric, which measures on it"
     else:
         return
     raise InputError(
@@ -292,7 +295,7 @@ def _calibration_facts(
         return {}
     facts = {"method": choice.calibration, **data.facts(program.entries)}
     if choice.calibration == "percentile":
-        facts["percentile"] = choice.percentile
+        facts["percentile"] = choice.percentile or PERCENTILE
     return facts
 
 

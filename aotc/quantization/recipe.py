@@ -9,12 +9,12 @@ from the calibration data, which is named by its digest and must be given again.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ NEAREST, GPTQ = "nearest", "gptq"
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What becomes of a layer.
+    """The precision of a layer, and the parameters of its quantisation.
 
     Args:
         layer: its name.
@@ -155,7 +155,7 @@ class Recipe:
         return any(plan.rounding == GPTQ for plan in self.layers)
 
     def text(self) -> str:
-        """Return the file."""
+        """Return the recipe as the JSON text of a file."""
         data = {
             "schema": SCHEMA,
             "recipe": self.name,
@@ -197,8 +197,9 @@ class Recipe:
         """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            if data["schema"] != SCHEMA or data["recipe"] not in RECIPES:
-                raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
+            said = data["schema"], data["recipe"]
+            if said[0] != SCHEMA or said[1] not in RECIPES:
+                raise ValueError(f"the schema {SCHEMA} and a known recipe; got {said}")
             layers = tuple(map(LayerPlan.from_json, data["layers"]))
             _require_facts(data["calibration"], {"method": str, **_DATA})
             _require_facts(data["quality"], _QUALITY)
@@ -207,11 +208,26 @@ class Recipe:
             return cls(data["recipe"], layers, data["calibration"], data["quality"])
         except OSError as error:
             raise_system_error(error, str(path))
-            raise _bad(path, f"a file that can be read ({error.strerror})") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            raise _bad(path, f"all fields of a recipe ({error!r})") from None
+            raise _bad(path, f"a file that can be read; got {error.strerror}") from None
+        except KeyError as error:
+            raise _bad(path, f"all fields of a recipe; {error} is missing") from None
+        except (TypeError, AttributeError) as error:
+            raise _bad(path, f"the fields of a recipe; got {error}") from None
+        except RecursionError:
+            raise _bad(path, "a recipe; got JSON that is nested too deeply") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise _bad(path, f"JSON in UTF-8; got {error}") from None
         except ValueError as error:
             raise _bad(path, str(error)) from None
+
+
+def is_recipe(path: Path) -> bool:
+    """Whether a file is a recipe, of whatever version and content."""
+    with suppress(OSError, ValueError, RecursionError):
+        data = json.loads(path.read_bytes())
+        schema = data.get("schema") if isinstance(data, dict) else None
+        return str(schema).startswith(SCHEMA.partition("/")[0])
+    return False
 
 
 def layers_digest(plans: Sequence[LayerPlan]) -> str:
@@ -260,7 +276,7 @@ def _encode(vector: Array) -> str:
 
 def _positive(factors: Array | None) -> Array | None:
     if factors is not None and not (factors > 0).all():
-        raise ValueError("factors above 0")
+        raise ValueError(f"factors above 0; got {factors.min()}")
     return factors
 
 
@@ -269,8 +285,8 @@ def _decode(text: str | None) -> Array | None:
         return None
     try:
         found = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-    except binascii.Error as error:
-        raise ValueError(f"numbers in base64 ({error})") from None
+    except (TypeError, ValueError) as error:  # binascii.Error is one
+        raise ValueError(f"f32 numbers in base64; got {error}") from None
     if not np.isfinite(found).all():
-        raise ValueError("finite numbers")
+        raise ValueError("finite numbers in vectors; got some that are not")
     return found.astype(np.float32)

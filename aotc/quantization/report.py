@@ -89,7 +89,7 @@ def layer_errors(
 
 @dataclass(frozen=True)
 class Row:
-    """What is said of a layer.
+    """The figures of a layer in a report.
 
     Args:
         plan: of it.

@@ -14,6 +14,7 @@ from aotc.mlir import ir
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.metrics import Metric
+from aotc.quantization.models import Files, quantize_model
 from aotc.quantization.quantizer import apply_recipe
 from aotc.quantization.recipe import Recipe
 from tests.quantization.models import load, quantized
@@ -178,3 +179,77 @@ def test_weights_that_no_product_reads_do_not_stop_the_work(model):
     kept = [each for each in found.report.refusals if "quantised already" in each.why]
     assert len(kept) == 1
     assert not any("weights.q" in name for name in names)
+
+
+def test_weights_beyond_a_narrow_float_keep_the_layer_wide(tmp_path):
+    path = tmp_path / "large.py"
+    path.write_text(
+        "import aotc, numpy\n\n"
+        "weights = aotc.Weights({'w': numpy.full((4, 4), 7e4, 'f')})\n\n"
+        "@aotc.entry(x=aotc.Spec((4, 4)))\n"
+        "def predict(weights, x):\n    return x @ weights['w']\n"
+    )
+    (plan,) = quantized(load(path), Choice("f16")).recipe.layers
+    assert plan.precision == "f32"
+    assert plan.why == "not f16: its weight has 70000, which f16 cannot hold"
+    (plan,) = quantized(load(path), Choice("bf16")).recipe.layers
+    assert plan.precision == "bf16"
+
+
+# ---- options and files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "why"),
+    [
+        ("int8", {"methods": ["awq"]}, "'awq' does nothing for the recipe int8"),
+        ("bf16", {"methods": ["gptq"]}, "'gptq' does nothing"),
+        ("int8-weights", {"methods": ["equalize"]}, "'equalize' does nothing"),
+        ("int8", {"percentile": 99.0}, "nothing for the calibration 'mean-square'"),
+        ("bf16", {"calibration": "entropy"}, "bf16 calibrates no inputs"),
+    ],
+)
+def test_options_without_effect_are_refused(recipe, options, why):
+    with pytest.raises(InputError, match=why) as caught:
+        Choice(recipe, **options)
+    assert caught.value.code == "bad-option"
+
+
+def test_a_metric_without_data_is_refused(model):
+    with pytest.raises(InputError, match="--metric") as caught:
+        quantized(model("floats"), Choice("bf16", metric=Metric("kl")))
+    assert caught.value.code == "no-calibration-data"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".irpa"])
+def test_files_of_others_are_not_replaced(model, tmp_path, suffix):
+    model("floats")
+    other = tmp_path / f"out{suffix}"
+    other.write_text('{"mine": 1}')
+    files = Files(tmp_path / "out.mlir")
+    given = tmp_path / "model.py", Choice("bf16"), files
+    with pytest.raises(InputError, match=other.name) as caught:
+        quantize_model(*given, entries=["floats"])
+    assert caught.value.code == "output-exists"
+    assert other.read_text() == '{"mine": 1}'
+    other.unlink()
+    for _ in range(2):  # its own files are replaced
+        quantize_model(*given, entries=["floats"])
+    assert Recipe.read(files.recipe).name == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("{", "expected JSON in UTF-8; got Expecting"),
+        ("{}", "'schema' is missing"),
+        ("[]", "expected the fields of a recipe"),
+    ],
+)
+def test_files_that_are_no_recipe_are_refused(tmp_path, text, why):
+    path = tmp_path / "recipe.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=why) as caught:
+        Recipe.read(path)
+    assert caught.value.code == "bad-recipe"
