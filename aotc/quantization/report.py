@@ -215,7 +215,10 @@ class Report:
         lines += [f"  {_row_text(row, width)}" for row in self.rows]
         if self.refusals:
             lines += ["", "KEPT: what no recipe quantises"]
-            lines += [f"  {each}" for each in self.refusals]
+            lines += [
+                f"  {each}" + (f" ({each.bytes:,} bytes)" if each.bytes else "")
+                for each in self.refusals
+            ]
         lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
         return "\n".join(lines).rstrip()
 
