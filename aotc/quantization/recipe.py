@@ -108,12 +108,7 @@ class LayerPlan:
             raise ValueError(f"a precision of {known}; got {row['precision']!r}")
         grid = None
         if PRECISIONS[row["precision"]].inputs == "static":
-            scale, zero = float(row["input"]["scale"]), row["input"]["zero_point"]
-            if not (0 < scale < np.inf) or not isinstance(zero, int):
-                raise ValueError(f"a scale and a zero point; got {row['input']}")
-            if not 0 <= zero <= 255:
-                raise ValueError(f"a zero point from 0 to 255; got {zero}")
-            grid = InputGrid(scale, zero)
+            grid = _grid(row["input"])
         rounding = row.get("rounding", NEAREST)
         if rounding not in (NEAREST, GPTQ):
             raise ValueError(f"rounding by {NEAREST} or {GPTQ}; got {rounding!r}")
@@ -268,6 +263,23 @@ def _require_unique(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"each layer once; got '{twice[0]}' again")
+
+
+def _grid(said: Mapping[str, Any]) -> InputGrid:
+    """Return the grid of an input that a recipe says.
+
+    Raises:
+        ValueError: it is none, or not in f32.
+    """
+    scale, zero = said["scale"], said["zero_point"]
+    if type(scale) not in (int, float) or type(zero) is not int:
+        raise ValueError(f"numbers for scale and zero point; got {said}")
+    if not 0 <= zero <= 255:
+        raise ValueError(f"a zero point from 0 to 255; got {zero}")
+    with np.errstate(over="ignore"):
+        if not 0 < np.float32(scale) < np.inf:
+            raise ValueError(f"a scale above 0 that f32 holds; got {scale}")
+    return InputGrid(float(scale), zero)
 
 
 def _encode(vector: Array) -> str:
