@@ -98,14 +98,7 @@ def quantize(
     if yardstick is not None and choice.quality is not None:
         rungs = _kept_wide(layers, rungs, yardstick.entries)
     chosen = _chosen(layers, rungs, made_of, choice, yardstick, tell)
-    if not math.isfinite(chosen.lost):
-        raise InputError(
-            "not-finite",
-            "expected finite results of the quantised program; by the metric it loses "
-            f"{chosen.lost}",
-            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
-            "f32",
-        )
+    _require_finite(chosen.lost)
     recipe = Recipe(
         choice.recipe,
         chosen.plans,
@@ -123,6 +116,17 @@ def quantize(
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
+
+
+def _require_finite(lost: float) -> None:
+    if not math.isfinite(lost):
+        raise InputError(
+            "not-finite",
+            "expected finite results of the quantised program; by the metric it loses "
+            f"{lost}",
+            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
+            "f32",
+        )
 
 
 def _kept_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -> Rungs:

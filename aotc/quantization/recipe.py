@@ -206,7 +206,7 @@ class Recipe:
             raise _bad(path, f"a file that can be read; got {error.strerror}") from None
         except KeyError as error:
             raise _bad(path, f"all fields of a recipe; {error} is missing") from None
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, OverflowError) as error:
             raise _bad(path, f"the fields of a recipe; got {error}") from None
         except RecursionError:
             raise _bad(path, "a recipe; got JSON that is nested too deeply") from None

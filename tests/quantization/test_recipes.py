@@ -237,6 +237,7 @@ def recipe_text(calibration):
         lambda data: data["layers"][0]["input"].update(scale=0),
         lambda data: data["layers"][0]["input"].update(scale="x"),
         lambda data: data["layers"][0]["input"].update(scale=1e-60),
+        lambda data: data["layers"][0]["input"].update(scale=10**400),
         lambda data: data["layers"][0]["input"].update(zero_point=256),
         lambda data: data["layers"][0]["input"].update(zero_point=True),
         lambda data: data["layers"][0].update(factors="!"),
