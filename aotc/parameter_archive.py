@@ -264,6 +264,15 @@ class ArchiveEntry:
         return self.data.view(dtype).reshape(shape)
 
 
+def is_archive(path: Path) -> bool:
+    """Whether a file begins like a parameter archive."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 def read_archive(path: Path) -> dict[str, ArchiveEntry]:
     """Return the entries of an archive by name; their data are views of the file.
 

@@ -27,8 +27,7 @@ from aotc.errors import InputError
 from aotc.mlir import Module, ir
 from aotc.parameter_archive import ArchiveEntry, ArchiveParts, read_archive
 from aotc.program import STAGE, Program
-from aotc.system_errors import cannot_write
-from aotc.writing import write_text
+from aotc.writing import atomic_write, write_text
 
 _ARCHIVE = "graph.archive"
 # attributes of a program, or an op of the graph dialect at the beginning of a line
@@ -202,14 +201,11 @@ def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
     Raises:
         SetupError: `cannot-write`.
     """
-    try:
-        with path.open("wb") as file:
-            parts = ArchiveParts(parameters)
-            file.writelines(parts)
-            file.seek(0)
-            file.write(parts.head)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    with atomic_write(path) as aside, aside.open("wb") as file:
+        parts = ArchiveParts(parameters)
+        file.writelines(parts)
+        file.seek(0)
+        file.write(parts.head)
 
 
 def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:

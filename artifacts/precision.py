@@ -19,9 +19,9 @@ from aotc.errors import Finding, InputError
 NOT_PRECISE = "not-precise"
 WIDE = "f32"  # of layers that a bundle says nothing of: those of the model
 _QUALITY = re.compile(
-    r"((?P<metric>[^=@]+)=)?(?P<lost>[0-9]+(\.[0-9]+)?)(?P<percent>%?)"
-    r"(@(?P<sha256>[0-9a-f]{8,64}))?"
+    r"((?P<metric>[^=@]+)=)?(?P<lost>[^=@]+)(@(?P<sha256>[0-9a-f]{8,64}))?"
 )
+_LOST = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)(%?)")
 _LISTED = 12
 
 
@@ -49,16 +49,25 @@ class Demand:
             InputError: `bad-option`.
         """
         names = tuple(filter(None, map(str.strip, (precisions or "").split(","))))
+        if precisions is not None and not names:
+            raise InputError(
+                "bad-option",
+                "expected names of precisions for --require-precision, such as "
+                f"int8,f32; got {precisions!r}",
+            )
         if quality is None:
             return cls(precisions=names)
-        found = _QUALITY.fullmatch(quality)
-        if found is None:
+        try:
+            found = _QUALITY.fullmatch(quality)
+            if found is None:
+                raise ValueError("top1=0.5%@DIGEST")
+            lost = lost_share(found["lost"])
+        except ValueError:
             raise InputError(
                 "bad-option",
                 "expected what may be lost for --require-quality, such as 0.5%, "
                 f"top1=0.5% or top1=0.5%@DIGEST; got {quality[:60]!r}",
-            )
-        lost = float(found["lost"]) / (100 if found["percent"] else 1)
+            ) from None
         return cls(lost, found["metric"], found["sha256"], names)
 
     def __bool__(self) -> bool:
@@ -105,6 +114,18 @@ class Demand:
             yield f"and {len(other) - _LISTED} more layers"
 
 
+def lost_share(text: str) -> float:
+    """Return what may be lost, which is written as `0.5%` or `0.005`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = _LOST.fullmatch(text)
+    if found is None:
+        raise ValueError(f"expected a loss such as 0.5% or 0.005; got {text[:60]!r}")
+    return float(found[1]) / (100 if found[2] else 1)
+
+
 def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
     """Refuse a manifest, as JSON, whose precision is not what is asked for.
 
@@ -134,6 +155,9 @@ def lines_of(manifest: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"loses {quality['lost']:.4g} by {quality['metric']} on {_data(quality)}"
         )
+        for name, said in (("entries", "measured: "), ("unmeasured", "not measured: ")):
+            if quality.get(name):
+                lines.append(said + ", ".join(quality[name]))
     return lines
 
 

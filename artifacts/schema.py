@@ -289,7 +289,11 @@ _quantization = record(
 )
 _calibration = record({"method": _string, **_data}, {"percentile": number})
 _quality = record(
-    {"metric": _string, "lost": number, **_data}, {"asked": number, "weights": _digest}
+    {"metric": _string, "lost": number, **_data},
+    {
+        **{"asked": number, "weights": _digest, "layers": _digest},
+        **{"entries": listing(_string), "unmeasured": listing(_string)},
+    },
 )
 
 

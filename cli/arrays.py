@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,7 @@ def load_array(source: str) -> Array:
         return content
     except FileNotFoundError:
         raise InputError("no-such-file", "there is no such file", where=path) from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise_system_error(error, path)
         message = f"expected a NumPy file: {error}"
     raise InputError("bad-file", message, where=path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ RECIPES = (
 METHODS = ("smoothquant", "equalize", "awq", "gptq", "bias-correction")
 CALIBRATIONS = ("min-max", "percentile", "mean-square", "entropy")
 
-_QUALITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)(%?)")
-
 
 class Quality(click.ParamType):  # type: ignore[type-arg]
     """What may be lost, such as `0.5%` or `0.005`."""
@@ -33,10 +30,12 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number, or a usage error."""
-        found = _QUALITY.fullmatch(str(value))
-        if found is None:
-            self.fail(f"expected what may be lost, such as 0.5% or 0.005; got {value}")
-        return float(found[1]) / (100 if found[2] else 1)
+        from aotc.artifacts.precision import lost_share
+
+        try:
+            return lost_share(str(value))
+        except ValueError as error:
+            self.fail(str(error))
 
 
 @verb(
@@ -90,9 +89,8 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--percentile",
     type=click.FloatRange(50, 100),
-    default=99.99,
-    show_default=True,
-    help="What of the inputs is within the range, for --calibration percentile.",
+    help="What of the inputs is within the range, for --calibration percentile: 99.99 "
+    "by default.",
 )
 @click.option(
     "--method",

@@ -81,7 +81,7 @@ ALLOWED = {
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files", "kernels"},
     "quantization": PROGRAM
-    | {"importers", "program_files", "passes", "reference", "cache"},
+    | {"importers", "program_files", "passes", "reference", "cache", "tracing"},
     "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},

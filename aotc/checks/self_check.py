@@ -235,11 +235,12 @@ def _check_by_blocks(
         codes: of the targets.
         work: of the reference evaluator, for all targets.
     """
-    for code in codes:
-        key = subject.entry.name, code[0].target
-        if not rows[key].checked:
-            part = work.part(work.left / len(codes))
-            rows[key] = _by_blocks(rows[key], subject, item, code, part)
+    name = subject.entry.name
+    pending = [code for code in codes if not rows[name, code[0].target].checked]
+    for number, code in enumerate(pending):
+        key = name, code[0].target
+        part = work.part(work.left / (len(pending) - number))
+        rows[key] = _by_blocks(rows[key], subject, item, code, part)
 
 
 def _start(

@@ -16,6 +16,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 
+_LEAST_BITS, _MOST_BITS = 2, 8
+
 
 @dataclass(frozen=True, eq=False)
 class QuantizedWeights(Node):
@@ -49,6 +51,15 @@ class QuantizedWeights(Node):
     block: int | None = None
     bits: int | None = None
     dtype: str = "f32"
+
+    def __post_init__(self) -> None:
+        if self.bits is not None and not _LEAST_BITS <= self.bits <= _MOST_BITS:
+            fail(
+                "bad-bits",
+                f"expected {_LEAST_BITS} to {_MOST_BITS} bits; got {self.bits}",
+            )
+        if self.order is not None and self.axis is None:
+            fail("bad-axis", "expected the axis of an order; got None")
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -92,6 +103,9 @@ class QuantizedWeights(Node):
 
     def _in_data_order(self, dtype: str | None) -> Array:
         """The weights as floats, in the order of the data."""
+        kind = dtypes.canonical(self.data.dtype)
+        if kind not in dtypes.INTEGERS:
+            fail("dtype-mismatch", f"expected data that are integers; got {kind}")
         wanted = dtypes.canonical(dtype or self.dtype)
         working = accumulator(wanted)
         has_spare = self.bits is not None and self.bits < _bits_of(self.data)

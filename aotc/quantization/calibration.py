@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,15 +39,17 @@ METHODS = {
     "bias-correction": ("the mean error of each feature, taken back", ("all",)),
 }
 
+PERCENTILE = 99.99  # of the inputs, within the range
+
 
 @dataclass(frozen=True)
 class Choice:
-    """What is asked for.
+    """The options of a quantisation.
 
     Args:
         recipe: out of `RECIPES`.
         calibration: how ranges of inputs are found, out of `observers.METHODS`.
-        percentile: for the method of that name.
+        percentile: for the method of that name; `PERCENTILE` by default.
         quality: what may be lost by the metric; None for any loss.
         metric: what is lost.
         methods: what is done besides, out of `METHODS`.
@@ -55,7 +57,7 @@ class Choice:
 
     recipe: str
     calibration: str = "mean-square"
-    percentile: float = 99.99
+    percentile: float | None = None
     quality: float | None = None
     metric: Metric = field(default_factory=Metric)
     methods: Sequence[str] = ()
@@ -68,6 +70,25 @@ class Choice:
                 "factors; got both",
                 hint="smoothquant looks at the data, equalize at weights alone",
             )
+        for why in self._without_effect():
+            raise InputError(
+                "bad-option",
+                f"expected options that change something; {why}",
+                hint="leave it out, or choose another recipe: docs/precision.md has "
+                "what each is for",
+            )
+
+    def _without_effect(self) -> Iterator[str]:
+        """Yield the options that do nothing, with the reason."""
+        kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]
+        for method in self.methods:
+            if not any(_suits(method, kind) for kind in kinds):
+                yield f"the method '{method}' does nothing for the recipe {self.recipe}"
+        if self.percentile is not None and self.calibration != "percentile":
+            yield f"a percentile does nothing for the calibration '{self.calibration}'"
+        is_static = any(kind.inputs == "static" for kind in kinds)
+        if self.calibration != Choice.calibration and not is_static:
+            yield f"the recipe {self.recipe} calibrates no inputs"
 
 
 Rungs = list[list[LayerPlan]]  # of each layer, the narrowest first
@@ -76,7 +97,7 @@ Integers = Mapping[tuple[str, str], Array]  # of weights, by layer and precision
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration has found.
+    """The plans that layers can have, with integers and grids of their weights.
 
     Args:
         rungs: the plans that each layer can have.
@@ -115,7 +136,7 @@ def calibrate(
     if calls:
         tell("calibrates")
         seen = observe(program, calls, layers, with_moments=with_moments)
-    rows = [_rungs(layer, ladder(choice.recipe), seen) for layer in layers]
+    rows = [_rungs(program, layer, choice, seen) for layer in layers]
     rows = _with_factors(program, layers, rows, choice, seen, tell)
     rows = _with_grids(program, layers, rows, choice, calls, seen)
     rows = [
@@ -132,14 +153,14 @@ def calibrate(
 
 
 def _rungs(
-    layer: Layer, precisions: Sequence[Precision], seen: Mapping[str, Seen]
+    program: Program, layer: Layer, choice: Choice, seen: Mapping[str, Seen]
 ) -> list[LayerPlan]:
     """The plans that a layer can have, without what is measured."""
     plans, why = list[LayerPlan](), ""
-    for kind in precisions:
+    for kind in ladder(choice.recipe):
         if kind.is_of_tables and not layer.is_table:
             continue
-        refusal = layer.refusal(kind)
+        refusal = layer.refusal(kind, program)
         if refusal is None and kind.inputs == "static" and layer.name not in seen:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"
         if refusal is None:
@@ -151,12 +172,13 @@ def _rungs(
 
 def _is_for(method: str, choice: Choice, kind: Precision) -> bool:
     """Whether a method is asked for, and for such a precision."""
+    return method in choice.methods and _suits(method, kind)
+
+
+def _suits(method: str, kind: Precision) -> bool:
+    """Whether a method is one for a precision."""
     inputs = METHODS[method][1]
-    return (
-        method in choice.methods
-        and kind.is_integer
-        and ("all" in inputs or kind.inputs in inputs)
-    )
+    return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
 
 
 def _with_factors(
@@ -199,7 +221,10 @@ def _with_grids(
     calls: Calls,
     seen: Mapping[str, Seen],
 ) -> Rungs:
-    """The plans with grids of static inputs; those that are divided are seen anew."""
+    """Return the plans with grids of static inputs.
+
+    Inputs that are divided by factors are observed again.
+    """
     factors = {
         plan.layer: plan.factors
         for row in rows
@@ -213,7 +238,7 @@ def _with_grids(
         if plan.kind.inputs != "static":
             return plan
         looked_at = (divided if plan.factors is not None else seen)[plan.layer]
-        given = looked_at.histogram, choice.calibration, choice.percentile
+        given = looked_at.histogram, choice.calibration, choice.percentile or PERCENTILE
         return replace(plan, grid=input_grid(*given))
 
     return [[with_grid(plan) for plan in row] for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from aotc.dialects.entries import Entry, Port
 from aotc.errors import InputError
 from aotc.program import Program
 from aotc.system_errors import raise_system_error
+from aotc.tracing.entry_calls import call_contract
 
 _HINT = "numpy.savez(FILE, x=samples): an array for each input, samples along axis 0"
 BATCH = 32  # samples of a call, where an entry takes any number of them
@@ -43,14 +45,15 @@ class Data:
             InputError: `bad-data`.
         """
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                if not isinstance(stored, np.lib.npyio.NpzFile):
-                    raise ValueError("it holds one array without a name")
+            stored = np.load(path, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise ValueError("one array without a name")
+            with stored:
                 return cls({name: stored[name] for name in stored.files}, str(path))
         except OSError as error:
             raise_system_error(error, str(path))
             raise _bad(path, error) from None
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise _bad(path, error) from None
 
     @property
@@ -77,6 +80,12 @@ class Data:
         own = f"{entry.name}/{port.name}"
         return self.arrays.get(own, self.arrays.get(port.name))
 
+    def unread(self, entries: Sequence[Entry]) -> list[str]:
+        """Return the names of the arrays that are no input of any of some entries."""
+        ports = [(each.name, port.name) for each in entries for port in each.arguments]
+        known = {name for _, name in ports} | {"/".join(pair) for pair in ports}
+        return [name for name in self.arrays if name not in known]
+
     def missing(self, entry: Entry) -> list[str]:
         """Return the inputs of an entry that there are no arrays for."""
         ports = entry.ports("input")
@@ -101,29 +110,22 @@ class Data:
             said = ", ".join(f"{count} of '{name}'" for name, count in pairs)
             raise self._refused(f"as many calls of each input; got {said}")
         count = counts[0] if counts else 1
-        return [
+        contract = call_contract(entry.name, entry.ports("input"), entry.symbols)
+        found = [
             [each[number] if len(each) > 1 else each[0] for each in parts]
             for number in range(count)
         ]
+        try:
+            for call in found:
+                contract.arrays(call)
+        except InputError as error:
+            raise self._refused_by(error) from None
+        return found
 
     def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
-        kind, array = port.type, self.array(entry, port)
-        assert array is not None
-        wanted = dtypes.to_numpy(kind.dtype)
-        if array.dtype != wanted:
-            if not np.can_cast(array.dtype, wanted, "same_kind"):
-                expected = f"'{port.name}' of {kind.dtype}"
-                raise self._refused(f"{expected}; got {array.dtype}")
-            array = array.astype(wanted)
-        sizes = array.shape[-kind.rank + 1 :] if kind.rank > 1 else ()
-        pairs = zip(kind.shape[1:], sizes, strict=False)
-        if any(isinstance(n, int) and n != m for n, m in pairs):
-            raise self._refused(
-                f"'{port.name}' of entry '{entry.name}' like {kind}; got "
-                f"{list(array.shape)}",
-                f"an array '{entry.name}/{port.name}' is for that entry alone, and "
-                "--entry leaves out others",
-            )
+        """Return what the calls of an entry are given of an input, in their order."""
+        kind, array = port.type, self._converted(entry, port)
+        self._require_sizes(entry, port, array)
         if array.ndim == kind.rank + 1:
             yield from array
             return
@@ -139,6 +141,45 @@ class Data:
             raise self._refused(f"{expected}; got {len(array)}")
         for start in range(0, len(array), step):
             yield array[start : start + step]
+
+    def _converted(self, entry: Entry, port: Port) -> Array:
+        """Return the array of an input in the dtype of the input.
+
+        Raises:
+            InputError: `bad-data`: the dtype does not hold it, or it holds NaN.
+        """
+        given, dtype = self.array(entry, port), port.type.dtype
+        assert given is not None
+        wanted = dtypes.to_numpy(dtype)
+        if not np.can_cast(given.dtype, wanted, "same_kind"):
+            raise self._refused(f"'{port.name}' of {dtype}; got {given.dtype}")
+        array = given.astype(wanted)
+        if given.dtype.kind in "iu" and wanted.kind in "iu":
+            lost = given[array != given]
+            if lost.size:
+                raise self._refused(f"'{port.name}' of {dtype}; got {lost[0]}")
+        if dtypes.is_float(dtype) and np.isnan(array).any():
+            raise self._refused(
+                f"numbers for '{port.name}'; got {np.isnan(array).sum()} NaN",
+                "leave out the samples that have them",
+            )
+        return array
+
+    def _require_sizes(self, entry: Entry, port: Port, array: Array) -> None:
+        """Raise `bad-data` unless the axes after the first have the input's sizes."""
+        kind = port.type
+        sizes = array.shape[-kind.rank + 1 :] if kind.rank > 1 else ()
+        pairs = zip(kind.shape[1:], sizes, strict=False)
+        if any(isinstance(n, int) and n != m for n, m in pairs):
+            raise self._refused(
+                f"'{port.name}' of entry '{entry.name}' like {kind}; got "
+                f"{list(array.shape)}",
+                f"an array '{entry.name}/{port.name}' is for that entry alone, and "
+                "--entry leaves out others",
+            )
+
+    def _refused_by(self, error: InputError) -> InputError:
+        return InputError("bad-data", error.message, where=self.where, hint=_HINT)
 
     def _refused(self, expected: str, hint: str | None = None) -> InputError:
         message = f"expected {expected}"
@@ -175,7 +216,7 @@ def entries_with(program: Program, data: Data) -> list[Entry]:
 def _bad(path: Path, error: object) -> InputError:
     return InputError(
         "bad-data",
-        f"expected a file of named arrays (.npz); {error}",
+        f"expected a file of named arrays (.npz); got {error}",
         where=str(path),
         hint="numpy.savez(FILE, x=samples) writes one",
     )

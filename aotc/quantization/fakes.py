@@ -40,7 +40,7 @@ class FakeLayer:
         grids: Grids,
         integers: Array | None = None,
     ) -> FakeLayer:
-        """Return that of a plan.
+        """Return a layer whose weight is rounded as a plan says.
 
         Args:
             program: prepared.

@@ -23,7 +23,7 @@ _LEAST_F16, _MOST_F16 = 6.2e-5, 65504.0  # that f16 holds with all of its digits
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """A weight in the form that its scales are for.
+    """The scales of a quantised weight, and the shape in which they apply to it.
 
     Args:
         scales: of the rank of `grouped`, with 1 for each axis that shares a scale.
@@ -52,7 +52,6 @@ def weight_grid(
     weight: Array,
     summed: tuple[int, ...],
     precision: Precision,
-    importance: Array | None = None,
 ) -> WeightGrid:
     """Choose the scales of a weight: those of the least mean square error.
 
@@ -60,11 +59,9 @@ def weight_grid(
         weight: in f32.
         summed: its axes that are summed up.
         precision: with integers.
-        importance: what the square of each element's error counts; 1 by default.
     """
     shape, axes = grouped_shape(weight.shape, summed, precision)
     grouped = weight.reshape(shape)
-    weighed = None if importance is None else importance.reshape(shape)
     _, most = precision.bounds
     whole = np.abs(grouped).max(axis=axes, keepdims=True, initial=0).astype(np.float32)
     whole = np.where(whole > 0, whole, np.float32(most))
@@ -72,8 +69,6 @@ def weight_grid(
     for share in _SHARES_OF_NIBBLES if precision.bits <= 4 else _SHARES:
         scale = _storable(whole * share / np.float32(most), precision)
         square = np.square(rounded(grouped, scale, precision) * scale - grouped)
-        if weighed is not None:
-            square *= weighed
         error = square.sum(axis=axes, keepdims=True, dtype=np.float64)
         best = np.where(error < least, scale, best)
         least = np.minimum(error, least)
@@ -118,7 +113,7 @@ class InputGrid:
 
     @classmethod
     def of(cls, low: float, high: float) -> InputGrid:
-        """Return that of numbers from `low` to `high`, and 0."""
+        """Return the grid of 256 levels that spans `low`, `high` and 0."""
         low, high = min(low, 0.0), max(high, 0.0)
         span = np.float32(high) - np.float32(low)
         scale = np.float32(span / np.float32(255))

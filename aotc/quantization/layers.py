@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from aotc import dtypes
 from aotc.computed_arrays import Array, ComputedArray, StoredArray
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, is_entry
@@ -129,6 +130,11 @@ class Layer:
         return self.op.lhs_contract[0], self.order[self.op.rhs_contract[0]]
 
     @property
+    def channel_count(self) -> int:
+        """How many channels are summed up; 0 where they are not one axis."""
+        return 0 if self.channels is None else self.shape[self.channels[1]]
+
+    @property
     def terms(self) -> int:
         """The number of terms of a sum."""
         return math.prod(self.shape[axis] for axis in self.summed)
@@ -145,8 +151,29 @@ class Layer:
         """The weight as f32."""
         return np.asarray(self.stored_weight(program)).astype(np.float32, copy=False)
 
-    def refusal(self, precision: Precision) -> str | None:
-        """Why the layer cannot have a precision; None if it can."""
+    def refusal(self, precision: Precision, program: Program) -> str | None:
+        """Return why the layer cannot have a precision; None if it can.
+
+        Args:
+            precision: to have.
+            program: of the layer, with the weight.
+        """
+        return self._refusal(precision) or self._overflow(precision, program)
+
+    def _overflow(self, precision: Precision, program: Program) -> str | None:
+        """Return why elements of the weight are beyond a narrower float, or None."""
+        if not precision.dtype:
+            return None
+        weight = np.abs(self.array(program))
+        most = weight.max(initial=0, where=np.isfinite(weight))
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(most.astype(dtypes.to_numpy(precision.dtype)))
+        if fits:
+            return None
+        return f"its weight has {most:.6g}, which {precision.dtype} cannot hold"
+
+    def _refusal(self, precision: Precision) -> str | None:
+        """Return why the product cannot have a precision; None if it can."""
         if self.is_table and precision.inputs != "float":
             return "it reads rows of a table, and multiplies nothing"
         if precision.group:
@@ -174,7 +201,7 @@ def weight_operand(op: LayerOp) -> Value:
 
 
 def _base(value: Value) -> tuple[Value, tuple[int, ...]]:
-    """What a value is a transpose of, and the axes of that in the value's order."""
+    """Return the value below a chain of transposes, and the permutation of them all."""
     order = tuple(range(Tensor.of(value).rank))
     while (turned := made_by(value, Transpose)) is not None:
         order = tuple(turned.permutation[axis] for axis in order)
@@ -239,17 +266,17 @@ def refusals_of(program: Program) -> list[Refusal]:
     found += _in_bodies(program)
     for values in _entries(program):
         for value, name in values.weight_of.items():
-            if name not in read and Tensor.of(value).rank > 1:
+            reader = next((use.owner for use in value.uses), None)
+            if name not in read and reader is not None and Tensor.of(value).rank > 1:
                 read.add(name)
-                found.append(_unused(values, value, name, program))
+                found.append(_unused(values, reader, name, program))
     return found
 
 
 def _unused(
-    values: BuildTimeValues, value: Value, name: str, program: Program
+    values: BuildTimeValues, reader: Operation, name: str, program: Program
 ) -> Refusal:
-    """What is said of a weight of several axes that no layer multiplies by."""
-    reader = next(use.owner for use in value.uses)
+    """Return the refusal of a weight that is read and never multiplied by."""
     where = where_of(reader) or values.entry.name
     why = f"it reads the weight '{name}', which no product multiplies by"
     return Refusal(_title(reader), where, why, program.parameters[name].nbytes)
@@ -290,6 +317,8 @@ def _products(
 
 def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
     """Why a product is no layer; None if it is one."""
+    if _is_quantized(values, weight_operand(op)):
+        return "its weight is quantised already"
     if isinstance(op, Gather):
         kind = Tensor.of(op.x)
         if kind.dtype != "f32":
@@ -297,11 +326,11 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
         reads_rows = kind.rank == 2 and tuple(op.axes) == (0,)
         return None if reads_rows else "it reads other elements than whole rows"
     left, right = op.operands
-    dtypes = [Tensor.of(x).dtype for x in (left, right, op.results[0])]
-    if any(dtype in ("i8", "u8") for dtype in dtypes):
+    kinds = [Tensor.of(x).dtype for x in (left, right, op.results[0])]
+    if any(kind in ("i8", "u8") for kind in kinds):
         return "it is a product of integers already"
-    if dtypes != ["f32"] * 3:
-        return f"it is of {dtypes[0]} and not of f32"
+    if kinds != ["f32"] * 3:
+        return f"it is of {kinds[0]} and not of f32"
     if right in values.source_of:
         return None
     if left in values.source_of:
@@ -309,6 +338,14 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
     if any(_is_state(values, x) for x in (left, right)):
         return "its weight is a State, which changes between calls"
     return "both of its operands are computed in each call"
+
+
+def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
+    """Whether a weight is computed from integers."""
+    if value not in values.source_of:
+        return False
+    leaves = values.values_below([value]) & values.weight_of.keys()
+    return not all(dtypes.is_float(Tensor.of(leaf).dtype) for leaf in leaves)
 
 
 def _is_state(values: BuildTimeValues, value: Value) -> bool:

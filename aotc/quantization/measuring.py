@@ -11,6 +11,7 @@ import numpy as np
 from aotc import reference
 from aotc.computed_arrays import Array
 from aotc.dialects.entries import Entry
+from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.data import Data, entries_with
 from aotc.quantization.metrics import Metric
@@ -106,12 +107,41 @@ class Yardstick:
     def of(cls, program: Program, data: Data, metric: Metric) -> Yardstick:
         """Return that of a program."""
         calls = calls_of(program, data)
-        return cls(metric, data, calls, run(program, calls))
+        outputs = run(program, calls)
+        every = [x for each in outputs.values() for x in each]
+        metric = metric.resolved(every)
+        if not any(map(metric.measures, every)):
+            said = ", ".join(f"{x.dtype}{list(x.shape)}" for x in every) or "none"
+            raise InputError(
+                "bad-metric",
+                f"expected an output that '{metric.name}' can measure; got {said}",
+                where=data.where,
+                hint="--metric cosine is for floats, disagreement for integers, top1 "
+                "and kl for rows; FILE.py:FUNCTION for any",
+            )
+        return cls(metric, data, calls, outputs)
 
     @property
     def name(self) -> str:
         """The name of the metric."""
-        return self.metric.chosen(next(iter(self.outputs.values())))
+        return self.metric.name
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of the entries of which the metric measures an output."""
+        found = self.outputs.items()
+        return [name for name, each in found if any(map(self.metric.measures, each))]
+
+    def unmeasured(self, program: Program) -> list[str]:
+        """Return the outputs that the metric does not measure, as `entry/output`."""
+        found = []
+        for entry in program.entries:
+            ports = entry.ports("output")
+            arrays = self.outputs.get(entry.name, [None] * len(ports))
+            for port, array in zip(ports, arrays, strict=True):
+                if array is None or not self.metric.measures(array):
+                    found.append(f"{entry.name}/{port.name}")
+        return found
 
     def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""
@@ -121,7 +151,7 @@ class Yardstick:
             for entry in program.entries
         }
         data = dict(self.data.arrays)
-        pairs = {name: (self.outputs[name], found[name]) for name in self.outputs}
+        pairs = {name: (self.outputs[name], found[name]) for name in self.entries}
         lost = [self.metric.lost(names[x], *pair, data) for x, pair in pairs.items()]
         noise = [_noise(*pair) for pair in pairs.values()]
         return Measured(max(lost), max(noise))

@@ -105,14 +105,22 @@ class Metric:
         except Exception as error:  # whatever the user's file raises
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
-    def chosen(self, outputs: Outputs) -> str:
-        """Return what `auto` is for such outputs: by the kind of the first one."""
+    def resolved(self, outputs: Outputs) -> Metric:
+        """Return the metric that `auto` is for a program with such outputs.
+
+        Args:
+            outputs: of all entries that are measured.
+        """
         if self.name != "auto":
-            return self.name
-        first = outputs[0]
-        if not dtypes.is_float(dtypes.canonical(first.dtype)):
-            return "disagreement"
-        return "top1" if first.ndim > 1 and 1 < first.shape[-1] <= 2**17 else "cosine"
+            return self
+        for name in ("top1", "disagreement"):
+            if any(_suits(METRICS[name], x) for x in outputs):
+                return Metric(name)
+        return Metric("cosine")
+
+    def measures(self, output: Array) -> bool:
+        """Whether the metric looks at such an output."""
+        return self.function is not None or _suits(METRICS[self.name], output)
 
     def lost(
         self,
@@ -127,9 +135,9 @@ class Metric:
             InputError: `bad-metric`: the user's function fails, or gives no number.
         """
         if self.function is None:
-            measure = METRICS[self.chosen(reference)]
+            measure = METRICS[self.name]
             pairs = zip(reference, found, strict=True)
-            lost = [measure(x, y) for x, y in pairs if _suits(measure, x)]
+            lost = [measure(x, y) for x, y in pairs if self.measures(x)]
             return max(lost, default=0.0) if np.isfinite(lost).all() else np.inf
         wanted, given = (
             dict(zip(names, each, strict=True)) for each in (reference, found)

@@ -14,13 +14,14 @@ from aotc import importers
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir
+from aotc.parameter_archive import is_archive
 from aotc.program import Program
 from aotc.program_files import write_parameters, write_program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Tell
 from aotc.quantization.quantizer import apply_recipe, quantize
-from aotc.quantization.recipe import Recipe
+from aotc.quantization.recipe import Recipe, is_recipe
 from aotc.quantization.report import Report
 from aotc.system_errors import system_errors
 
@@ -44,6 +45,24 @@ class Files:
     def recipe(self) -> Path:
         """The recipe that gives it."""
         return self.program.with_suffix(".json")
+
+    def require_replaceable(self) -> None:
+        """Refuse to write over files that are no archive, and no recipe.
+
+        Raises:
+            InputError: `output-exists`.
+        """
+        for path, what, is_one in (
+            (self.parameters, "parameter archive", is_archive),
+            (self.recipe, "recipe", is_recipe),
+        ):
+            if path.exists() and not is_one(path):
+                raise InputError(
+                    "output-exists",
+                    f"expected a {what} or no file at the name of one that is to be "
+                    f"written; '{path}' is something else",
+                    hint="choose another name (-o), or remove it yourself",
+                )
 
 
 @system_errors()
@@ -69,9 +88,11 @@ def quantize_model(
         tell: gets what is being done.
 
     Raises:
-        InputError: see `quantizer.quantize`; or the model cannot be imported.
+        InputError: see `quantizer.quantize`; `output-exists`; or the model cannot be
+            imported.
         SetupError: `cannot-write`.
     """
+    files.require_replaceable()
     calibration = None if data is None else Data.read(data)
     measured = None if held_out is None else Data.read(held_out)
     tell("imports the model")
@@ -80,9 +101,9 @@ def quantize_model(
         found = quantize(program, choice, calibration, measured, tell)
         tell("writes the program")
         found.program.stage = "graph"
+        found.recipe.write(files.recipe)
         write_parameters(found.program.parameters, files.parameters)
         write_program(found.program, files.program, files.parameters)
-    found.recipe.write(files.recipe)
     names = {
         "program": str(files.program),
         "parameters": str(files.parameters),

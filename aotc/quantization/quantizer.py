@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.cache import arrays_digest
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.calibration import (
+    PERCENTILE,
     Calibration,
     Choice,
     Rungs,
@@ -33,7 +34,7 @@ from aotc.quantization.layers import (
 )
 from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
-from aotc.quantization.recipe import LayerPlan, Recipe
+from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
 from aotc.quantization.report import Report, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
@@ -93,15 +94,11 @@ def quantize(
     def made_of(plans: Sequence[LayerPlan]) -> Program:
         return _quantized(program, plans, calibration)
 
-    chosen = _chosen(layers, calibration.rungs, made_of, choice, yardstick, tell)
-    if not math.isfinite(chosen.lost):
-        raise InputError(
-            "not-finite",
-            "expected finite results of the quantised program; by the metric it loses "
-            f"{chosen.lost}",
-            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
-            "f32",
-        )
+    rungs = calibration.rungs
+    if yardstick is not None and choice.quality is not None:
+        rungs = _kept_wide(layers, rungs, yardstick.entries)
+    chosen = _chosen(layers, rungs, made_of, choice, yardstick, tell)
+    _require_finite(chosen.lost)
     recipe = Recipe(
         choice.recipe,
         chosen.plans,
@@ -117,7 +114,43 @@ def quantize(
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
-    return Quantized(made, recipe, report)
+    unread = _unread(program, choice, data, held_out)
+    return Quantized(made, recipe, replace(report, unread=unread))
+
+
+def _require_finite(lost: float) -> None:
+    if not math.isfinite(lost):
+        raise InputError(
+            "not-finite",
+            "expected finite results of the quantised program; by the metric it loses "
+            f"{lost}",
+            hint="--quality 1% leaves layers wide where it must; bf16 has the range of "
+            "f32",
+        )
+
+
+def _kept_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -> Rungs:
+    """Return the rungs, of which layers of entries that are not measured have one."""
+    found = []
+    for layer, row in zip(layers, rungs, strict=True):
+        if (entry := layer.entry.name) not in measured:
+            why = f"not {row[0].precision}: no result of '{entry}' is measured"
+            row = [replace(row[-1], why=why)]
+        found.append(row)
+    return found
+
+
+def _unread(
+    program: Program, choice: Choice, data: Data | None, held_out: Data | None
+) -> tuple[str, ...]:
+    """Return the arrays of data that neither an entry nor the metric reads."""
+    of_metric = None if choice.metric.function is None else held_out or data
+    return tuple(
+        f"{name} of {each.where}"
+        for each in (data, held_out)
+        if each is not None and each is not of_metric
+        for name in each.unread(program.entries)
+    )
 
 
 def _chosen(
@@ -164,8 +197,10 @@ def apply_recipe(
     _require_same(layers, plans, where)
     for layer in layers:
         kind = plans[layer.name].kind
-        if (why := layer.refusal(kind)) is not None:
+        if (why := layer.refusal(kind, program)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
+        if why := plans[layer.name].misfit(layer.channel_count, layer.features):
+            raise _mismatch(f"'{layer.name}' at {layer.where}: {why}", where)
     rows = [plans[layer.name] for layer in layers]
     rounded, grids = dict[str, Array](), Grids()
     if recipe.needs_data and data is not None:
@@ -193,6 +228,8 @@ def _require_data(choice: Choice, data: Data | None, held_out: Data | None) -> N
         what = needs[0]
     elif choice.quality is not None and (data or held_out) is None:
         what = "--quality, which is measured"
+    elif choice.metric.name != "auto" and (data or held_out) is None:
+        what = "--metric, which measures on it"
     else:
         return
     raise InputError(
@@ -262,7 +299,7 @@ def _calibration_facts(
         return {}
     facts = {"method": choice.calibration, **data.facts(program.entries)}
     if choice.calibration == "percentile":
-        facts["percentile"] = choice.percentile
+        facts["percentile"] = choice.percentile or PERCENTILE
     return facts
 
 
@@ -275,5 +312,12 @@ def _quality_facts(
 ) -> dict[str, object]:
     asked = {} if choice.quality is None else {"asked": choice.quality}
     facts = yardstick.data.facts(program.entries)
-    found = {"metric": yardstick.name, "lost": chosen.lost, "weights": weights}
+    found = {
+        "metric": yardstick.name,
+        "lost": chosen.lost,
+        "weights": weights,
+        "layers": layers_digest(chosen.plans),
+        "entries": yardstick.entries,
+        "unmeasured": yardstick.unmeasured(program),
+    }
     return {**found, **asked, **facts}

@@ -9,9 +9,12 @@ from the calibration data, which is named by its digest and must be given again.
 from __future__ import annotations
 
 import base64
-import binascii
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +24,23 @@ import numpy as np
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
 from aotc.quantization.grids import InputGrid
-from aotc.quantization.precisions import PRECISIONS, RECIPES, WIDE, Precision
+from aotc.quantization.precisions import PRECISIONS, RECIPES, Precision
 from aotc.system_errors import raise_system_error
 from aotc.writing import write_text
 
 SCHEMA = "aotc.quantization/1"
-_DATA = {"sha256": str, "samples": int}
+_DATA: dict[str, Any] = {"sha256": str, "samples": int}
+_QUALITY = {
+    **{"metric": str, "lost": (int, float), "weights": str, "layers": str},
+    **{"entries": list, "unmeasured": list},
+    **_DATA,
+}
 NEAREST, GPTQ = "nearest", "gptq"
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What becomes of a layer.
+    """The precision of a layer, and the parameters of its quantisation.
 
     Args:
         layer: its name.
@@ -60,6 +68,20 @@ class LayerPlan:
         """The precision."""
         return PRECISIONS[self.precision]
 
+    def misfit(self, channels: int, features: Sequence[int]) -> str | None:
+        """Return why vectors of the plan do not fit a layer; None if they do.
+
+        Args:
+            channels: how many channels its product sums up; 0 where not one axis.
+            features: the sizes of the last axes of its result.
+        """
+        wanted = {"factors": channels, "correction": math.prod(features)}
+        for name, size in wanted.items():
+            vector = getattr(self, name)
+            if vector is not None and len(vector) != size:
+                return f"it has {size} {name}; the recipe has {len(vector)}"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of a recipe file."""
         row: dict[str, Any] = {"layer": self.layer, "precision": self.precision}
@@ -86,12 +108,7 @@ class LayerPlan:
             raise ValueError(f"a precision of {known}; got {row['precision']!r}")
         grid = None
         if PRECISIONS[row["precision"]].inputs == "static":
-            scale, zero = float(row["input"]["scale"]), row["input"]["zero_point"]
-            if not (0 < scale < np.inf) or not isinstance(zero, int):
-                raise ValueError(f"a scale and a zero point; got {row['input']}")
-            if not 0 <= zero <= 255:
-                raise ValueError(f"a zero point from 0 to 255; got {zero}")
-            grid = InputGrid(scale, zero)
+            grid = _grid(row["input"])
         rounding = row.get("rounding", NEAREST)
         if rounding not in (NEAREST, GPTQ):
             raise ValueError(f"rounding by {NEAREST} or {GPTQ}; got {rounding!r}")
@@ -101,7 +118,7 @@ class LayerPlan:
             str(row.get("where", "")),
             str(row.get("why", "")),
             grid,
-            _decode(row.get("factors")),
+            _positive(_decode(row.get("factors"))),
             _decode(row.get("correction")),
             rounding,
         )
@@ -117,8 +134,9 @@ class Recipe:
         calibration: how inputs were measured and on which data: `method`, `sha256` of
             the arrays and `samples`; empty without data.
         quality: `metric`, `lost`, the `sha256` and `samples` of the data that it was
-            measured on, the digest of the `weights` that it was measured of, and what
-            was `asked` for; empty where nothing was measured.
+            measured on, the digests of the `weights` and `layers` that it was measured
+            of, the `entries` that were, the outputs that the metric did not look at
+            (`unmeasured`), and what was `asked` for; empty where nothing was measured.
     """
 
     name: str
@@ -132,7 +150,7 @@ class Recipe:
         return any(plan.rounding == GPTQ for plan in self.layers)
 
     def text(self) -> str:
-        """Return the file."""
+        """Return the recipe as the JSON text of a file."""
         data = {
             "schema": SCHEMA,
             "recipe": self.name,
@@ -151,9 +169,10 @@ class Recipe:
 
         Args:
             weights: the digest of those that it is applied to: what was measured of
-                others is not said of them.
+                others, or before layers were edited, is not said of them.
         """
-        is_measured = self.quality.get("weights") == weights
+        measured = self.quality.get("weights"), self.quality.get("layers")
+        is_measured = measured == (weights, layers_digest(self.layers))
         return {
             "recipe": self.name,
             "calibration": dict(self.calibration),
@@ -164,10 +183,6 @@ class Recipe:
             ],
         }
 
-    def with_plans(self, layers: tuple[LayerPlan, ...]) -> Recipe:
-        """Return the recipe with other plans."""
-        return replace(self, layers=layers)
-
     @classmethod
     def read(cls, path: Path) -> Recipe:
         """Read a recipe file.
@@ -177,25 +192,44 @@ class Recipe:
         """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            if data["schema"] != SCHEMA or data["recipe"] not in RECIPES:
-                raise ValueError(f"the schema {SCHEMA} and a recipe that is known")
+            said = data["schema"], data["recipe"]
+            if said[0] != SCHEMA or said[1] not in RECIPES:
+                raise ValueError(f"the schema {SCHEMA} and a known recipe; got {said}")
             layers = tuple(map(LayerPlan.from_json, data["layers"]))
             _require_facts(data["calibration"], {"method": str, **_DATA})
-            texts = {"metric": str, "weights": str}
-            _require_facts(data["quality"], {**texts, "lost": float, **_DATA})
+            _require_facts(data["quality"], _QUALITY)
+            _require_finite(data["quality"].get("lost", 0.0))
+            _require_unique([plan.layer for plan in layers])
             return cls(data["recipe"], layers, data["calibration"], data["quality"])
         except OSError as error:
             raise_system_error(error, str(path))
-            raise _bad(path, f"a file that can be read ({error.strerror})") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            raise _bad(path, f"all fields of a recipe ({error!r})") from None
+            raise _bad(path, f"a file that can be read; got {error.strerror}") from None
+        except KeyError as error:
+            raise _bad(path, f"all fields of a recipe; {error} is missing") from None
+        except (TypeError, AttributeError, OverflowError) as error:
+            raise _bad(path, f"the fields of a recipe; got {error}") from None
+        except RecursionError:
+            raise _bad(path, "a recipe; got JSON that is nested too deeply") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise _bad(path, f"JSON in UTF-8; got {error}") from None
         except ValueError as error:
             raise _bad(path, str(error)) from None
 
 
-def widest(plan: LayerPlan, why: str) -> LayerPlan:
-    """Return the plan that leaves a layer as it is."""
-    return LayerPlan(plan.layer, WIDE, plan.where, why)
+def is_recipe(path: Path) -> bool:
+    """Whether a file is a recipe, of whatever version and content."""
+    with suppress(OSError, ValueError, RecursionError):
+        data = json.loads(path.read_bytes())
+        schema = data.get("schema") if isinstance(data, dict) else None
+        return str(schema).startswith(SCHEMA.partition("/")[0])
+    return False
+
+
+def layers_digest(plans: Sequence[LayerPlan]) -> str:
+    """Return the SHA-256 of what plans make of layers, whatever they say for people."""
+    rows = [replace(plan, where="", why="").to_json() for plan in plans]
+    rows.sort(key=lambda row: row["layer"])
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def _bad(path: Path, expected: str) -> InputError:
@@ -207,19 +241,55 @@ def _bad(path: Path, expected: str) -> InputError:
     )
 
 
-def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """Refuse what was measured without all that is to be said of it.
 
     Raises:
         ValueError: something is missing, or of another type.
     """
     for name, kind in kinds.items() if facts else ():
-        if not isinstance(facts[name], kind):
-            raise ValueError(f"{name} of {kind.__name__}; got {facts[name]!r}")
+        found = facts[name]
+        if not isinstance(found, kind) or isinstance(found, bool):
+            said = "a number" if isinstance(kind, tuple) else kind.__name__
+            raise ValueError(f"{name} of {said}; got {found!r}")
+
+
+def _require_finite(lost: float) -> None:
+    if not math.isfinite(lost):  # below 0 where a user's metric says so
+        raise ValueError(f"a finite number for lost; got {lost}")
+
+
+def _require_unique(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"each layer once; got '{twice[0]}' again")
+
+
+def _grid(said: Mapping[str, Any]) -> InputGrid:
+    """Return the grid of an input that a recipe says.
+
+    Raises:
+        ValueError: it is none, or not in f32.
+    """
+    scale, zero = said["scale"], said["zero_point"]
+    if type(scale) not in (int, float) or type(zero) is not int:
+        raise ValueError(f"numbers for scale and zero point; got {said}")
+    if not 0 <= zero <= 255:
+        raise ValueError(f"a zero point from 0 to 255; got {zero}")
+    with np.errstate(over="ignore"):
+        if not 0 < np.float32(scale) < np.inf:
+            raise ValueError(f"a scale above 0 that f32 holds; got {scale}")
+    return InputGrid(float(scale), zero)
 
 
 def _encode(vector: Array) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _positive(factors: Array | None) -> Array | None:
+    if factors is not None and not (factors > 0).all():
+        raise ValueError(f"factors above 0; got {factors.min()}")
+    return factors
 
 
 def _decode(text: str | None) -> Array | None:
@@ -227,8 +297,8 @@ def _decode(text: str | None) -> Array | None:
         return None
     try:
         found = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-    except binascii.Error as error:
-        raise ValueError(f"numbers in base64 ({error})") from None
+    except (TypeError, ValueError) as error:  # binascii.Error is one
+        raise ValueError(f"f32 numbers in base64; got {error}") from None
     if not np.isfinite(found).all():
-        raise ValueError("finite numbers")
+        raise ValueError("finite numbers in vectors; got some that are not")
     return found.astype(np.float32)

@@ -89,7 +89,7 @@ def layer_errors(
 
 @dataclass(frozen=True)
 class Row:
-    """What is said of a layer.
+    """The figures of a layer in a report.
 
     Args:
         plan: of it.
@@ -136,6 +136,8 @@ class Report:
         bytes_before: of all parameters.
         bytes_after: likewise.
         evaluations: how many programs were measured to choose it.
+        files: paths of what was written, by what it is.
+        unread: arrays of the data that no entry has as an input.
     """
 
     recipe: Recipe
@@ -145,6 +147,7 @@ class Report:
     bytes_after: int
     evaluations: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -184,6 +187,7 @@ class Report:
                 {"op": r.op, "where": r.where, "why": r.why, "bytes": r.bytes}
                 for r in self.refusals
             ],
+            "unread": list(self.unread),
             "files": dict(self.files),
         }
 
@@ -200,14 +204,21 @@ class Report:
         if quality := self.recipe.quality:
             lines.append(
                 f"lost by {quality['metric']}: {quality['lost']:.4%} on "
-                f"{quality['samples']} samples"
+                f"{quality['samples']} samples of {', '.join(quality['entries'])}"
             )
+            if outputs := quality["unmeasured"]:
+                lines.append(f"not measured: {', '.join(outputs)}")
+        if self.unread:
+            lines.append(f"no input of an entry: {', '.join(self.unread)}")
         width = max(len(row.plan.layer) for row in self.rows)
         lines += ["", "LAYERS"]
         lines += [f"  {_row_text(row, width)}" for row in self.rows]
         if self.refusals:
             lines += ["", "KEPT: what no recipe quantises"]
-            lines += [f"  {each}" for each in self.refusals]
+            lines += [
+                f"  {each}" + (f" ({each.bytes:,} bytes)" if each.bytes else "")
+                for each in self.refusals
+            ]
         lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
         return "\n".join(lines).rstrip()
 

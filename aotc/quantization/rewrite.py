@@ -355,7 +355,7 @@ def _rounded(
 
 
 def _stored(integers: Array, grid: WeightGrid, kind: Precision) -> Array:
-    """The same of integers that are known."""
+    """Return integers of a weight as they are stored, those of 4 bits in pairs."""
     if kind.bits > 4:
         return integers.astype(np.int8)
     low, high = np.split((integers + 8).astype(np.uint8), 2, axis=grid.axes[0])

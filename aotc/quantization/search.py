@@ -148,7 +148,12 @@ class _Search:
     def chosen(
         self, choice: tuple[int, ...], alone: Sequence[Sequence[Measured]]
     ) -> Chosen:
-        """The answer."""
+        """Return the plans of a choice, with what was measured on the way to it.
+
+        Args:
+            choice: a rung for each layer.
+            alone: what each layer loses at each of its rungs; empty if not measured.
+        """
         sensitivity = {
             layer.name: {
                 plan.precision: value

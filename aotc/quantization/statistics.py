@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc.computed_arrays import Array
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.measuring import Calls, run
@@ -91,6 +92,14 @@ def observe(
         by = None if factors is None else factors[layer.name]
         if by is not None:
             x = divide_channels(layer, x, by)
+        if not np.isfinite(x).all():
+            raise InputError(
+                "bad-data",
+                f"expected finite inputs of the layer '{layer.name}'; the data "
+                "gives it some that are infinite or NaN",
+                where=layer.where,
+                hint="leave out the samples that lead to them",
+            )
         row = seen.setdefault(layer.name, Seen())
         row.add(layer, x, with_moments=with_moments)
 

@@ -78,7 +78,8 @@ def input_leaves(declared: EntryFunction) -> list[Leaf]:
             if not isinstance(source, (Stored, Frozen))
         }
         contracts = contracts_of(declared, dims_of(sources.values()))
-        return _leaves(_ports(declared, sources, contracts), contracts)
+        ports = _ports(declared, sources, contracts)
+        return _leaves(_all(ports), contracts)
 
 
 def executed_outputs(
@@ -222,19 +223,36 @@ def _checked(
     given: Mapping[str, Any],
 ) -> list[Any]:
     """The leaves of the arguments, which are what the entry declares."""
-    expected = _leaves(ports, contracts)
+    contract = call_contract(declared.name, _all(ports), contracts)
     form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
-    leaves: list[Any] = [None] * len(expected)
+    leaves: list[Any] = [None] * len(contract.inputs)
     flattener(declared.name, form.to_json())(given, leaves, "")
+    return contract.arrays(leaves)[0]
+
+
+def call_contract(
+    owner: str, ports: Sequence[Port], contracts: Sequence[Contract]
+) -> CallContract:
+    """Return what holds calls of an entry to its declaration, as the loader does.
+
+    Args:
+        owner: the name of the entry, for messages.
+        ports: its inputs.
+        contracts: of its sizes.
+    """
     symbols = {
         c.name: Symbol(c.min, c.max, c.multiple_of, where=c.where) for c in contracts
     }
-    return CallContract(declared.name, expected, symbols).arrays(leaves)[0]
+    return CallContract(owner, _leaves(ports, contracts), symbols)
 
 
-def _leaves(ports: Ports, contracts: Sequence[Contract]) -> list[Leaf]:
+def _all(ports: Ports) -> list[Port]:
+    return [port for _, each in ports.values() for port in each]
+
+
+def _leaves(ports: Sequence[Port], contracts: Sequence[Contract]) -> list[Leaf]:
     with known_contracts(contracts):
-        return [_leaf(port) for _, each in ports.values() for port in each]
+        return [_leaf(port) for port in ports]
 
 
 def _leaf(port: Port) -> Leaf:

@@ -23,6 +23,7 @@ from aotc.weight_formats.packed_words import (
     bytes_of,
     centered,
     layers_with,
+    put,
     quantized,
     require_shapes,
     take,
@@ -52,7 +53,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
     arrays = dict(arrays)
     group = int(config.get("group_size") or config.get("q_group_size") or -1)
     for layer in layers_with(arrays, "qweight"):
-        arrays[f"{layer}.weight"] = _weights(arrays, layer, group)
+        put(arrays, layer, _weights(arrays, layer, group))
     return arrays
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from aotc.tracing.archives import Arrays, read_safetensors
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats import awq, compressed_tensors, gptq
@@ -45,7 +47,7 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
     arrays: Arrays = {}
     metadata: dict[str, Any] = {}
     for file in _files_of(path) if path.is_dir() else [path]:
-        found, said = read_safetensors(file)
+        found, said = _read(file, path)
         twice = arrays.keys() & found.keys()
         if twice:
             raise ValueError(f"two files have a tensor called '{min(twice)}'")
@@ -69,6 +71,16 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
     return METHODS[method](arrays, scheme), metadata
 
 
+def _read(file: Path, path: Path) -> tuple[Arrays, Mapping[str, Any]]:
+    """Read a file of a checkpoint; errors name it where the user has named a folder."""
+    try:
+        return read_safetensors(file)
+    except (ValueError, SafetensorError) as error:
+        if file == path:
+            raise
+        raise ValueError(f"'{file.name}': {error}") from error
+
+
 def _files_of(folder: Path) -> list[Path]:
     """The files of a checkpoint in a folder.
 
@@ -76,7 +88,7 @@ def _files_of(folder: Path) -> list[Path]:
         InputError: there are none, or one that the index names is missing.
     """
     for index in sorted(folder.glob("*.safetensors.index.json")):
-        names = sorted(set(_json_of(index).get("weight_map", {}).values()))
+        names = _names_in(index)
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             fail(
@@ -91,11 +103,36 @@ def _files_of(folder: Path) -> list[Path]:
     return found
 
 
+def _names_in(index: Path) -> list[str]:
+    """Return the names of the files that an index of tensors lists.
+
+    Raises:
+        ValueError: it lists none, or one of another folder.
+    """
+    rows = _json_of(index).get("weight_map", {})
+    if not isinstance(rows, dict):
+        raise ValueError(f"expected an object 'weight_map' in '{index.name}'")
+    names = {str(each) for each in rows.values()}
+    for name in names:
+        if not _is_plain_name(name):
+            raise ValueError(
+                f"expected files beside '{index.name}' in it; got {name[:60]!r}"
+            )
+    return sorted(names)
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a text is the name of a file, and no path to another folder."""
+    return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
+
+
 def _quantization_of(folder: Path) -> dict[str, Any] | None:
     """What the files beside a checkpoint say of its quantisation, if they do."""
     for name, method in _CONFIGS.items():
         config = _json_of(folder / name)
         scheme = config.get("quantization_config") if method is None else config
+        if scheme and not isinstance(scheme, dict):
+            raise ValueError(f"expected an object 'quantization_config' in '{name}'")
         if scheme:
             return {"quant_method": method, **scheme}
     return None
@@ -109,7 +146,10 @@ def _json_of(file: Path) -> dict[str, Any]:
     """
     if not file.is_file():
         return {}
-    found = json.loads(file.read_bytes())
+    try:
+        found = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"expected JSON in '{file.name}'; got {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"expected an object in '{file.name}'")
     return found

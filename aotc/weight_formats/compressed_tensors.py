@@ -30,8 +30,10 @@ from aotc.weight_formats.packed_words import (
     columns_of,
     layers_with,
     order_of_groups,
+    put,
     quantized,
     require_bits,
+    require_float,
     require_shapes,
     take,
 )
@@ -49,7 +51,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
     arrays = dict(arrays)
     for layer in layers_with(arrays, "weight_scale"):
         facts = _facts_of(layer, config)
-        arrays[f"{layer}.weight"] = _weights(arrays, layer, facts)
+        put(arrays, layer, _weights(arrays, layer, facts))
     return arrays
 
 
@@ -94,13 +96,14 @@ def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedW
     stored = take(arrays, layer, "weight_packed" if is_packed else "weight")
     require_shapes(layer, [("weight", stored, 2)])
     shape = tuple(map(int, arrays.pop(f"{layer}.weight_shape", stored.shape)))
+    _require_integers(layer, stored, shape, is_packed=is_packed)
     if facts["strategy"] != "group":
         groups = None
     block = int(facts.get("group_size") or -1)
     block = block if facts["strategy"] == "group" and block > 0 else shape[1]
     order = None
     if groups is not None and (groups >= 0).all():
-        order = order_of_groups(groups, block, layer)
+        order = order_of_groups(groups, shape[1], block, layer)
     if is_packed:
         require_bits(layer, bits)
         data = columns_of(stored, bits, shape[1], order)
@@ -111,6 +114,25 @@ def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedW
     if facts["strategy"] == "tensor":
         return _of_one_scale(data, scale, zero_point, bits)
     return quantized(data, scale, zero_point, bits=bits, block=block, order=order)
+
+
+def _require_integers(
+    layer: str, stored: Any, shape: tuple[int, ...], *, is_packed: bool
+) -> None:
+    """Refuse weights that are no integers, or not those of the shape.
+
+    Raises:
+        ValueError: they are not.
+    """
+    rows, columns = stored.shape
+    fits = len(shape) == 2 and shape[0] == rows and (is_packed or shape[1] == columns)
+    if not fits:
+        raise ValueError(
+            f"expected '{layer}.weight_shape' that fits {list(stored.shape)}; got "
+            f"{list(shape)}"
+        )
+    if stored.dtype.kind not in "iu":
+        raise ValueError(f"expected integers of '{layer}'; got {stored.dtype}")
 
 
 def _in_order(data: Any, order: Any) -> StoredArray:
@@ -134,6 +156,7 @@ def _of_one_scale(
     data: StoredArray, scale: Any, zero_point: Any, bits: int
 ) -> QuantizedWeights:
     """Weights that share one scale."""
+    require_float(scale)
     is_symmetric = zero_point is None or not numpy.asarray(zero_point).any()
     zero = None if is_symmetric else zero_point.reshape(())
     return QuantizedWeights(data, scale.reshape(()), zero, bits=bits)

@@ -79,12 +79,15 @@ def _parts_of(file: Path) -> list[Path]:
 
     Raises:
         InputError: one is missing.
+        ValueError: the file's own number is none of them.
     """
     split = _SPLIT.fullmatch(file.name)
     if split is None:
         return [file]
     stem, _, count = split.groups()
     names = [f"{stem}-{n:05}-of-{count}.gguf" for n in range(1, int(count) + 1)]
+    if file.name not in names:
+        raise ValueError(f"expected a part from 1 to {int(count)} by its name")
     missing = [name for name in names if not (file.parent / name).is_file()]
     if missing:
         fail(

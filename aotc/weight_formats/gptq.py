@@ -25,6 +25,7 @@ from aotc.weight_formats.packed_words import (
     centered,
     layers_with,
     order_of_groups,
+    put,
     quantized,
     require_bits,
     require_shapes,
@@ -51,8 +52,26 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
     arrays = dict(arrays)
     for layer in layers_with(arrays, "qweight"):
         group = int(config.get("group_size") or -1)
-        arrays[f"{layer}.weight"] = _weights(arrays, layer, group, _LESS_BY[form])
+        weights = _weights(arrays, layer, group, _LESS_BY[form])
+        _require_said(config, weights, layer)
+        put(arrays, layer, weights)
     return arrays
+
+
+def _require_said(
+    config: Mapping[str, Any], weights: QuantizedWeights, layer: str
+) -> None:
+    """Compare the bits that the configuration says with those of the tensors.
+
+    Raises:
+        ValueError: they are others, as in a checkpoint with a configuration of another.
+    """
+    said = config.get("bits", weights.bits)
+    if said != weights.bits and not config.get("dynamic"):  # layers have their own
+        raise ValueError(
+            f"expected integers of {said} bits, as the configuration says; those of "
+            f"'{layer}' have {weights.bits}"
+        )
 
 
 def _weights(arrays: Arrays, layer: str, group: int, less: int) -> QuantizedWeights:
@@ -76,7 +95,7 @@ def _weights(arrays: Arrays, layer: str, group: int, less: int) -> QuantizedWeig
     inputs = words.shape[0] * WORD // bits
     block = group if group > 0 else inputs
     groups = arrays.pop(f"{layer}.g_idx", None)
-    order = None if groups is None else order_of_groups(groups, block, layer)
+    order = None if groups is None else order_of_groups(groups, inputs, block, layer)
 
     def data(packed: Array) -> Array:
         rows = np.transpose(unpack(packed, bits), (1, 0, 2))

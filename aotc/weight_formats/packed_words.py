@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 
+from aotc import dtypes
 from aotc import numpy as np
 from aotc.computed_arrays import StoredArray
 from aotc.nn.packed_integers import unpack
@@ -47,6 +48,18 @@ def take(arrays: Arrays, layer: str, name: str) -> Any:
     return arrays.pop(key)
 
 
+def put(arrays: Arrays, layer: str, weights: QuantizedWeights) -> None:
+    """Put the weights of a layer in the place of its `weight`.
+
+    Raises:
+        ValueError: there is a tensor of that name, too.
+    """
+    key = f"{layer}.weight"
+    if key in arrays:
+        raise ValueError(f"expected quantised tensors of '{layer}' alone; got '{key}'")
+    arrays[key] = weights
+
+
 def require_bits(layer: str, bits: int) -> None:
     """Refuse integers that lie across words.
 
@@ -64,7 +77,7 @@ def require_bits(layer: str, bits: int) -> None:
 
 def bytes_of(words: Any) -> Any:
     """The bytes of words along a new axis, as a view."""
-    if words.dtype.itemsize != WORD // 8:
+    if words.dtype.kind not in "iu" or words.dtype.itemsize != WORD // 8:
         raise ValueError(f"expected packed words of 32 bits; got {words.dtype}")
     return words.view(numpy.uint8).reshape(*words.shape, WORD // 8)
 
@@ -109,17 +122,24 @@ def transposed(x: Any) -> StoredArray:
 # ---- groups -------------------------------------------------------------------------
 
 
-def order_of_groups(groups: Any, block: int, layer: str) -> Any:
+def order_of_groups(groups: Any, inputs: int, block: int, layer: str) -> Any:
     """The order in which inputs of one group lie beside each other; None if they do.
 
     Args:
         groups: the number of the group of each input.
+        inputs: how many there are.
         block: the size of a group.
         layer: whose they are.
 
     Raises:
         InputError: groups are not of this size.
+        ValueError: they are not those of the inputs.
     """
+    if groups.shape != (inputs,) or groups.dtype.kind not in "iu":
+        raise ValueError(
+            f"expected a group (g_idx) of each of {inputs} inputs of '{layer}'; got "
+            f"{groups.dtype}{list(groups.shape)}"
+        )
     expected = numpy.arange(len(groups)) // block
     if numpy.array_equal(groups, expected):
         return None
@@ -154,6 +174,7 @@ def quantized(
     """
     outputs, inputs = data.shape
     counts = (outputs, -(-inputs // block))
+    require_float(scale)
     for what, part in (("scales", scale), ("zero points", zero_point)):
         if part is not None and part.shape != counts:
             raise ValueError(
@@ -169,6 +190,16 @@ def quantized(
     return QuantizedWeights(
         data, scale, zero_point, None, inverse, axis=1, block=block, bits=bits
     )
+
+
+def require_float(scale: StoredArray) -> None:
+    """Refuse scales that are integers.
+
+    Raises:
+        ValueError: they are.
+    """
+    if not dtypes.is_float(dtypes.canonical(scale.dtype)):
+        raise ValueError(f"expected scales that are floats; got {scale.dtype}")
 
 
 def _flat(x: StoredArray) -> StoredArray:

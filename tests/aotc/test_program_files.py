@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import pipeline
-from aotc.errors import InputError
+from aotc import pipeline, program_files
+from aotc.errors import InputError, SetupError
 from aotc.importers import load
 from aotc.packager import merge_parameters, weight_files
-from aotc.parameter_archive import read_archive
+from aotc.parameter_archive import ArchiveParts, read_archive
 from aotc.passes.base import Unit
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.pipeline import IR_STAGES, build
+from aotc.program_files import write_parameters
 from aotc.target import Target
 
 MODEL = """
@@ -651,3 +652,30 @@ def test_weights_may_be_called_anything(tmp_path):
     x = np.zeros(2, "f4")
     found = aotc.load(bundle, allow_unsigned=True).f(x=x)
     np.testing.assert_allclose(found, [expected] * 2, rtol=1e-6)
+
+
+def test_parameters_that_cannot_be_written_leave_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "old.irpa"
+    write_parameters({"a": np.arange(4)}, file)
+    before = file.read_bytes()
+
+    class DiskIsFull(ArchiveParts):
+        def __iter__(self):
+            yield self.head
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(program_files, "ArchiveParts", DiskIsFull)
+    with pytest.raises(SetupError) as caught:
+        write_parameters({"a": np.arange(8)}, file)
+    assert caught.value.code == "cannot-write"
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_parameters_may_be_written_over_the_file_that_they_are_read_from(tmp_path):
+    file = tmp_path / "same.irpa"
+    wanted = np.arange(5000, dtype="f")
+    write_parameters({"a": wanted}, file)
+    write_parameters({"a": read_archive(file)["a"].data}, file)
+    found = read_archive(file)["a"].array(wanted.dtype, wanted.shape)
+    assert np.array_equal(found, wanted)

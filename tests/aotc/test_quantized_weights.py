@@ -120,3 +120,20 @@ def test_scales_of_another_shape_are_refused_where_they_are_used():
     with pytest.raises(InputError, match="one number for each block of 4") as caught:
         wrong.dequantize()
     assert caught.value.code == "shape-mismatch"
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        ("bad-bits", {"bits": 1}),
+        ("bad-bits", {"bits": 9}),
+        ("bad-axis", {"order": np.arange(6)}),
+        ("dtype-mismatch", {"data": Q.astype("f4")}),
+    ],
+)
+def test_weights_that_are_none_are_refused(code, options):
+    with pytest.raises(InputError) as caught:
+        nn.QuantizedWeights(**{"data": Q, "scale": np.float32(1)} | options).linear(
+            np.ones(8, "f")
+        )
+    assert caught.value.code == code

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,3 +174,20 @@ def test_weights_of_one_layer_that_lie_wrong_are_found_in_its_block(model, monke
     assert caught.value.code == "self-check"
     assert caught.value.where.startswith("deep.py:")
     assert not list(model.parent.glob("*.aotc"))
+
+
+def test_targets_have_equal_shares_of_the_work(monkeypatch):
+    names = ("known", "a", "b", "c")
+    shares = []
+
+    def by_blocks(row, subject, item, code, work):
+        shares.append(work.left)
+        work.take(work.left)
+        return row
+
+    monkeypatch.setattr(self_check, "_by_blocks", by_blocks)
+    subject = SimpleNamespace(entry=SimpleNamespace(name="step"))
+    rows = {("step", x): SimpleNamespace(checked=x == "known") for x in names}
+    codes = [(SimpleNamespace(target=x),) for x in names]
+    self_check._check_by_blocks(rows, subject, None, codes, Work(3000.0, 1e9))
+    assert shares == [1000.0] * 3

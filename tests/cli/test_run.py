@@ -141,6 +141,7 @@ def test_entry_may_be_left_out_if_there_is_one(
         (["--entry", "scale", "-i", "x=@empty.npy"], "bad-file"),
         (["--entry", "scale", "-i", "x=@data.npz"], "bad-file"),
         (["--entry", "scale", "-i", "x=@data.npz:z"], "bad-file"),
+        (["--entry", "scale", "-i", "x=@damaged.npz:x"], "bad-file"),
         (["--entry", "scale", "-i", "k=one"], "bad-input"),
         (["--entry", "scale", "-i", "k=true"], "bad-input"),
         (["--entry", "scale", "-i", "x=[[1],[2,3]]"], "bad-input"),
@@ -159,6 +160,9 @@ def test_wrong_input_exits_with_2(
 ) -> None:
     Path("text.npy").write_text("not an array")
     Path("empty.npy").touch()
+    np.savez_compressed("damaged.npz", x=np.arange(4096))
+    content = Path("damaged.npz").read_bytes()
+    Path("damaged.npz").write_bytes(content[:60] + b"\xff" * 30 + content[90:])
     np.save("pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert main([*bundle, *arguments]) == 2
     assert f"[{code}]" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 from aotc import load
 from aotc.artifacts.precision import Demand
 from aotc.cli.main import main
+from aotc.cli.quantize import Quality
 from aotc.errors import InputError
 from tests.quantization.models import DIGITS, SAMPLES
 
@@ -126,10 +127,22 @@ def test_a_program_whose_name_no_frontend_knows_is_refused_before_the_work(
     assert not (folder / "digits").exists()
 
 
-@pytest.mark.parametrize("text", ["much", "0.5%@xyz", "=0.5%", "-1%"])
+@pytest.mark.parametrize("text", ["much", "0.5%@xyz", "=0.5%", "-1%", ""])
 def test_demands_that_cannot_be_read_are_refused(text):
     with pytest.raises(InputError) as caught:
         Demand.parse(text, None)
+    assert caught.value.code == "bad-option"
+
+
+@pytest.mark.parametrize("text", ["0.5%", "0.005", "5e-3", "5e-1%"])
+def test_options_that_say_what_may_be_lost_read_the_same_texts(text):
+    assert Quality().convert(text, None, None) == pytest.approx(0.005)
+    assert Demand.parse(f"top1={text}", None).lost == pytest.approx(0.005)
+
+
+def test_precisions_that_are_none_are_refused():
+    with pytest.raises(InputError, match="--require-precision") as caught:
+        Demand.parse(None, " ,")
     assert caught.value.code == "bad-option"
 
 

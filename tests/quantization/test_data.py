@@ -1,5 +1,7 @@
 """Calibration data: arrays are cut into the calls that entries take."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,10 @@ def second(x):
 
 @aotc.entry(x=aotc.Spec(("n", 5), "f32"))
 def third(x):
+    return x + x
+
+@aotc.entry(x=aotc.Spec((aotc.Dim("m", min=4),), "i32"))
+def fourth(x):
     return x + x
 """
 
@@ -67,6 +73,9 @@ def test_entries_without_all_inputs_are_left_out(entries):
         ("second", np.zeros(8, "f"), "like"),
         ("second", np.zeros((8, 3), "c8"), "of f32; got complex64"),
         ("third", np.zeros((0, 5), "f"), "like"),
+        ("second", np.full((4, 3), np.nan, "f"), "numbers for 'x'; got 12 NaN"),
+        ("fourth", np.full(4, 2**40), "'x' of i32; got 1099511627776"),
+        ("fourth", np.full(3, 7, "i4"), "'x': expected m at least 4, got 3"),
     ],
 )
 def test_arrays_that_an_entry_does_not_take_are_refused(entries, entry, x, why):
@@ -77,7 +86,16 @@ def test_arrays_that_an_entry_does_not_take_are_refused(entries, entry, x, why):
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
+def damaged():
+    """A compressed file whose deflated bytes are none."""
+    file = io.BytesIO()
+    np.savez_compressed(file, x=np.arange(4096))
+    content = bytearray(file.getvalue())
+    content[60:90] = b"\xff" * 30
+    return bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text", damaged()])
 def test_files_that_are_none_of_arrays_are_refused(tmp_path, content):
     path = tmp_path / "data.npz"
     path.write_bytes(content)

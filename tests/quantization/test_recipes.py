@@ -1,6 +1,7 @@
 """Recipes: a trained network keeps what it has learned, in fewer bytes."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -234,12 +235,20 @@ def recipe_text(calibration):
         lambda data: data["layers"][0].pop("precision"),
         lambda data: data["layers"][0].update(precision="int3"),
         lambda data: data["layers"][0]["input"].update(scale=0),
+        lambda data: data["layers"][0]["input"].update(scale="x"),
+        lambda data: data["layers"][0]["input"].update(scale=1e-60),
+        lambda data: data["layers"][0]["input"].update(scale=10**400),
         lambda data: data["layers"][0]["input"].update(zero_point=256),
+        lambda data: data["layers"][0]["input"].update(zero_point=True),
         lambda data: data["layers"][0].update(factors="!"),
         lambda data: data["layers"][0].update(rounding="up"),
         lambda data: data["quality"].pop("weights"),
         lambda data: data["calibration"].update(samples="many"),
         lambda data: data["layers"].pop(),
+        lambda data: data["layers"].append(data["layers"][0]),
+        lambda data: data["quality"].update(lost=math.nan),
+        lambda data: data["quality"].update(lost=True),
+        lambda data: data["quality"].pop("entries"),
         lambda data: data["layers"][0].update(layer="predict/other"),
     ],
 )

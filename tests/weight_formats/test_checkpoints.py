@@ -244,3 +244,58 @@ def test_a_layer_without_its_scales_is_refused(tmp_path):
     tensors["scales"] = np.ones((3, OUT), "f2")
     folder = saved(tmp_path, tensors, {"quant_method": "gptq", "group_size": 16})
     refused("bad-file", folder, r"scales of shape \[16, 4\]")
+
+
+# ---- damaged ones -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "scheme", "why"),
+    [
+        ({"g_idx": np.zeros(5, "i4")}, {}, "a group .* of each of 64 inputs"),
+        ({}, {"bits": 8}, "8 bits, as the configuration says; those of 'net.0' have 4"),
+        ({"qweight": np.zeros((8, OUT), "f4")}, {}, "packed words of 32 bits"),
+        ({"scales": np.ones((4, OUT), "i4")}, {}, "scales that are floats; got int32"),
+        ({"weight": np.zeros((OUT, IN), "f2")}, {}, "alone; got 'net.0.weight'"),
+    ],
+)
+def test_tensors_that_contradict_each_other_are_refused(tmp_path, change, scheme, why):
+    tensors, _ = gptq(4, np.arange(IN) // 16, 1, 16)
+    given = {"quant_method": "gptq", "bits": 4, "group_size": 16, **scheme}
+    folder = saved(tmp_path, {**tensors, **change}, given)
+    with pytest.raises(InputError, match=why) as caught:
+        layer(folder)
+    assert caught.value.code == "bad-file"
+
+
+@pytest.mark.parametrize("shape", [[OUT + 1, IN], [OUT, IN, 1]])
+def test_shapes_that_packed_weights_do_not_have_are_refused(tmp_path, shape):
+    tensors = {
+        "weight_packed": packed(RNG.integers(0, 16, (OUT, IN)), 4),
+        "weight_scale": np.ones((OUT, 4), "f2"),
+        "weight_shape": np.array(shape),
+    }
+    with pytest.raises(InputError, match="weight_shape' that fits"):
+        layer(saved(tmp_path, tensors, compressed("pack-quantized")))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("config.json", "{", "JSON in 'config.json'"),
+        ("config.json", '{"quantization_config": [1]}', "'quantization_config' in"),
+        ("model.safetensors.index.json", '{"weight_map": []}', "object 'weight_map'"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "../model.safetensors"}}',
+            "files beside 'model.safetensors.index.json'",
+        ),
+        ("model.safetensors", "text", "'model.safetensors': "),
+    ],
+)
+def test_files_of_a_folder_that_are_damaged_are_named(tmp_path, name, text, why):
+    saved(tmp_path, {"a": np.ones(3, "f")}, {})
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=why) as caught:
+        aotc.Weights.load(tmp_path)
+    assert caught.value.code == "bad-file"

@@ -150,6 +150,9 @@ def test_a_split_model_is_all_of_its_files(tmp_path):
     assert aotc.Weights.load(last).tree["a"].keys() == {"0", "1", "2"}
     (tmp_path / "m-00002-of-00003.gguf").unlink()
     refused("missing-data", last, "one of 3 files; missing: m-00002-of-00003.gguf")
+    none = tmp_path / "m-00000-of-00000.gguf"
+    none.write_bytes(last.read_bytes())
+    refused("bad-file", none, "a part from 1 to 0")
 
 
 def test_parts_of_other_models_are_refused(tmp_path):
