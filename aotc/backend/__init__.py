@@ -48,9 +48,9 @@ from aotc.writing import make_folder, write_text
 
 VECTOR_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=true"
 
-# For every target. Of the levels of IREE that do more than O0, aotc takes what vectorises
-# sums. The rest of O2 is wrong, or refused, where an op reads a sum by rows and by
-# columns (`tests/dialects/test_double_reads.py`), and aggressive fusion where reductions
+# For every target. Of what IREE does at higher levels than O0, sums are vectorised. The
+# rest of O2 is wrong where an op reads a sum by rows and by columns (see
+# `tests/dialects/test_double_reads.py`), and aggressive fusion fails where reductions
 # share an operand. The defaults change f64 to f32 in public signatures; source paths
 # would make builds differ.
 COMMON_FLAGS = (

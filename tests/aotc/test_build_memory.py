@@ -91,10 +91,11 @@ def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
     source.write_text(small)
     check = self_check.check_entries
 
-    def look(program, graph, bundle, *rest, **asked):
-        seen.update({each.name: each.stat().st_ino for each in bundle.glob("*.irpa")})
-        assert bundle.suffix != ".aotc"
-        return check(program, graph, bundle, *rest, **asked)
+    def look(program, graph, packed, *rest, **asked):
+        archives = packed.bundle.glob("*.irpa")
+        seen.update({each.name: each.stat().st_ino for each in archives})
+        assert packed.bundle.suffix != ".aotc"
+        return check(program, graph, packed, *rest, **asked)
 
     monkeypatch.setattr(self_check, "check_entries", look)
     bundle = built(source, out, cache=False)

@@ -56,13 +56,14 @@ def test_the_list_names_tests_that_there_are_and_none_that_are_kept():
 
 
 def test_a_plain_run_leaves_out_what_is_listed_and_says_so(tmp_path):
-    """In a project of two files with this `conftest.py`."""
+    """In a project of one file of tests with this `conftest.py`."""
     tests = tmp_path / "tests"
     tests.mkdir()
     settings = '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
     settings += 'addopts = "-m \'not slow\'"\nmarkers = ["slow: long"]\n'
     (tmp_path / "pyproject.toml").write_text(settings)
-    (tests / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    for name in ("conftest.py", "compiled_modules.py"):
+        (tests / name).write_text((ROOT / "tests" / name).read_text())
     (tests / "full.txt").write_text("tests/test_long.py::test_b  # 7\n")
     (tests / "test_long.py").write_text(
         "import pytest\ndef test_a(): pass\n"
