@@ -87,7 +87,9 @@ class Dequantized:
     @property
     def has_one_zero(self) -> bool:
         """Whether one number is subtracted."""
-        return self.offset is not None or not _varying_axes(self.zero)
+        if self.zero is None or self.offset is not None:
+            return True
+        return not _varying_axes(self.zero)
 
     def varying_axes(self, of: Value | None) -> set[int]:
         """Return the axes of the value along which its scale, or its zero, varies."""
