@@ -14,7 +14,8 @@ those of the dequantised numbers were rounded.
 
 A zero point of a weight takes the sums of rows, too. Where no operand is a weight, the
 zero points are subtracted before, and i16 are multiplied. Convolutions of narrow groups
-multiply whole numbers in f32, whose sums are as exact.
+multiply whole numbers in f32, whose sums are as exact; those of one group if windows
+are not transformed, as relaxed numerics allow.
 
 Left as they are: convolutions of more than 255 terms whose weight has a zero point or
 groups, products with a scale for each of several blocks of what is summed up; what may
