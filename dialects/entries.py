@@ -274,6 +274,15 @@ def weight_arguments(function: Function) -> list[Value]:
     ]
 
 
+def weight_ports(function: Function, entry: Entry) -> Iterator[tuple[Value, Port]]:
+    """Yield the arguments of an entry's function that are weights, and their ports."""
+    for value, port in zip(
+        function.entry_block.arguments, entry.arguments, strict=True
+    ):
+        if port.kind == "weight":
+            yield value, port
+
+
 def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:
     """State the largest tensors between the inputs and the outputs of an entry."""
     types = [ir.TypeAttr.get(tensor.to_mlir()) for tensor in tensors]

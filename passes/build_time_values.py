@@ -21,7 +21,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aotc import dtypes
-from aotc.dialects.entries import Entry
+from aotc.dialects.entries import Entry, weight_ports
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.patterns.values import splat_of
@@ -38,6 +38,15 @@ LARGEST_CODE_CONSTANT = 1024
 # than twice that: what unpacks two integers of a byte.
 LARGEST_COMPUTED_BYTES = 2**28
 MOST_GROWTH = 2
+
+
+def most_extra(spared: float) -> float:
+    """Return the bytes by which what is stored may exceed what it makes unnecessary.
+
+    Args:
+        spared: the bytes that are not stored for it.
+    """
+    return max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
 
 
 @dataclass
@@ -66,14 +75,12 @@ class BuildTimeValues:
 
     def __post_init__(self) -> None:
         self.ops = list(self.function.entry_block.operations)
-        arguments = self.function.entry_block.arguments
         self._size_of: dict[str, int] = {}
-        for value, port in zip(arguments, self.entry.arguments, strict=True):
-            if port.kind == "weight":
-                self.weight_of[value] = port.name
-                self.source_of[value] = port.name
-                self._size_of[port.name] = bytes_of(port.type)
-                self._number(value, ("weight", port.name))
+        for value, port in weight_ports(self.function, self.entry):
+            self.weight_of[value] = port.name
+            self.source_of[value] = port.name
+            self._size_of[port.name] = bytes_of(port.type)
+            self._number(value, ("weight", port.name))
         self._place_of: dict[Value, int] = {}  # of the op that computes a value
         self.is_computed = [self._note(op) for op in self.ops]
         for place, op in enumerate(self.ops):
@@ -241,7 +248,7 @@ class _Choice:
         spared = sum(bytes_of(Tensor.of(value)) for value in replaced.values())
         extra = sum(map(bytes_of, types)) - spared
         is_costly = any(value in entry.costly for value in results)
-        most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
+        most = most_extra(spared)
         if extra > most and not is_costly:
             return False
         seen |= below

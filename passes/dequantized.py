@@ -131,8 +131,6 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
         if may_wrap(difference):
             return None
         value, zero = difference.operands
-        if Tensor.of(_unmoved(zero)).dtype not in BYTES and _is_beyond(zero):
-            return None  # it may wrap around
     while Tensor.of(value).dtype not in BYTES:
         cast = made_by(value, Cast)
         if cast is None or Tensor.of(cast.x).dtype not in (*BYTES, "i16", "i32"):
@@ -150,12 +148,6 @@ def _unmoved(value: Value) -> Value:
         value = op.x
         op = defining_op(value)
     return value
-
-
-def _is_beyond(zero: Value) -> bool:
-    """Return whether a zero point may be none of a byte, given that it was no byte."""
-    number = splat_of(_unmoved(zero))
-    return number is None or not -(2**7) <= number < 2**8
 
 
 def _varying_axes(value: Value) -> set[int]:

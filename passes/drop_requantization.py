@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.entries import entries_of
+from aotc.dialects.entries import entries_of, weight_ports
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, evaluate
@@ -69,9 +69,8 @@ def _numbers_of_weights(program: Program) -> dict[Value, Array]:
         return {}
     functions, found = functions_of(program.module), dict[Value, Array]()
     for entry in entries_of(program.module):
-        arguments = functions[entry.name].entry_block.arguments
-        for value, port in zip(arguments, entry.arguments, strict=True):
-            if port.kind == "weight" and element_count(port.type.shape) == 1:
+        for value, port in weight_ports(functions[entry.name], entry):
+            if element_count(port.type.shape) == 1:
                 array = np.asarray(program.parameters[port.name])
                 found[value] = array.reshape(())
     return found

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aotc.dialects.entries import Entry, entries_of
+from aotc.dialects.entries import Entry, entries_of, weight_ports
 from aotc.dialects.function_table import index_functions, table_of
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, has_effect
@@ -231,9 +231,8 @@ def _share_packings(
     """
     readers: dict[tuple[str, str], list[tuple[str, list[_Anchor], int]]] = {}
     for entry, by_function in zip(entries, found, strict=True):
-        arguments = functions[entry.name].entry_block.arguments
-        ports = zip(arguments, entry.arguments, strict=True)
-        names = {value: port.name for value, port in ports if port.kind == "weight"}
+        ports = weight_ports(functions[entry.name], entry)
+        names = {value: port.name for value, port in ports}
         anchors = by_function.get(entry.name, [])
         for place, (op, fused) in enumerate(anchors):
             family = capabilities.family_of(fused)

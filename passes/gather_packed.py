@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import entries_of
+from aotc.dialects.entries import entries_of, weight_ports
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.indexing import Gather, IndexMap
@@ -70,10 +70,8 @@ def _weights(module: Module) -> dict[str, list[Value]]:
     """The weights of a program by name, and what they are in each of its entries."""
     functions, found = functions_of(module), dict[str, list[Value]]()
     for entry in entries_of(module):
-        arguments = functions[entry.name].entry_block.arguments
-        for value, port in zip(arguments, entry.arguments, strict=True):
-            if port.kind == "weight":
-                found.setdefault(port.name, []).append(value)
+        for value, port in weight_ports(functions[entry.name], entry):
+            found.setdefault(port.name, []).append(value)
     return found
 
 

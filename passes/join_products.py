@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aotc.dialects.callees import callees
-from aotc.dialects.entries import Entry, entries_of
+from aotc.dialects.entries import Entry, entries_of, weight_ports
 from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.slicing import Slice
@@ -124,9 +124,8 @@ def _families(
 
 def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
     """The weights that an entry reads."""
-    arguments = functions[entry.name].entry_block.arguments
-    for port, value in zip(entry.arguments, arguments, strict=True):
-        if port.kind == "weight" and any(True for _ in value.uses):
+    for value, port in weight_ports(functions[entry.name], entry):
+        if any(True for _ in value.uses):
             yield port.name
 
 

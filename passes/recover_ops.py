@@ -29,6 +29,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.entries import weight_ports
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.attention import Attention
@@ -92,12 +93,7 @@ def _arrays_of_weights(program: Program) -> dict[str, dict[Value, Array]]:
     return {
         entry.name: {
             value: np.asarray(program.parameters[port.name])
-            for value, port in zip(
-                functions[entry.name].entry_block.arguments,
-                entry.arguments,
-                strict=True,
-            )
-            if port.kind == "weight"
+            for value, port in weight_ports(functions[entry.name], entry)
         }
         for entry in program.entries
     }

@@ -19,8 +19,8 @@ from aotc import numpy as np
 from aotc.computed_arrays import StoredArray
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import astype
 from aotc.tracing.deferred_arrays import compute_when_read
+from aotc.weight_formats.packed_words import centered
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,6 @@ def _shifted(packed: Array, bits: int) -> Array:
     return np.bitwise_and(found, 2**bits - 1)
 
 
-def _centered(levels: Array, bits: int) -> Array:
-    """Levels from 0 on as signed integers."""
-    return np.subtract(astype(levels, "i8"), 2 ** (bits - 1))
-
-
 def _rows(packed: Array, size: int) -> Array:
     """The bytes of each block in rows."""
     return np.reshape(packed, (packed.shape[0], -1, size))
@@ -222,7 +217,7 @@ def _unchanged(x: Array) -> Array:
 
 def _signed(bits: int, function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of levels, which gives them as signed integers."""
-    return lambda *fields: _centered(function(*fields), bits)
+    return lambda *fields: centered(function(*fields), bits)
 
 
 # ---- the types ----------------------------------------------------------------------

@@ -29,7 +29,7 @@ from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
-from aotc.passes.build_time_values import MOST_EXTRA_BYTES, MOST_EXTRA_SHARE
+from aotc.passes.build_time_values import most_extra
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Product:
         column = 4 * element_count((*products, depth))
         assert isinstance(column, int)
         wanted = column * sum(counts)
-        most = max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * wanted)
+        most = most_extra(wanted)
         return column * padded - wanted <= most
 
     def write(
