@@ -102,6 +102,7 @@ def _paths_by_arch(text: str) -> dict[str, str]:
 _TABLE = [
     Option("AOTC_DUMP", str, None, "folder to write the IR of every stage and pass to"),
     Option("AOTC_PRINT_AFTER", str, None, "print the IR after this pass, or `all`"),
+    Option("AOTC_VERIFY_EACH", _flag, False, "verify the IR after every pass"),
     Option(
         "AOTC_EAGER",
         _flag,

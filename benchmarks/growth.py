@@ -11,9 +11,8 @@ started with.
 
 Passes are run one by one, and charged what they cost in a build: the runner compares
 the bytecode of the module before and after each, and a stage of a build has that of
-before from the pass before. What a pass has changed is verified, and `verification`
-says how much of all passes that is. So does a check of a build without code: the first
-call by the reference evaluator, which is not added up, nor is the text for people.
+before from the pass before. What a stage leaves is verified. The first call of the
+self-check by the reference evaluator is not added up, nor is the text for people.
 
 `--write` puts the tables into docs/growth.md. `--check` exits 1 where the time of a
 stage grows faster than the graph: the witness of what counts of calls cannot see, such
@@ -39,9 +38,8 @@ MARK = "<!-- written by benchmarks/growth.py -->"
 
 SIZES = (500, 2_000, 8_000, 20_000, 50_000)
 BATCHES = ("4", "batch")
-VERIFICATION = "verification"  # a part of the passes
-# and what a build without a check, or an order to print, leaves out
-NOT_ADDED = (VERIFICATION, "reference", "text for people")
+# what a build without a check, or an order to print, leaves out
+NOT_ADDED = ("reference", "text for people")
 MOST = 1.3  # the exponent of a stage that grows no faster than the graph, as measured
 LEAST_SHARE = 0.02  # of the time of all stages, below which clocks decide
 SHORT = 5.0  # seconds; a run that takes less is repeated
@@ -83,7 +81,6 @@ def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
     """The same, with what is imported on use."""
-    from aotc.dialects import control
     from aotc.dialects.limits import graph_ops
     from aotc.mlir import bytecode
     from aotc.program import GRAPH_STAGES
@@ -103,10 +100,6 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
             step.run()
         if number:  # a build has the bytes that the pass before left
             stages.seconds[name] -= serialization
-        if build.unit.records[-1].changed:
-            with stages.measured(VERIFICATION), build.module.context:
-                build.module.operation.verify()
-                control.verify(build.module)
         if stage in GRAPH_STAGES:
             ops = max(ops, len(graph_ops(build.module)))
     peaks = {name: peak - before for name, peak in stages.peaks.items()}

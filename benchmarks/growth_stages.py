@@ -27,7 +27,7 @@ from aotc.dialects.limits import require_supported
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.kernels.listing import kernels_listed
 from aotc.mlir import Module
-from aotc.passes import run_passes
+from aotc.passes import run_passes, verify
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline.forms import text_of
@@ -117,6 +117,8 @@ class GrowingBuild:
                 yield Step(name, run, each, (stage.name, number))
                 if each.name == "autodiff":
                     yield Step("reference", self._evaluate)
+            name = f"verification of {stage.name}"
+            yield Step(name, lambda: verify(self.module))
         yield Step("crossing", lambda: crossing(self.unit.program))
         yield Step("kernels listed", self._list_kernels)
 
@@ -156,7 +158,7 @@ class GrowingBuild:
         self.unit = self.unit.fork(TARGET)
 
     def _run_pass(self, given: Pass) -> None:
-        run_passes(self.unit, [given], silently=True)
+        run_passes(self.unit, [given], silently=True, verified=False)
 
     def _evaluate(self) -> None:
         """Compute the first call of the self-check by the reference evaluator."""

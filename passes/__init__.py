@@ -1,18 +1,21 @@
 """Passes over a program, and the runner that every pass goes through.
 
-A pass is a file with a class (see `aotc.passes.base`). The runner verifies what each
-has changed, measures it, and turns a failure into one message that names the pass,
-those before it and the user's line, beside a reproducer.
+A pass is a file with a class (see `aotc.passes.base`). The runner measures each, and
+turns a failure into one message that names the pass, those before it and the user's
+line, beside a reproducer. It verifies the IR that the last pass leaves, or with
+AOTC_VERIFY_EACH what each leaves. As it keeps the bytecode before each, invalid IR is
+laid at the door of the pass that made it in both cases.
 """
 
-import functools
 import re
 import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +111,7 @@ def run_passes(
     *,
     dump: Path | None = None,
     silently: bool = False,
+    verified: bool = True,
 ) -> list[PassRecord]:
     """Run passes in order, in place.
 
@@ -116,6 +120,7 @@ def run_passes(
         passes: or their names, as `load` reads them.
         dump: folder to write the IR after each pass to; default AOTC_DUMP.
         silently: neither write nor print any.
+        verified: whether what they leave is; not for a caller that does so itself.
 
     Returns:
         What each of them did, which is added to the unit's records; its program notes
@@ -127,34 +132,48 @@ def run_passes(
     """
     unit = target if isinstance(target, Unit) else Unit(Program(target))
     folder = None if silently else dump or options.get("AOTC_DUMP")
+    verifies_each = verified and options.get("AOTC_VERIFY_EACH")
     loaded = [load(each) if isinstance(each, str) else each for each in passes]
     printed = None if silently else printed_pass()
     first = len(unit.records)
-    after = bytecode(unit.module)
-    for each in loaded:
-        before = after
+    written = [bytecode(unit.module)]  # before each pass, and after the last
+    for number, each in enumerate(loaded):
         start = time.perf_counter()
         try:
             with unit.module.context, ir.Location.unknown():
                 changed = each.run(unit)
-                after = bytecode(unit.module)
-                if after != before:  # whatever the pass says
-                    unit.module.operation.verify()
-                    control.verify(unit.module)
+            after = bytecode(unit.module)
+            # equal bytes are kept once
+            written.append(written[-1] if after == written[-1] else after)
+            is_changed = written[-1] is not written[-2]  # whatever the pass says
+            if verifies_each and is_changed:
+                verify(unit.module)
         except Exception as error:
-            earlier = [record.name for record in unit.records[first:]]
-            text = functools.partial(_text, before, unit.module.context)
-            if each.keeps_graph and (op := _lowered_op(before, unit.module.context)):
-                raise lowered_error(each, op) from error
-            raise _failure(each, earlier, text, error) from error
+            raise _error(unit, loaded, number, written, error) from error
         seconds = time.perf_counter() - start
-        unit.records.append(PassRecord(str(each), seconds, changed or after != before))
+        unit.records.append(PassRecord(str(each), seconds, changed or is_changed))
         _show(unit.module, each.name, len(unit.records), folder)
         if printed in (each.name, "all"):
             print(f"// IR after {each}\n{unit.module}", file=sys.stderr)
+    if verified and not verifies_each and written[-1] is not written[0]:
+        try:
+            verify(unit.module)
+        except Exception as error:
+            raise _error(unit, loaded, len(loaded) - 1, written, error) from error
     if unit is target:
         unit.program.note_passes(map(str, loaded))
     return unit.records[first:]
+
+
+def verify(module: Module) -> None:
+    """Refuse a module that is invalid, by its ops' types or by its control flow.
+
+    Raises:
+        MLIRError, InputError: it is.
+    """
+    with module.context, ir.Location.unknown():
+        module.operation.verify()
+        control.verify(module)
 
 
 def printed_pass() -> str | None:
@@ -172,6 +191,44 @@ def printed_pass() -> str | None:
             hint=f"passes: all, {', '.join(PASSES)}",
         )
     return name
+
+
+def _error(
+    unit: Unit,
+    loaded: Sequence[Pass],
+    number: int,
+    written: Sequence[bytes],
+    error: Exception,
+) -> AotcError:
+    """Return the error for passes of which one failed, or left invalid IR.
+
+    Args:
+        unit: what they ran on.
+        loaded: all passes of the run.
+        number: of the pass that ran last, from 0.
+        written: the IR before each pass that ran, and after it if it did not fail.
+        error: what that pass, or the verifier, raised.
+    """
+    context = unit.module.context
+    for index, (before, after) in enumerate(pairwise(written)):
+        found = None if after is before else _invalidity(after, context)
+        if found is not None:  # what came of it is not to be told
+            number, error = index, found
+            break
+    failed, earlier = loaded[number], [str(each) for each in loaded[:number]]
+    before = written[number]
+    if failed.keeps_graph and (op := _lowered_op(before, context)):
+        return lowered_error(failed, op)
+    return _failure(failed, earlier, partial(_text, before, context), error)
+
+
+def _invalidity(written: bytes, context: ir.Context) -> Exception | None:
+    """Return what is invalid in IR, as the verifier says it; None for valid IR."""
+    try:
+        verify(ir.Module.parse(written, context))  # which verifies its ops as well
+    except (ir.MLIRError, InputError) as error:
+        return error
+    return None
 
 
 def _text(written: bytes, context: ir.Context) -> str:

@@ -46,6 +46,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ["AOTC_TARGETS"] = str(Target.parse("cpu"))
 # What a test builds goes through all stages: the cache has tests of its own.
 os.environ["AOTC_CACHE"] = "off"
+# Builds verify what a stage leaves; here no pass may leave IR that the next one mends.
+os.environ["AOTC_VERIFY_EACH"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,8 @@ from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Pass
 
+VERIFY = "AOTC_VERIFY_EACH"
+
 
 @pytest.fixture
 def small(model):
@@ -58,19 +60,52 @@ def test_an_unknown_pass_is_refused_before_anything_runs(small):
     assert str(small.module) == before
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_a_pass_that_breaks_the_ir_is_named_whatever_it_says(small, register, said):
-    def break_it(module):
-        op = module.body.operations[0].entry_block.operations[0]
-        wrong = ir.RankedTensorType.get([7], ir.F32Type.get())
-        op.results[0].set_type(wrong)
-        return said
+def break_it(module):
+    op = module.body.operations[0].entry_block.operations[0]
+    op.results[0].set_type(ir.RankedTensorType.get([7], ir.F32Type.get()))
 
-    register("breaks", break_it)
-    with pytest.raises(CompileError) as failure:
-        run_passes(small.module, ["simplify", "breaks"])
-    assert "pass 'breaks' after simplify failed" in failure.value.message
+
+@pytest.mark.parametrize("each", ["0", "1"])
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("after", [[], ["prune", "keep"], ["keep", "crash"]])
+def test_a_pass_that_breaks_the_ir_is_named_whatever_it_says(
+    small, register, said, after, each
+):
+    def crash(module):
+        raise KeyError("missing")
+
+    register("breaks", lambda module: break_it(module) or said)
+    register("keep", lambda module: False)
+    register("crash", crash)
+    with pytest.raises(CompileError) as failure, options.override(VERIFY, each):
+        run_passes(small.module, ["simplify", "keep", "breaks", *after])
+    assert "pass 'breaks' after simplify, keep failed" in failure.value.message
     assert "graph.exp: the operands give f32[3]" in failure.value.message
+    assert "before-breaks.mlir" in failure.value.hint
+
+
+def test_ir_that_is_invalid_between_passes_is_found_where_each_is_verified(
+    small, register
+):
+    kept = []
+
+    def mend(module):
+        module.body.operations[0].entry_block.operations[0].results[0].set_type(kept[0])
+
+    def breaks(module):
+        op = module.body.operations[0].entry_block.operations[0]
+        kept.append(op.results[0].type)
+        break_it(module)
+
+    register("breaks", breaks)
+    register("mend", mend)
+    with options.override(VERIFY, "0"):
+        run_passes(small.module, ["breaks", "mend"])
+    with (
+        pytest.raises(CompileError, match="'breaks' failed"),
+        options.override(VERIFY, "1"),
+    ):
+        run_passes(small.module, ["breaks", "mend"])
 
 
 def test_a_crash_names_the_pass_and_leaves_a_reproducer(small, register):
