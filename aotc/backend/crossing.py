@@ -15,7 +15,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.kernels.lowered import kernels_of, strip_kernels
-from aotc.mlir import bytecode, func, ir
+from aotc.mlir import Module, bytecode, func, ir
 from aotc.program import Program
 
 _CROSSING = {
@@ -55,13 +55,10 @@ def require_upstream_only(module: Any) -> None:
 def crossing(program: Program) -> tuple[bytes, str]:
     """The graph functions as bytecode (made private), and IREE's frame around them."""
     with program.module.context, ir.Location.unknown():
-        # By way of text: bytecode also tells in which order values came to be used, by
-        # which IREE might go, and which no reader of a dump could know. The copy is
-        # verified when it is parsed; the printer would verify the original, too.
-        text = program.module.operation.get_asm(
-            enable_debug_info=True, assume_verified=True
-        )
-        copy = ir.Module.parse(text)
+        # Bytecode also tells in which order values came to be used, by which IREE might
+        # go, and which no reader of a dump could know. In a copy, that is the order of
+        # the ops, whatever passes have done. The runner has verified it.
+        copy: Module = program.module.operation.clone()
         strip_program(copy)
         require_upstream_only(copy)
         for function in copy.body.operations:

@@ -133,6 +133,31 @@ class Lowering:
         linalg.fill_builtin_region(op.operation)
         return op.results[0]
 
+    def matmul(
+        self, lhs: Value, rhs: Value, init: Value, cast: Any | None = None
+    ) -> Value:
+        """One `linalg.matmul` that adds to `init`.
+
+        Its maps are those of a product of rows and columns. IREE dies of an op that
+        leaves them out, and only the parser of text adds them.
+
+        Args:
+            lhs: (m, k).
+            rhs: (k, n).
+            init: (m, n).
+            cast: how narrower factors are widened, of `linalg.TypeFn`; None: signed.
+        """
+        m, n, k = (AffineExpr.get_dim(each) for each in range(3))
+        maps = [AffineMap.get(3, 0, axes) for axes in ([m, k], [k, n], [m, n])]
+        made: Value = linalg.matmul(
+            lhs,
+            rhs,
+            outs=[init],
+            indexing_maps=maps,
+            cast=cast,
+        )
+        return made
+
     def generic(
         self,
         inputs: Sequence[Value],

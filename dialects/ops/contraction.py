@@ -243,7 +243,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         elif is_matmul and not is_marked:
             lhs, rhs = low.vary_one(lhs, rhs)
             init = low.full(wide, 0)
-            total = linalg.matmul(lhs, rhs, outs=[init], cast=_widening(op))
+            total = low.matmul(lhs, rhs, init, _widening(op))
         else:
             body = multiply_accumulate(wide.dtype, *factors, is_long=is_marked)
             total = contract(low, _axes_of(op), lhs, rhs, wide, body)

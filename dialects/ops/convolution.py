@@ -500,7 +500,7 @@ def _by_patches(
     left = low.reshape(rows, row_type, matrix)
     right = low.reshape(kernel, weight, weight.with_shape((depth, features)))
     if dt.is_float(source.dtype):
-        total = linalg.matmul(left, right, outs=[low.full(product, 0.0)])
+        total = low.matmul(left, right, low.full(product, 0.0))
     else:
         body = multiply_accumulate(wide.dtype, source.dtype, weight.dtype)
         total = contract(low, MATRICES, left, right, product, body)
