@@ -2,9 +2,10 @@
 
 A pass is a file with a class (see `aotc.passes.base`). The runner measures each, and
 turns a failure into one message that names the pass, those before it and the user's
-line, beside a reproducer. It verifies the IR that the last pass leaves, or with
-AOTC_VERIFY_EACH what each leaves. As it keeps the bytecode before each, invalid IR is
-laid at the door of the pass that made it in both cases.
+line, beside a reproducer. It verifies the IR that the last pass leaves, and believes
+what a pass says of whether it changed anything; with AOTC_VERIFY_EACH it verifies what
+each leaves, and what it says. As it keeps the bytecode before each, invalid IR is laid
+at the door of the pass that made it in both cases.
 """
 
 import re
@@ -142,24 +143,28 @@ def run_passes(
         try:
             with unit.module.context, ir.Location.unknown():
                 changed = each.run(unit)
-            after = bytecode(unit.module)
-            # equal bytes are kept once
-            written.append(written[-1] if after == written[-1] else after)
-            is_changed = written[-1] is not written[-2]  # whatever the pass says
-            if verifies_each and is_changed:
-                verify(unit.module)
+            if changed or verifies_each:
+                after = bytecode(unit.module)
+                is_same = after == written[-1]
+                written.append(written[-1] if is_same else after)  # equal bytes once
+                if verifies_each and not is_same:
+                    verify(unit.module)
+                    if not changed:
+                        raise ValueError("it changed the IR, and says that it did not")
+            else:
+                written.append(written[-1])
         except Exception as error:
             raise _error(unit, loaded, number, written, error) from error
         seconds = time.perf_counter() - start
-        unit.records.append(PassRecord(str(each), seconds, changed or is_changed))
+        unit.records.append(PassRecord(str(each), seconds, changed))
         _show(unit.module, each.name, len(unit.records), folder)
         if printed in (each.name, "all"):
             print(f"// IR after {each}\n{unit.module}", file=sys.stderr)
-    if verified and not verifies_each and written[-1] is not written[0]:
+    if verified and not verifies_each:
         try:
             verify(unit.module)
         except Exception as error:
-            raise _error(unit, loaded, len(loaded) - 1, written, error) from error
+            raise _error(unit, loaded, None, written, error) from error
     if unit is target:
         unit.program.note_passes(map(str, loaded))
     return unit.records[first:]
@@ -196,7 +201,7 @@ def printed_pass() -> str | None:
 def _error(
     unit: Unit,
     loaded: Sequence[Pass],
-    number: int,
+    number: int | None,
     written: Sequence[bytes],
     error: Exception,
 ) -> AotcError:
@@ -205,7 +210,7 @@ def _error(
     Args:
         unit: what they ran on.
         loaded: all passes of the run.
-        number: of the pass that ran last, from 0.
+        number: of the pass that failed, from 0; None where the IR after all is invalid.
         written: the IR before each pass that ran, and after it if it did not fail.
         error: what that pass, or the verifier, raised.
     """
@@ -215,6 +220,12 @@ def _error(
         if found is not None:  # what came of it is not to be told
             number, error = index, found
             break
+    if number is None:
+        return CompileError(
+            "pass-failed",
+            f"one of the passes {', '.join(map(str, loaded))} failed: {error}",
+            hint="this is a bug in aotc; AOTC_VERIFY_EACH=1 names the pass",
+        )
     failed, earlier = loaded[number], [str(each) for each in loaded[:number]]
     before = written[number]
     if failed.keeps_graph and (op := _lowered_op(before, context)):

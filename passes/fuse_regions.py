@@ -108,7 +108,7 @@ class FuseRegions(Pass):
                 )
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any."""
+        """Outline them, and note why others are none; False for a target without."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             unit.notes += weights_dequantized_in(unit.module, capabilities)
@@ -131,7 +131,7 @@ class FuseRegions(Pass):
         unit.notes += weights_dequantized_in(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
-        return not outlining.is_empty
+        return True
 
     def regions(self, unit: Unit, capabilities: Capabilities) -> Iterator[Region]:
         """The regions of a program, with the schedules that the model chooses.

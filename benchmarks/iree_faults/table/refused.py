@@ -203,6 +203,14 @@ ROWS = (
         CompilerDies(Source("sum-over-nothing", level="O0"), "SIGFPE"),
     ),
     Fault(
+        "matmul-without-maps",
+        Symptom.DIES,
+        "Dies of a product of matrices that leaves its maps to their default, where a "
+        "factor is transposed.",
+        ("dialects/lowering/__init__.py: Lowering.matmul",),
+        CompilerDies(Source("matmul-without-maps"), "SIGSEGV"),
+    ),
+    Fault(
         "f64-products-with-peeling",
         Symptom.REFUSED,
         "Takes too many vectors at once for products of f64 matrices, where loops for "
