@@ -205,8 +205,8 @@ ROWS = (
     Fault(
         "matmul-without-maps",
         Symptom.DIES,
-        "At O0, dies of a product of matrices that leaves its maps to their default, where a "
-        "factor is transposed.",
+        "At O0, dies of a product of matrices that leaves its maps to their default, "
+        "where a factor is transposed.",
         ("dialects/lowering/__init__.py: Lowering.matmul",),
         CompilerDies(Source("matmul-without-maps", level="O0"), "SIGSEGV"),
     ),
