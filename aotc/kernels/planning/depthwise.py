@@ -23,6 +23,7 @@ _ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
 _MOST_PRODUCTS = 128  # of a sum, in a line of a window
 MOST_OF_BYTES = 121  # products of a sum of bytes, all of which are written out
+_FEW_PRODUCTS = 9  # of a sum of bytes
 _WORD = 4  # bytes of a word, each of a line
 
 
@@ -74,8 +75,10 @@ def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
     """How windows over bytes are cut up: as others, in words if they can be."""
     known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
     terms = _WORD if any(mma.terms == _WORD and mma.adds for mma in known) else 1
-    most = _MOST_ROWS if machine.registers < 3 * _MOST_ROWS else 2 * _MOST_ROWS
-    rows = max(split_evenly(geometry.result[1], most if terms > 1 else _MOST_ROWS))
+    has_room = terms > 1 and machine.registers >= 3 * _MOST_ROWS
+    is_small = geometry.depth <= _FEW_PRODUCTS  # larger ones would be much code
+    most = 2 * _MOST_ROWS if has_room and is_small else _MOST_ROWS
+    rows = max(split_evenly(geometry.result[1], most))
     sweep = choose_sweep(geometry, machine)
     return replace(sweep, rows=rows, is_unrolled=1, terms=terms)
 
