@@ -40,6 +40,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.weight_values import weight_values
+from aotc.kernels.planning.depthwise import MOST_OF_BYTES
 from aotc.mlir import Function, Operation, Value
 from aotc.numerics import STRICT
 from aotc.passes.base import FunctionPass
@@ -184,10 +185,20 @@ def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
     """Return whether there are sums, of products of matrices or of one group."""
     if isinstance(op, DotGeneral):
         return bool(op.rhs_contract)
-    if op.groups != 1 or min(op.padding) < 0:
+    if min(op.padding) < 0 or not (op.groups == 1 or _is_depthwise(op)):
         return False
     # the number around the image is an attribute
     return not any(op.padding) or left.offset is not None
+
+
+def _is_depthwise(op: ConvGeneral) -> bool:
+    """Return whether kernels add up windows over bytes, channel by channel."""
+    image, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
+    *window, own, features = kernel.shape
+    is_alone = own == 1 and op.groups == features == image.shape[-1]
+    is_static = all(isinstance(size, int) for size in window)
+    is_short = is_static and prod(map(int, window)) <= MOST_OF_BYTES
+    return is_alone and is_short and image.rank in (3, 4)
 
 
 def _fits(product: _Product) -> bool:
@@ -302,7 +313,8 @@ def _sum_of_bytes(b: Builder, product: _Product, left: Value, right: Value) -> V
     image, kernel = product.left.kind, product.right.kind
     is_pointwise = {*kernel.shape[:-2], *op.strides} == {1} and not any(op.padding)
     channels = image.shape[-1]
-    more = 0 if is_pointwise else -int(channels) % _TOGETHER
+    is_alone = is_pointwise or op.groups > 1
+    more = 0 if is_alone else -int(channels) % _TOGETHER
     padding, offset = tuple(op.padding), float(product.left.offset or 0)
     around = padding if offset else (0,) * len(padding)
     if more or any(around):

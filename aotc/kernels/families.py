@@ -132,6 +132,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
+        views=depthwise.views,
         candidates=depthwise.candidates,
     ),
     "pooling": Family(

@@ -21,22 +21,28 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.byte_windows import ByteWindows
 from aotc.kernels.cpu.epilogue import Epilogue, Place
-from aotc.kernels.cpu.lines import Line, Lines, Rows, Window
+from aotc.kernels.cpu.lines import Line, Lines, Rows, Window, rows_by_pixel
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_some_parts
-from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.planning.depthwise import Sweep
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.planning.depthwise import Sweep, image_of
 from aotc.mlir import Function, Value, arith
 
 
 def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -> None:
     """Write the kernel of a region."""
-    geometry = known_geometry(anchor)
+    image = image_of(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
-    reduction = reduction_of(anchor, epilogue.memories)
-    lines = given.size(geometry.lines)
-    Windows(geometry, sweep, lines, reduction, epilogue).write(*given.workgroup)
+    memories = {**epilogue.memories}
+    memories[anchor.operands[0]] = memories[image.source]
+    reduction = reduction_of(anchor, memories)
+    lines = given.size(image.geometry.lines)
+    windows = Windows(
+        image.geometry, sweep, lines, reduction, epilogue, fill=image.fill
+    )
+    windows.write(*given.workgroup)
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,7 @@ class Windows:
         reduction: what is made of a window.
         epilogue: makes the results of what the windows give.
         begin: where the images and the results begin in memory.
+        fill: the number around images of bytes.
     """
 
     geometry: Geometry
@@ -105,6 +112,7 @@ class Windows:
     reduction: Reduction
     epilogue: Epilogue
     begin: tuple[Value | int, Value | int] = (0, 0)
+    fill: int = 0
 
     def write(self, part: Value, block: Value) -> None:
         """Write the work of one workgroup.
@@ -159,9 +167,18 @@ class Windows:
             Place(add(result, row * shape.features), column, 0, count)
             for row in range(rows.count)
         ]
-        start = vectors.splat(self.reduction.start, lanes)
-        totals = self._reduce(rows, groups, [start] * rows.count)
+        if shape.is_narrow:
+            totals = self._byte_windows.sums(rows, column, count)
+        else:
+            start = vectors.splat(self.reduction.start, lanes)
+            totals = self._reduce(rows, groups, [start] * rows.count)
         self.epilogue.write(places, totals)
+
+    @property
+    def _byte_windows(self) -> ByteWindows:
+        image, weights = self.reduction.image, self.reduction.weights
+        assert weights is not None
+        return ByteWindows(self.geometry, self.sweep, image, weights, self.fill)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""
@@ -196,7 +213,7 @@ class Windows:
             totals: so far, by row.
         """
         found, (begin, count) = list(totals), pixels
-        for pixel, uses in self._uses(rows).items():
+        for pixel, uses in rows_by_pixel(self.geometry, rows).items():
             at = add(begin, pixel * self.geometry.channels)
             for channel, x in enumerate(self._channels(at, count)):
                 for row, position in uses:
@@ -216,16 +233,6 @@ class Windows:
             vectors.pick(x, [group * channels + channel for group in inside])
             for channel in range(channels)
         ]
-
-    def _uses(self, rows: Rows) -> dict[int, list[tuple[int, int]]]:
-        """The rows and positions of windows that a pixel is of, from left to right."""
-        shape = self.geometry
-        found: dict[int, list[tuple[int, int]]] = {}
-        for position in range(shape.window[1]):
-            for row in rows.rows_inside_at(position):
-                pixel = row * shape.strides[1] + position * shape.dilation[1]
-                found.setdefault(pixel, []).append((row, position))
-        return dict(sorted(found.items()))
 
     def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
         """The weights of a line of the window, by position and channel of a group."""

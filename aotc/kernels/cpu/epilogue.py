@@ -29,6 +29,7 @@ from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.quantization import Quantization
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
@@ -199,8 +200,13 @@ class Epilogue:
             found = [self._read(read, place) for place in places]
         else:
             op = _computing_op(value)
-            given = [self._value(each, known, places, shared) for each in op.operands]
-            found = self._lower(op, given)
+            quantized = Quantization.of(op)
+            operands = list(op.operands) if quantized is None else [quantized.source]
+            given = [self._value(each, known, places, shared) for each in operands]
+            if quantized is None:
+                found = self._lower(op, given)
+            else:
+                found = [quantized.apply(x) for x in given[0]]
             if not isinstance(op, _EXACT):
                 dtype = Tensor.of(value).dtype
                 found = [round_to(x, dtype) for x in found]

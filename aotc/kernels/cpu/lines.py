@@ -188,6 +188,16 @@ class Lines:
         return None if all(len(rows) == count for rows in found) else found
 
 
+def rows_by_pixel(geometry: Geometry, rows: Rows) -> dict[int, list[tuple[int, int]]]:
+    """Return the rows and positions of windows that each pixel is of, from the left."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for position in range(geometry.window[1]):
+        for row in rows.rows_inside_at(position):
+            pixel = row * geometry.strides[1] + position * geometry.dilation[1]
+            found.setdefault(pixel, []).append((row, position))
+    return dict(sorted(found.items()))
+
+
 def _ceildiv(value: Value, divisor: int) -> Value:
     """Rounded up, for what is not negative."""
     if divisor == 1:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Size, ceil_divide
+from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
+from aotc.kernels.elementwise import NARROW
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
+from aotc.mlir import Value
 
 _MOST_ROWS = 7  # sums of a tile, which leave half of AVX2's registers to the weights
 _ROWS_TO_TRY = (3, 5, 7, 10, 14)  # at most, when schedules are measured
 _MOST_UNROLLED = 32  # positions of a window, or of a line of it, that are written out
 _MOST_PRODUCTS = 128  # of a sum, in a line of a window
+MOST_OF_BYTES = 121  # products of a sum of bytes, all of which are written out
+_FEW_PRODUCTS = 9  # of a sum of bytes
+_WORD = 4  # bytes of a word, each of a line
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,7 @@ class Sweep(Schedule):
         is_unrolled: whether all lines of the window are written out; else it is a loop.
         vectors: of channels, that a workgroup computes.
         block: lines of results that a workgroup computes.
+        terms: lines of a window over bytes that are multiplied at a time.
     """
 
     lanes: int
@@ -35,6 +45,9 @@ class Sweep(Schedule):
     is_unrolled: int
     vectors: int
     block: int
+    terms: int = 1
+
+    phrases = {"terms": "{} lines of windows together"}
 
     def workgroups(self, geometry: Geometry) -> tuple[Size, Size]:
         """How many there are, along channels and lines."""
@@ -46,14 +59,84 @@ class Sweep(Schedule):
 def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None or geometry.is_narrow:
+    if geometry is None or (geometry.is_narrow and not _has_bytes(geometry)):
         return None
     typical = geometry.typical
     if typical.flops < grain.LEAST or not machine.half_fills(geometry.features):
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
+    if geometry.is_narrow:
+        return _choose_for_bytes(typical, machine)
     return choose_sweep(typical, machine)
+
+
+def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
+    """How windows over bytes are cut up: as others, in words if they can be."""
+    known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
+    terms = _WORD if any(mma.terms == _WORD and mma.adds for mma in known) else 1
+    has_room = terms > 1 and machine.registers >= 3 * _MOST_ROWS
+    is_small = geometry.depth <= _FEW_PRODUCTS  # larger ones would be much code
+    most = 2 * _MOST_ROWS if has_room and is_small else _MOST_ROWS
+    rows = max(split_evenly(geometry.result[1], most))
+    sweep = choose_sweep(geometry, machine)
+    return replace(sweep, rows=rows, is_unrolled=1, terms=terms)
+
+
+def _has_bytes(geometry: Geometry) -> bool:
+    """Whether it multiplies bytes, of one channel and one feature in each group."""
+    dtypes = geometry.dtype in NARROW and geometry.right_dtype == "i8"
+    is_alone = geometry.channels == geometry.groups == geometry.features
+    return dtypes and is_alone and geometry.depth <= MOST_OF_BYTES
+
+
+@dataclass(frozen=True)
+class Image:
+    """What windows see.
+
+    Args:
+        source: what lies in memory.
+        geometry: of it, and of the windows.
+        fill: the number around it.
+    """
+
+    source: Value
+    geometry: Geometry
+    fill: int = 0
+
+
+def image_of(op: GraphOp) -> Image:
+    """Return the image of an op: where it is one of bytes with a margin, without that.
+
+    Convolutions of quantised images have a margin of zero points.
+    """
+    geometry, x = known_geometry(op), op.operands[0]
+    margin = made_by(x, Pad) if geometry.is_narrow else None
+    if margin is None or not _is_around(margin) or any(geometry.padding):
+        return Image(x, geometry)
+    inner = Tensor.of(margin.x).shape[1:-1]
+    missing = (1,) * (2 - len(inner))
+    size: Any = (*missing, *inner)
+    padding: Any = (*(0,) * len(missing), *margin.low[1:-1])
+    geometry = replace(geometry, size=size, padding=padding)
+    return Image(margin.x, geometry, int(margin.value))
+
+
+def _is_around(op: Pad) -> bool:
+    """Whether there is a margin of static size around images, and nothing between."""
+    margins = zip(op.low, op.high, strict=True)
+    first, *spatial, last = ([*each] for each in margins)
+    sizes = [n for each in spatial for n in each]
+    is_static = all(isinstance(n, int) and n >= 0 for n in sizes)
+    return is_static and not any((*first, *last, *op.interior))
+
+
+def views(op: GraphOp) -> Mapping[Value, Value]:
+    """Return the margin that a kernel adds to an image of bytes, and what of."""
+    if geometry_of(op) is None:
+        return {}
+    source, x = image_of(op).source, op.operands[0]
+    return {} if source == x else {x: source}
 
 
 def _is_short(geometry: Geometry) -> bool:
@@ -102,5 +185,6 @@ def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
     sweeps = [planned, *(replace(planned, rows=count) for count in rows)]
     sweeps.append(replace(planned, vectors=-(-planned.vectors // 2)))
-    sweeps.append(replace(planned, is_unrolled=0))
+    if not geometry.is_narrow:
+        sweeps.append(replace(planned, is_unrolled=0))
     return [*dict.fromkeys(sweeps)]

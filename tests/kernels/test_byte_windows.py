@@ -1,0 +1,68 @@
+"""Depthwise kernels of bytes compute what the graph says, bit by bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.types import Tensor
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "byte_windows.py"
+LEVELS = [
+    "x86_64-v3",
+    pytest.param("x86_64-v3-dot", marks=pytest.mark.slow),
+    pytest.param("x86_64-v4", marks=pytest.mark.slow),
+    "x86_64-v4-dot",
+    "vmvx",
+]
+LINES_TOGETHER = {"x86_64-v4": 1, "x86_64-v4-dot": 4, "aarch64": 1}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def bundle(request, bundles):
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    return aotc.load(bundles(target), allow_unsigned=True)
+
+
+def test_results_are_those_of_the_reference(bundle, program, terms):
+    rng = np.random.default_rng(1)
+    for entry in program.entries:
+        (port,) = entry.ports("input")
+        x = rng.normal(0, 3, port.type.shape).astype("f")
+        given = [
+            x if each.name == port.name else program.parameters[each.name]
+            for each in entry.arguments
+        ]
+        (expected,) = reference.evaluate(program.module, entry.name, given)
+        (by_terms,) = terms.evaluate(entry.name, {port.name: x})
+        found = bundle.entries[entry.name](x)
+        np.testing.assert_array_equal(found, expected, err_msg=entry.name)
+        np.testing.assert_array_equal(by_terms, expected, err_msg=entry.name)
+        assert len(np.unique(expected)) > 8  # not all at the ends of the range
+
+
+@pytest.mark.parametrize("level", LINES_TOGETHER)
+def test_kernels_read_and_write_bytes(level):
+    unit = Unit(load(MODEL)).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module).values()
+    kernels = [each for each in functions if fused_of(each) is not None]
+    assert {fused_of(each).kernel for each in kernels} == {"depthwise"}
+    for kernel in kernels:
+        *_, end = kernel.entry_block.operations
+        image, *_ = kernel.entry_block.arguments
+        dtypes = [Tensor.of(value).dtype for value in (image, *end.operands)]
+        assert {*dtypes} <= {"i8", "u8"}
+        assert fused_of(kernel).tile.get("terms", 1) == LINES_TOGETHER[level]
