@@ -10,6 +10,7 @@ there are, so that all products by a weight read one packing of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_blocks_shape
-from aotc.kernels.planning.tile import Tile, choose_tile
+from aotc.kernels.planning.tile import Tile, choose_tile, widths_of
 from aotc.mlir import Value, ir
 
 NIBBLES = 8  # that a word of 32 bits holds
@@ -32,6 +33,13 @@ _VECTORS = 4  # of a panel, where they are short
 def table_of(op: GraphOp) -> Dequantize | None:
     """Return what dequantises the second operand of a product, if that is made so."""
     return made_by(op.operands[1], Dequantize) if isinstance(op, DotGeneral) else None
+
+
+def blocks_of(op: GraphOp) -> list[Value]:
+    """Return what a product has for each block: scales, and offsets if it has some."""
+    table = table_of(op)
+    parts = [] if table is None else [table.scale, table.offset]
+    return [part for part in parts if Tensor.of(part).rank]
 
 
 def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | None:
@@ -50,6 +58,29 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
         group=shape[table.axis] // blocks[table.axis],
         bits=table.bits,
     )
+
+
+def plan_joined(
+    geometry: Geometry, own: Sequence[Tile], machine: Machine, *, interleaved: bool
+) -> Tile | None:
+    """Return the tile for products of one left operand; None where there is none.
+
+    Their panels stay as they are, so all numbers of rows read the same ones.
+
+    Args:
+        geometry: of one product with the features of all.
+        own: the tile of each of them alone.
+        machine: that computes them.
+        interleaved: whether a panel has the same columns of all of them.
+    """
+    one, *_ = own
+    if any(tile.columns != one.columns for tile in own):
+        return None
+    vectors = one.vectors * len(own) if interleaved else one.vectors
+    if vectors not in widths_of(geometry.typical, machine):
+        return None
+    tile = choose_tile(geometry.typical, machine, 1, vectors)
+    return replace(tile, terms=one.terms, group=one.group, bits=one.bits)
 
 
 def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
@@ -83,16 +114,20 @@ def argument_behind(value: Value) -> Value | None:
     return value
 
 
-def why_misread(anchor: GraphOp, tile: Tile) -> str:
-    """Return why a kernel would misread the blocks of a region; "" if it would not."""
-    table = table_of(anchor)
-    if table is None:
+def why_misread(anchor: GraphOp, tile: Tile, panels: int) -> str:
+    """Return why a kernel would misread the blocks of a region; "" if it would not.
+
+    Args:
+        anchor: a product of the region.
+        tile: of the region.
+        panels: that all its products have.
+    """
+    if table_of(anchor) is None:
         return "expected its second operand to be dequantised"
-    parts = [table.scale]
-    parts += [table.offset] if Tensor.of(table.offset).rank else []
-    for part in parts:
+    for part in blocks_of(anchor):
         argument = argument_behind(part)
-        expected = packed_blocks_shape(anchor, tile, Tensor.of(part))
+        _, *rest = packed_blocks_shape(anchor, tile, Tensor.of(part))
+        expected = (panels, *rest)
         if argument is None or Tensor.of(argument).shape != expected:
             return f"expected scales and offsets of the shape {expected}"
     return ""
