@@ -30,7 +30,11 @@ from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.packing import unpack
-from aotc.kernels.planning.dequantized import argument_behind, blocks_of
+from aotc.kernels.planning.dequantized import (
+    argument_behind,
+    blocks_of,
+    rounded_rows,
+)
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.build_time_values import most_extra
@@ -187,7 +191,11 @@ def product_of(
         return None
     ops = function.entry_block.operations
     anchors = [each for each in ops if isinstance(each, family.anchors)]
-    is_read_whole = anchors[0].operands[0] == function.entry_block.arguments[0]
+    left = anchors[0].operands[0]
+    rounded = rounded_rows(anchors[0])
+    if rounded is not None:
+        left = rounded.q
+    is_read_whole = left == function.entry_block.arguments[0]
     if len(anchors) > 1 or not is_read_whole:
         return None
     if known_geometry(anchors[0]).groups > 1:  # which have panels of their own

@@ -272,7 +272,9 @@ def plan_joined(
     if any(tile.lanes != machine.lanes for tile in own):
         return None
     if own[0].group:
-        tile = dequantized.plan_joined(whole, own, machine, interleaved=interleaved)
+        tile = dequantized.plan_joined(
+            ops[0], whole, own, machine, interleaved=interleaved
+        )
     elif interleaved:
         tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
     else:
@@ -335,7 +337,13 @@ def second_columns(op: GraphOp) -> range | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Windows over an image, which are read from it."""
+    """What the kernel reads the left operand through, and of what.
+
+    Windows over an image are read from it, and dequantised rows as integers.
+    """
+    rounded = dequantized.rounded_rows(op)
+    if rounded is not None:
+        return {rounded.y: rounded.q}
     windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
     return {} if windows is None else {windows.y: windows.x}
 
