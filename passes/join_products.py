@@ -31,7 +31,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import users_of
+from aotc.dialects.walking import backward_slice, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of
@@ -91,8 +91,7 @@ class _Family:
         """What is joined alike in two entries, if their families have it in common."""
         slices = (column_slices(product) for product in self.products)
         columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
-        tiles = (product.tile for product in self.products)
-        return (*self.weights, *columns, *tiles)
+        return (*self.weights, *columns, *map(_packing_of, self.products))
 
 
 def _families(
@@ -170,6 +169,8 @@ def _weight_of(
         stored_once: what `_is_stored_once` said of other values; is added to.
     """
     value: Value = product.call.operands[1]
+    if product.tile.group:
+        return _only_weight_of(value)
     while True:
         if value not in stored_once:
             stored_once[value] = _is_stored_once(value)
@@ -180,6 +181,19 @@ def _weight_of(
         if len(value.owner.operands) != 1:
             return None
         value = value.owner.operands[0]
+
+
+def _only_weight_of(packed: Value) -> ir.BlockArgument | None:
+    """The weight that integers are packed of, if nothing else reads it."""
+    behind = [x for x in backward_slice([packed]) if not _is_constant(x)]
+    first, *others = [x for x in behind if isinstance(x.owner, ir.Block)]
+    readers = users_of([x for x in behind if x != packed])
+    is_alone = all(value in behind for op in readers for value in op.results)
+    return ir.BlockArgument(first) if is_alone and not others else None
+
+
+def _is_constant(value: Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and not value.owner.operands
 
 
 def _is_stored_once(value: Value) -> bool:
@@ -196,6 +210,12 @@ def _size(weight: Value) -> int:
     count = element_count(Tensor.of(weight).shape)
     assert isinstance(count, int)
     return count
+
+
+def _packing_of(product: Product) -> Hashable:
+    """What of a product's tile decides how its weight is packed when it is joined."""
+    tile = product.tile
+    return tile.columns if tile.group else tile
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _erase_unread(views: Mapping[Value, Value]) -> None:
     for value, source in views.items():
         while value != source:
             made[value] = None
-            (value,) = value.owner.operands
+            value, *_ = value.owner.operands
     for op in reversed(in_order([value.owner for value in made])):
         if not any(True for _ in op.results[0].uses):
             op.operation.erase()

@@ -26,6 +26,7 @@ from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import NARROW, Elementwise
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.operands import is_repeated
+from aotc.kernels.planning.dequantized import rounded_rows
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
 
@@ -385,6 +386,9 @@ def _add_dequantized(region: Region) -> None:
     region.second = own.owner.operands[0]
     region.blocks = tuple(x for x in (scale, offset) if Tensor.of(x).rank)
     region.reads.update(dict.fromkeys(region.blocks))
+    rounded = rounded_rows(anchor)
+    if rounded is not None:
+        region.reads[rounded.scale] = None
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:

@@ -76,6 +76,7 @@ PASS_STAGES = (
         (
             "drop-general",
             "split-products",
+            "round-rows",
             "fuse-regions",
             "join-products",
             "widen-scales",

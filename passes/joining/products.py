@@ -13,6 +13,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 
+from aotc.dialects.builder import Builder
 from aotc.dialects.functions import callee_of
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
@@ -25,8 +26,15 @@ from aotc.dialects.walking import (
     in_order,
     walk,
 )
+from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.packing import unpack
+from aotc.kernels.planning.dequantized import (
+    argument_behind,
+    blocks_of,
+    rounded_rows,
+)
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.build_time_values import most_extra
@@ -67,8 +75,40 @@ class Product:
 
     @property
     def left(self) -> Hashable:
-        """The rows that it reads, and in which way."""
-        return self.call.operands[0], self.tile.terms, _left_of(self.geometry)
+        """The rows that it reads, in which way, and what they are multiplied by."""
+        rows = self.call.operands[0], _left_of(self.geometry)
+        kinds = [Tensor.of(value).dtype for value in self.packed]
+        tile = self.tile
+        return (*rows, tile.terms, tile.group, tile.bits, *kinds)
+
+    @property
+    def packed_arguments(self) -> list[Value]:
+        """The arguments of the region that the right operand is unpacked of.
+
+        That of the elements first, then those of what there is for each block.
+        """
+        found: list[Value] = [self.function.entry_block.arguments[1]]
+        for part in blocks_of(self.anchor):
+            argument = argument_behind(part)
+            assert argument is not None
+            found.append(argument)
+        return found
+
+    @property
+    def packed(self) -> list[Value]:
+        """What the call gives for them."""
+        operands = self.call.operands
+        return [
+            operands[ir.BlockArgument(argument).arg_number]
+            for argument in self.packed_arguments
+        ]
+
+    def right_of(self, packed: Sequence[Value], tile: Tile) -> Value:
+        """Write the right operand, given what is packed for the panels of a tile."""
+        if self.tile.group:  # whose panels do not depend on the tile
+            known = dict(zip(self.packed_arguments, packed, strict=True))
+            return copy_value(self.anchor.operands[1], known)
+        return unpack(Builder(), self.anchor, packed[0], tile)
 
     def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:
         """Whether a build stores weights for a tile, with what fills their last panels.
@@ -79,9 +119,11 @@ class Product:
         """
         counts = list(features)
         padded = sum(tile.panels(count) * tile.own.columns for count in counts)
-        *products, _, depth, _ = Tensor.of(self.call.operands[1]).shape
-        column = 4 * element_count((*products, depth))
-        assert isinstance(column, int)
+        kind = Tensor.of(self.call.operands[1])
+        elements = element_count(kind.shape)
+        assert isinstance(elements, int)
+        own = self.tile.panels(self.geometry.features) * self.tile.own.columns
+        column = elements * bits(kind.dtype) / 8 / own
         wanted = column * sum(counts)
         most = most_extra(wanted)
         return column * padded - wanted <= most
@@ -145,11 +187,15 @@ def product_of(
         return None
     family = capabilities.family_of(fused)
     packing = family.packing_of(fused)
-    if packing is None or packing.blocks is not None or family.most_joined == 1:
+    if packing is None or family.most_joined == 1:
         return None
     ops = function.entry_block.operations
     anchors = [each for each in ops if isinstance(each, family.anchors)]
-    is_read_whole = anchors[0].operands[0] == function.entry_block.arguments[0]
+    left = anchors[0].operands[0]
+    rounded = rounded_rows(anchors[0])
+    if rounded is not None:
+        left = rounded.q
+    is_read_whole = left == function.entry_block.arguments[0]
     if len(anchors) > 1 or not is_read_whole:
         return None
     if known_geometry(anchors[0]).groups > 1:  # which have panels of their own

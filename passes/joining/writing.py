@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from aotc.dialects.builder import Builder
@@ -10,7 +11,7 @@ from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import in_order
-from aotc.kernels.packing import join, pack, split, unpack
+from aotc.kernels.packing import join, pack, split
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, ir
 from aotc.passes.joining.groups import Group
@@ -40,7 +41,7 @@ def write_group(group: Group, outlining: Outlining) -> bool:
     results = [x for x in made if any(use.owner.opview not in calls for use in x.uses)]
     operands = _operands(products)
     with ir.InsertionPoint(last), first.location:
-        operands[1:1] = [join(Builder(), _packed(products, tile), tile)]
+        operands[1:1] = _joined(products, tile)
         name = _define(products, tile, operands, results)
         kernel = products[0].fused.kernel
         mark_fused(find(name), Fused(kernel, tile.to_plain()))
@@ -52,13 +53,19 @@ def write_group(group: Group, outlining: Outlining) -> bool:
 def _operands(products: Sequence[Product]) -> list[Value]:
     """What the joined region takes, but for the weights; the left operand first."""
     made = {value for each in products for value in each.call.results}
+    packed = {value for each in products for value in each.packed}
     given = (value for each in products for value in [*each.call.operands][2:])
-    left = products[0].call.operands[0]
-    return [*dict.fromkeys([left, *(value for value in given if value not in made)])]
+    left, no = products[0].call.operands[0], made | packed
+    return [*dict.fromkeys([left, *(value for value in given if value not in no)])]
 
 
-def _packed(products: Sequence[Product], tile: Tile) -> list[Value]:
+def _joined(products: Sequence[Product], tile: Tile) -> list[Value]:
     """The weights as the joined kernel reads them, at the insertion point."""
+    if tile.group:
+        b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
+        elements, *blocks = [*parts]
+        in_blocks = replace(tile, terms=1)
+        return [join(b, elements, tile), *(join(b, x, in_blocks) for x in blocks)]
     found = []
     for product in products:
         if product.tile.columns == tile.own.columns:
@@ -66,7 +73,19 @@ def _packed(products: Sequence[Product], tile: Tile) -> list[Value]:
         else:
             right = product.unpacked()
             found.append(pack(Builder(), product.anchor, tile.own, right))
-    return found
+    return [join(Builder(), found, tile)]
+
+
+def _split(
+    products: Sequence[Product], tile: Tile, arguments: Sequence[Value]
+) -> list[tuple[Value, ...]]:
+    """The packed parts of each product, in the joined region of some arguments."""
+    b, parts = Builder(), []
+    counts = [tile.panels(each.geometry.features) for each in products]
+    for place, _ in enumerate(products[0].packed):
+        of_blocks = replace(tile, terms=1) if place else tile
+        parts.append(split(b, arguments[1 + place], counts, of_blocks))
+    return [*zip(*parts, strict=True)]
 
 
 def _define(
@@ -78,15 +97,12 @@ def _define(
     """The joined region; the values are those of the calls."""
 
     def body(arguments: list[Value]) -> list[Value]:
-        left, joined, *_ = arguments
         known = dict(zip(operands, arguments, strict=True))
-        counts = [tile.panels(each.geometry.features) for each in products]
-        for product, part in zip(
-            products, split(Builder(), joined, counts, tile), strict=True
-        ):
-            given = [left, part, *(known[x] for x in [*product.call.operands][2:])]
-            right = partial(unpack, Builder(), product.anchor, part, tile.own)
-            made = product.write(given, right)
+        own = _split(products, tile, arguments)
+        for product, packed in zip(products, own, strict=True):
+            known.update(zip(product.packed, packed, strict=True))
+            given = [known[value] for value in product.call.operands]
+            made = product.write(given, partial(product.right_of, packed, tile.own))
             known.update(zip(product.call.results, made, strict=True))
         return [known[value] for value in results]
 

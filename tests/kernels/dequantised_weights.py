@@ -40,6 +40,14 @@ FORMATS = {
     "halves_32_zero": Format(4, 32, "u1", "number", is_turned=True),
     "halves_odd": Format(4, 20, zero="minima", depth=360, features=50, rows=5),
 }
+# of one left operand: query, key and value, of halves, and a gate and its values
+JOINED = {
+    "q": Format(4, 32, "u1", "minima", is_turned=True, features=96),
+    "k": Format(4, 32, "u1", "minima", is_turned=True, features=40),
+    "v": Format(4, 32, "u1", "minima", is_turned=True, features=40),
+    "gate": Format(8, 64, features=72),
+    "up": Format(8, 64, features=72),
+}
 _rng = onp.random.default_rng(0)
 
 
@@ -75,7 +83,7 @@ def _dequantized(of, parts):
 
 weights = aotc.Weights(
     {
-        **{name: _parts(of) for name, of in FORMATS.items()},
+        **{name: _parts(of) for name, of in (FORMATS | JOINED).items()},
         "bytes": _rng.integers(0, 256, (96, 8, 16), "u1"),
         "scales": _rng.uniform(0.01, 0.1, (96, 8)).astype("f4"),
         "order": _rng.permutation(256).astype("i4"),
@@ -128,6 +136,21 @@ def in_a_loop(weights, x):
         return np.tile(y, (1, 4))[:, :256], y
 
     return control.scan(step, x, None, length=3)[1]
+
+
+def _joined(weights, x):
+    q, k, v, gate, up = (x @ _dequantized(of, weights[n]) for n, of in JOINED.items())
+    return q, nn.relu(k), v, nn.silu(gate) * up
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
+def joined_one(weights, x):
+    return _joined(weights, x)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((19, 256), "f32"))
+def joined_many(weights, x):
+    return _joined(weights, x)
 
 
 @aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aotc import reference
-from aotc.dialects.functions import functions_of
+from aotc.dialects.callees import calls_in
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
@@ -95,7 +96,7 @@ def test_kernels_and_archives_have_no_more_than_the_bits(level):
         if (fused := fused_of(function)) and fused.kernel == "contraction"
     }
     assert {kind.dtype for kind in second} == {"i8", "u8"}
-    largest = 128 * 370  # bytes of the largest weight, in whole panels
+    largest = 192 * 256  # bytes of the largest weights together, in whole panels
     for array in unit.program.parameters.values():
         assert array.nbytes <= largest
     assert not [note for note in unit.notes if isinstance(note, Refusal)]
@@ -135,3 +136,19 @@ def test_products_by_one_weight_read_one_packing_of_it():
     (entry,) = [each for each in unit.program.entries if each.name == "read_twice"]
     kinds = [port.type for port in entry.arguments if port.kind == "weight"]
     assert sorted(kind.dtype for kind in kinds) == ["f16", "i8"]
+
+
+def test_products_of_one_operand_read_joined_packings_for_all_numbers_of_rows():
+    unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    functions = functions_of(unit.module)
+    read = {}
+    for name in ("joined_one", "joined_many"):
+        calls = [functions[callee_of(call)] for call in calls_in(functions[name])]
+        assert sorted(len(each.type.results) for each in calls) == [1, 3]
+        ports = unit.program.entry(name).ports("weight")
+        read[name] = {port.name: port.type for port in ports}
+    assert read["joined_one"] == read["joined_many"]
+    kinds = [kind.dtype for kind in read["joined_one"].values()]
+    assert sorted(kinds) == ["f16", "f16", "f32", "i8", "u8"]

@@ -269,9 +269,13 @@ def plan_joined(
     """
     geometries = [known_geometry(op) for op in ops]
     whole = whole_geometry(geometries)
-    if any(tile.lanes != machine.lanes or tile.group for tile in own):
+    if any(tile.lanes != machine.lanes for tile in own):
         return None
-    if interleaved:
+    if own[0].group:
+        tile = dequantized.plan_joined(
+            ops[0], whole, own, machine, interleaved=interleaved
+        )
+    elif interleaved:
         tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
     else:
         tile = _best_for_all(geometries, own, machine)
@@ -333,7 +337,13 @@ def second_columns(op: GraphOp) -> range | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Windows over an image, which are read from it."""
+    """What the kernel reads the left operand through, and of what.
+
+    Windows over an image are read from it, and dequantised rows as integers.
+    """
+    rounded = dequantized.rounded_rows(op)
+    if rounded is not None:
+        return {rounded.y: rounded.q}
     windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
     return {} if windows is None else {windows.y: windows.x}
 
@@ -349,10 +359,11 @@ def cycles_of(
     )
 
 
-def _why_not_made(anchor: GraphOp, right: Value, tile: Tile) -> str:
+def _why_not_made(anchor: GraphOp, right: Value, joined: Joined) -> str:
     """Return why a kernel cannot make the second operand of its second argument."""
+    tile = joined.tile
     if tile.group:
-        return dequantized.why_misread(anchor, tile)
+        return dequantized.why_misread(anchor, tile, joined.panels)
     return why_no_prologue(anchor, right, is_packed=bool(tile.packed))
 
 
@@ -367,7 +378,7 @@ def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
         if tile.group or is_computed(anchor):
-            if why := _why_not_made(anchor, right, tile):
+            if why := _why_not_made(anchor, right, joined):
                 return why
         elif not tile.packed and rhs not in (left, right):
             return "expected its second argument to be the right operand of its product"

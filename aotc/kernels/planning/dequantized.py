@@ -4,12 +4,15 @@
 
 The kernel reads integers, [panel][term][column], or of 4 bits [panel][terms by 8]
 [column] with byte t of a column's four the terms t (its lower half) and 4 + t; and
-scales and offsets, [panel][block][column]. The panels do not depend on how many rows
-there are, so that all products by a weight read one packing of it.
+scales and offsets, [panel][block][column]. Where instructions multiply bytes by fours,
+four terms of a column lie together, [panel][terms by 4][column][term]. The panels do
+not depend on how many rows there are, so that all products by a weight read one packing
+of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +21,24 @@ from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_blocks_shape
-from aotc.kernels.planning.tile import Tile, choose_tile
+from aotc.kernels.planning.tile import (
+    Tile,
+    choose_tile,
+    widths_of,
+    with_blocks,
+)
 from aotc.mlir import Value, ir
 
 NIBBLES = 8  # that a word of 32 bits holds
+TERMS = 4  # of a column, which instructions multiply bytes of at a time
+ROUNDED = 32  # terms of a row that are rounded by one scale
+_SUMS = 12  # of integers, and as many of floats, that registers hold of rounded rows
+_FEWER_SUMS = 8  # where there are 16 registers: some of the floats lie in memory
+_LEAST_BLOCKS = 8  # of a row that is rounded
+_LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
 
@@ -32,6 +46,13 @@ _VECTORS = 4  # of a panel, where they are short
 def table_of(op: GraphOp) -> Dequantize | None:
     """Return what dequantises the second operand of a product, if that is made so."""
     return made_by(op.operands[1], Dequantize) if isinstance(op, DotGeneral) else None
+
+
+def blocks_of(op: GraphOp) -> list[Value]:
+    """Return what a product has for each block: scales, and offsets if it has some."""
+    table = table_of(op)
+    parts = [] if table is None else [table.scale, table.offset]
+    return [part for part in parts if Tensor.of(part).rank]
 
 
 def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | None:
@@ -43,13 +64,85 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
     vectors = min(vectors, -(-geometry.features // machine.lanes))
-    tile = choose_tile(geometry.typical, machine, 1, vectors)
-    return replace(
-        tile,
-        terms=NIBBLES if table.bits == 4 else 1,
-        group=shape[table.axis] // blocks[table.axis],
+    group = shape[table.axis] // blocks[table.axis]
+    own = replace(
+        choose_tile(geometry.typical, machine, 1, vectors),
+        terms=_terms_of(table.bits, group, machine),
+        group=group,
         bits=table.bits,
     )
+    return _for_rows(op, own, machine)
+
+
+def has_dots(machine: Machine) -> bool:
+    """Whether instructions multiply unsigned bytes by signed ones, by fours."""
+    multipliers = machine.multipliers_of("u8", "i8")
+    return any(mma.terms == TERMS for mma in multipliers)
+
+
+def may_round(op: GraphOp, machine: Machine) -> bool:
+    """Whether a kernel gains by rounded rows of a product by a dequantised weight."""
+    table, geometry = table_of(op), geometry_of(op)
+    if table is None or geometry is None or not has_dots(machine):
+        return False
+    if why_not(op, table, geometry) or geometry.left_steps != (geometry.depth, 1):
+        return False
+    size: Any = Tensor.of(table.q).shape[table.axis]
+    blocks: Any = Tensor.of(table.scale).shape[table.axis]
+    is_even = size // blocks % ROUNDED == 0 and size >= _LEAST_BLOCKS * ROUNDED
+    return bool(is_even) and geometry.typical.rows >= _LEAST_ROUNDED
+
+
+def rounded_rows(op: GraphOp) -> Dequantize | None:
+    """Return what dequantises the rows of a product by a weight that is, too."""
+    return None if table_of(op) is None else made_by(op.operands[0], Dequantize)
+
+
+def _terms_of(bits: int, group: int, machine: Machine) -> int:
+    """How many integers of a column lie together."""
+    if bits == 4:
+        return NIBBLES
+    return TERMS if has_dots(machine) and group % TERMS == 0 else 1
+
+
+def _for_rows(op: GraphOp, tile: Tile, machine: Machine) -> Tile:
+    """A tile with as many rows as registers hold sums of, if they are rounded."""
+    if rounded_rows(op) is None:
+        return tile
+    most = _SUMS if machine.registers > 16 else _FEWER_SUMS
+    rows = max(1, min(tile.rows, most // tile.vectors))
+    typical = known_geometry(op).typical
+    return with_blocks(typical, replace(tile, rows=rows, block=1, products=1))
+
+
+def plan_joined(
+    op: GraphOp,
+    geometry: Geometry,
+    own: Sequence[Tile],
+    machine: Machine,
+    *,
+    interleaved: bool,
+) -> Tile | None:
+    """Return the tile for products of one left operand; None where there is none.
+
+    Their panels stay as they are, so all numbers of rows read the same ones.
+
+    Args:
+        op: the first of them.
+        geometry: of one product with the features of all.
+        own: the tile of each of them alone.
+        machine: that computes them.
+        interleaved: whether a panel has the same columns of all of them.
+    """
+    one, *_ = own
+    if any(tile.columns != one.columns for tile in own):
+        return None
+    vectors = one.vectors * len(own) if interleaved else one.vectors
+    if vectors not in widths_of(geometry.typical, machine):
+        return None
+    tile = choose_tile(geometry.typical, machine, 1, vectors)
+    tile = replace(tile, terms=one.terms, group=one.group, bits=one.bits)
+    return _for_rows(op, tile, machine)
 
 
 def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
@@ -83,16 +176,20 @@ def argument_behind(value: Value) -> Value | None:
     return value
 
 
-def why_misread(anchor: GraphOp, tile: Tile) -> str:
-    """Return why a kernel would misread the blocks of a region; "" if it would not."""
-    table = table_of(anchor)
-    if table is None:
+def why_misread(anchor: GraphOp, tile: Tile, panels: int) -> str:
+    """Return why a kernel would misread the blocks of a region; "" if it would not.
+
+    Args:
+        anchor: a product of the region.
+        tile: of the region.
+        panels: that all its products have.
+    """
+    if table_of(anchor) is None:
         return "expected its second operand to be dequantised"
-    parts = [table.scale]
-    parts += [table.offset] if Tensor.of(table.offset).rank else []
-    for part in parts:
+    for part in blocks_of(anchor):
         argument = argument_behind(part)
-        expected = packed_blocks_shape(anchor, tile, Tensor.of(part))
+        _, *rest = packed_blocks_shape(anchor, tile, Tensor.of(part))
+        expected = (panels, *rest)
         if argument is None or Tensor.of(argument).shape != expected:
             return f"expected scales and offsets of the shape {expected}"
     return ""

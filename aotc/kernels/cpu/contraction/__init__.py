@@ -24,6 +24,7 @@ from aotc.dialects.types import ceil_divide
 from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.dequantized import DequantizedSums
+from aotc.kernels.cpu.contraction.rounded import RoundedSums
 from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
 from aotc.kernels.cpu.epilogue import Epilogue, Place
@@ -33,6 +34,7 @@ from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, least, most
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import PREFETCH_BYTES
+from aotc.kernels.planning.dequantized import rounded_rows
 from aotc.kernels.planning.joined import Joined, depends
 from aotc.kernels.planning.tile import (
     Tile,
@@ -61,8 +63,10 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
         geometry = joined.geometries[part]
-        sums: Sums | DequantizedSums
-        if tile.group:
+        sums: Sums | DequantizedSums | RoundedSums
+        if rounded_rows(anchor) is not None:
+            sums = RoundedSums.of(function, anchor, tile, given)
+        elif tile.group:
             sums = DequantizedSums.of(function, anchor, tile, given)
         else:
             prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
@@ -104,7 +108,7 @@ class Contraction:
     part: int
     given: Arguments
     epilogue: Epilogue
-    sums: Sums | DequantizedSums
+    sums: Sums | DequantizedSums | RoundedSums
     others: Sequence[Value] = ()
 
     @property

@@ -23,7 +23,7 @@ from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
-from aotc.kernels.planning.dequantized import argument_behind, table_of
+from aotc.kernels.planning.dequantized import TERMS, argument_behind, table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
@@ -169,6 +169,8 @@ class DequantizedSums:
             count: vectors of the panel.
         """
         lanes, columns = self.tile.lanes, self.tile.columns
+        if self.tile.terms == TERMS:
+            return self._bytes_of_words(at)
         if not self.tile.has_halves:
 
             def of_bytes(term: int, vector: int) -> Value:
@@ -188,27 +190,45 @@ class DequantizedSums:
 
         return of_halves
 
+    def _bytes_of_words(self, at: Value) -> Callable[[int, int], Value]:
+        """The same of bytes of which four terms of a column lie together."""
+        lanes, together = self.tile.lanes, self.tile.terms
+        words: dict[tuple[int, int], Value] = {}
+
+        def of_bytes(term: int, vector: int) -> Value:
+            step, place = divmod(term, together)
+            if (step, vector) not in words:
+                here = add(at, together * (step * self.tile.columns + vector * lanes))
+                loaded = vectors.load_as_is(self.right, here, together * lanes)
+                words[step, vector] = vectors.as_words(loaded)
+            return self._as_floats(self._part(words[step, vector], 8 * place, 8))
+
+        return of_bytes
+
     def _half_as_floats(self, words: Value, first: int) -> Value:
         """Four bits of each word, from the one at `first` on, as f32."""
         lookup = _LOOKUPS.get(self.tile.lanes)
         if lookup is None:
-            return self._as_floats(self._half(words, first))
+            return self._as_floats(self._part(words, first, 4))
         low = words if first == 0 else arith.shrui(words, constant(words.type, first))
         numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
         kind = vectors.vector_type(self.tile.lanes)
         return vectors.call_intrinsic(lookup, [vectors.elements(numbers), low], kind)
 
-    def _half(self, words: Value, first: int) -> Value:
-        """Four bits of each word, from the one at `first` on, as i32."""
+    def _part(self, words: Value, first: int, bits: int) -> Value:
+        """Some bits of each word, from the one at `first` on, as i32."""
+        last = 32 - bits
 
         def number(value: int) -> Value:
             return constant(words.type, value)
 
         if self.is_signed:
-            top = words if first == 28 else arith.shli(words, number(28 - first))
-            return arith.shrsi(top, number(28))
+            top = words
+            if first < last:
+                top = arith.shli(words, number(last - first))
+            return arith.shrsi(top, number(last))
         low = words if first == 0 else arith.shrui(words, number(first))
-        return low if first == 28 else arith.andi(low, number(15))
+        return low if first == last else arith.andi(low, number((1 << bits) - 1))
 
     def _as_floats(self, x: Value) -> Value:
         """A vector of integers as f32."""

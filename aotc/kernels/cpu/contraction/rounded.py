@@ -1,0 +1,295 @@
+"""The sums of one tile of a product of rows and a weight that are both dequantised.
+
+    sum over blocks of row scale * scale * (sum over terms of q * p)
+        - row scale * offset * (sum over terms of q)
+
+Rows are of bytes with a scale for each of their blocks (`passes.round_rows`), the
+weight's integers are multiplied as unsigned bytes, four terms at a time: those of i8
+are 128 too large then, and those of 4 bits 8, so sums begin with as many times less
+what the row adds up to in the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.scalars import constant
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Tensor
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.sums import Panel
+from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.machine import multiplier_of
+from aotc.kernels.planning.dequantized import (
+    ROUNDED,
+    TERMS,
+    argument_behind,
+    table_of,
+)
+from aotc.kernels.planning.tile import Tile
+from aotc.mlir import Function, Value, arith, ir
+
+_SUMS = 8  # of blocks of a row that are made side by side
+_DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd.256"  # of a block of a row, and ones
+
+
+@dataclass(frozen=True)
+class RoundedSums:
+    """Writes them at the insertion point.
+
+    Args:
+        geometry: what is summed up.
+        tile: how it is cut up.
+        left: the memory of the integers of rows.
+        row_scales: that of a scale for each of their blocks.
+        right: that of the integers of the weight, as bytes.
+        scales: that of a scale for each block of a column.
+        offsets: the same of offsets; None without any.
+        is_signed: whether the weight's integers are.
+        block_sums: memory for what each block of the rows of a tile adds up to; None
+            where nothing depends on that.
+    """
+
+    geometry: Geometry
+    tile: Tile
+    left: Value
+    row_scales: Value
+    right: Value
+    scales: Value
+    offsets: Value | None
+    is_signed: bool
+    block_sums: Value | None
+
+    fetched_by_step = 0  # of the next panel, beside other loads
+
+    @classmethod
+    def of(
+        cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
+    ) -> RoundedSums:
+        """Return those of a product in a region."""
+        memories = given.operands_of(function)
+
+        def memory_of(part: Value) -> Value | None:
+            argument = argument_behind(part)
+            return None if argument is None else memories[argument]
+
+        table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
+        assert table is not None
+        assert rows is not None
+        row_scales, scales = memory_of(rows.scale), memory_of(table.scale)
+        assert row_scales is not None
+        assert scales is not None
+        offsets, is_signed = memory_of(table.offset), Tensor.of(table.q).dtype == "i8"
+        geometry, sums = known_geometry(anchor), None
+        if is_signed or offsets is not None:
+            i32 = ir.IntegerType.get_signless(32)
+            sums = vectors.allocate(tile.rows * (geometry.depth // ROUNDED), i32)
+        left, right, *_ = given.memories
+        return cls(
+            geometry,
+            tile,
+            left,
+            row_scales,
+            right,
+            scales,
+            offsets,
+            is_signed,
+            sums,
+        )
+
+    def over_window(self, panel: Panel, rows: Rows) -> Values:
+        """The sums of a tile, row by row."""
+        if self.block_sums is not None:
+            self._sum_blocks(self.block_sums, rows)
+        group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
+        first = arith.divui(panel.right, index(group))
+        first_scale = arith.divui(rows.left, index(ROUNDED))
+
+        def add_block(number: Value, totals: Values) -> Values:
+            left = add(rows.left, scale(number, ROUNDED))
+            right = add(panel.right, scale(number, ROUNDED * columns))
+            sums = self._multiply(rows.count, panel.vectors, (left, right), number)
+            group_number = arith.divui(number, index(group // ROUNDED))
+            at = add(first, scale(group_number, columns))
+            places = [add(at, vector * lanes) for vector in range(panel.vectors)]
+            begin = add(first_scale, number)
+            by_row = [
+                self._repeat(self.row_scales, add(begin, row * self._blocks))
+                for row in range(rows.count)
+            ]
+            found = self._add_scaled(sums, by_row, places, totals)
+            return self._less_offsets(number, by_row, places, found)
+
+        zeros = [vectors.splat(0.0, lanes)] * (rows.count * panel.vectors)
+        return loops.loop(0, self._blocks, 1, zeros, add_block)
+
+    def _add_scaled(
+        self, sums: Values, by_row: Values, places: Sequence[Value], totals: Values
+    ) -> Values:
+        """Totals and the sums of a block, scaled.
+
+        Args:
+            sums: of integers, row by row.
+            by_row: the scale of each row.
+            places: where those of columns lie.
+            totals: row by row.
+        """
+        lanes, count = self.tile.lanes, len(places)
+        scales = [vectors.load(self.scales, place, lanes) for place in places]
+        return [
+            vectors.multiply_add(
+                arith.mulf(self._as_floats(x), by_row[n // count]),
+                scales[n % count],
+                total,
+            )
+            for n, (x, total) in enumerate(zip(sums, totals, strict=True))
+        ]
+
+    def _less_offsets(
+        self, number: Value, by_row: Values, places: Sequence[Value], totals: Values
+    ) -> Values:
+        """Totals less what the offsets of a block's columns make, if there are any."""
+        if self.offsets is None:
+            return totals
+        lanes, found = self.tile.lanes, list(totals)
+        offsets = [vectors.load(self.offsets, place, lanes) for place in places]
+        share = vectors.splat(1 / self._excess, lanes)
+        for row, by in enumerate(by_row):
+            x = arith.mulf(self._as_floats(self._begin(row, number)), share)
+            x = arith.mulf(x, by)
+            for n, offset in enumerate(offsets):
+                at = row * len(offsets) + n
+                found[at] = vectors.multiply_add(x, offset, found[at])
+        return found
+
+    # ---- the integers of a block ----------------------------------------------------
+
+    def _multiply(
+        self, rows: int, count: int, begin: tuple[Value, Value], number: Value
+    ) -> Values:
+        """The sums of products of integers over a block, row by row.
+
+        Args:
+            rows: of the tile.
+            count: vectors of the panel.
+            begin: where the block of the first row begins, and that of the panel, in
+                integers.
+            number: of the block.
+        """
+        left, right = begin
+        mma = multiplier_of("u8", "i8", self.tile.lanes, TERMS)
+        zero = constant(self._words, 0)
+        sums = [
+            self._begin(row, number) if self.is_signed else zero
+            for row in range(rows)
+            for _ in range(count)
+        ]
+
+        def dot(x: Value, weights: Value, total: Value) -> Value:
+            return vectors.call_intrinsic(
+                mma.intrinsic, [total, weights, x], self._words
+            )
+
+        for step in range(ROUNDED // TERMS):
+
+            def element(row: int, step: int = step) -> Value:
+                place = add(left, row * self.geometry.left_steps[0] + step * TERMS)
+                return vectors.repeat_run(self.left, place, TERMS, self.tile.lanes)
+
+            def weights(vector: int, step: int = step) -> Value:
+                return self._weights(right, step, vector)
+
+            sums = vectors.outer_product(element, weights, (rows, count), sums, dot)
+        return sums
+
+    def _weights(self, begin: Value, step: int, vector: int) -> Value:
+        """Integers of some terms and a vector of columns, as unsigned bytes.
+
+        Args:
+            begin: where the block of the panel begins, in integers.
+            step: of the block, which has as many terms as are multiplied at a time.
+            vector: of the panel.
+        """
+        lanes, columns, has_halves = (
+            self.tile.lanes,
+            self.tile.columns,
+            self.tile.has_halves,
+        )
+        if has_halves:
+            begin, step, half = arith.divui(begin, index(2)), step // 2, step % 2
+        at = add(begin, TERMS * (step * columns + vector * lanes))
+        words = vectors.as_words(vectors.load_as_is(self.right, at, TERMS * lanes))
+
+        def every(byte: int) -> Value:
+            return constant(words.type, byte * 0x01010101 - (byte >> 7 << 32))
+
+        if self.is_signed:
+            words = arith.xori(words, every(0x88 if has_halves else 0x80))
+        if has_halves:
+            if half:
+                words = arith.shrui(words, constant(words.type, 4))
+            words = arith.andi(words, every(0x0F))
+        return vectors.as_elements(words, self.left.type.element_type)
+
+    # ---- what rows add up to --------------------------------------------------------
+
+    @property
+    def _excess(self) -> int:
+        """What the weight's integers are too large by, as they are multiplied, or 1."""
+        if not self.is_signed:
+            return 1
+        return 8 if self.tile.has_halves else 128
+
+    def _begin(self, row: int, number: Value) -> Value:
+        """What a row adds up to in a block, as many times less as there is excess."""
+        assert self.block_sums is not None
+        return self._repeat(self.block_sums, add(number, row * self._blocks))
+
+    def _sum_blocks(self, memory: Value, rows: Rows) -> None:
+        """Write that of all blocks of the rows of a tile to memory."""
+        step, blocks = self.geometry.left_steps[0], self._blocks
+        i32 = ir.IntegerType.get_signless(32)
+        kind = vectors.vector_type(_SUMS, i32)
+        bytes_kind = vectors.vector_type(ROUNDED, self.left.type.element_type)
+        ones, zero = constant(bytes_kind, 1), constant(kind, 0)
+        less = constant(kind, -self._excess)
+
+        def write_some(number: Value) -> None:
+            first = arith.minsi(number, index(blocks - _SUMS))
+            for row in range(rows.count):
+                begin = add(add(rows.left, row * step), scale(first, ROUNDED))
+                terms = [
+                    vectors.load_as_is(self.left, add(begin, n * ROUNDED), ROUNDED)
+                    for n in range(_SUMS)
+                ]
+                sums = [
+                    vectors.call_intrinsic(_DOT_OF_SUMS, [zero, ones, x], kind)
+                    for x in terms
+                ]
+                found = arith.muli(vectors.reduce_lanes(sums, arith.addi), less)
+                vectors.store(found, memory, add(first, row * blocks), _SUMS)
+
+        loops.repeat_for(0, blocks, _SUMS, write_some)
+
+    # ---- vectors --------------------------------------------------------------------
+
+    @property
+    def _blocks(self) -> int:
+        """How many a row has."""
+        return self.geometry.depth // ROUNDED
+
+    @property
+    def _words(self) -> ir.Type:
+        return vectors.vector_type(self.tile.lanes, ir.IntegerType.get_signless(32))
+
+    def _repeat(self, memory: Value, at: Value) -> Value:
+        return vectors.repeat(vectors.load_element(memory, at), self.tile.lanes)
+
+    def _as_floats(self, x: Value) -> Value:
+        return arith.sitofp(vectors.vector_type(self.tile.lanes), x)
