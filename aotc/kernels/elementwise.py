@@ -33,6 +33,7 @@ BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
 
 NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
+FLOATS = ("f32", "bf16", "f16")  # floats that are f32 in vectors
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Family(Generic[A, S]):
         epilogue: what the operands of the elementwise ops that follow may be; it
             computes none if that is nothing.
         prologue: the same of the elementwise ops that make its operand.
+        computed: the operands that these may make; the others lie in memory.
         floats: dtypes that it computes and writes, of those that a machine has.
         stored: others that it writes of an op, of what casts make at the end.
         widened: others of the elements that the ops before an anchor read, and make
@@ -94,6 +95,7 @@ class Family(Generic[A, S]):
     plan_unpacked: Callable[[A, Machine], S | None] | None = None
     epilogue: Operands = NONE
     prologue: Operands = NONE
+    computed: Callable[[A], Sequence[Value]] = lambda op: [*op.operands][:1]
     floats: Container[str] = ("f32",)
     stored: Callable[[GraphOp], Container[str]] = lambda op: ()
     widened: Container[str] = ()

@@ -46,7 +46,7 @@ class Sweep(Schedule):
 def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None or geometry.is_narrow:
+    if geometry is None or geometry.dtype not in machine.dtypes:
         return None
     typical = geometry.typical
     if typical.flops < grain.LEAST or not machine.half_fills(geometry.features):
