@@ -13,8 +13,9 @@ fifth, over MobileNetV2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -34,7 +35,7 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
     """Write the kernel of a region."""
     geometry = known_geometry(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
-    reduction = reduction_of(anchor, epilogue.memories)
+    reduction = reduction_of(anchor, epilogue)
     lines = given.size(geometry.lines)
     Windows(geometry, sweep, lines, reduction, epilogue).write(*given.workgroup)
 
@@ -44,14 +45,14 @@ class Reduction:
     """What is made of a window.
 
     Args:
-        image: memory of the image.
+        read: makes a vector of the image, given where it lies there.
         weights: memory of the weights, [position][channel of a group][feature]; None
             for pooling.
         start: what is made of no elements.
         merge: what is made of so far, and of an element that has no weight.
     """
 
-    image: Value
+    read: Callable[[Place], Value]
     weights: Value | None = None
     start: float = 0.0
     merge: Callable[[Value, Value], Value] = arith.addf
@@ -63,14 +64,14 @@ class Reduction:
         return vectors.multiply_add(x, weight, so_far)
 
 
-def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
-    """What an op makes of its windows, given where its operands lie."""
-    image = known[anchor.operands[0]]
+def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> Reduction:
+    """What an op makes of its windows, given what knows where operands lie."""
+    read = partial(epilogue.compute, anchor.operands[0])
     if isinstance(anchor, ConvGeneral):
-        return Reduction(image, known[anchor.operands[1]])
+        return Reduction(read, epilogue.memories[anchor.operands[1]])
     if isinstance(anchor, MaxPool):
-        return Reduction(image, start=MaxPool.start, merge=arith.maximumf)
-    return Reduction(image)
+        return Reduction(read, start=MaxPool.start, merge=arith.maximumf)
+    return Reduction(read)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Windows:
         def reduce_line(number: Value, totals: Values) -> Values:
             weights = self._weights(number, groups)
             begin = add(left, scale(number, line))
-            return self._reduce_line(rows, (begin, groups.count), weights, totals)
+            return self._reduce_line(rows, (begin, groups), weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
             return loops.loop(*rows.lines, 1, totals, reduce_line)
@@ -183,7 +184,7 @@ class Windows:
     def _reduce_line(
         self,
         rows: Rows,
-        pixels: tuple[Value, int],
+        pixels: tuple[Value, _Groups],
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
@@ -191,27 +192,28 @@ class Windows:
 
         Args:
             rows: of the tile.
-            pixels: where the first one's channels are, and of how many groups.
+            pixels: where the first one's channels are, and of which groups.
             weights: of the line, by position and channel of a group.
             totals: so far, by row.
         """
-        found, (begin, count) = list(totals), pixels
+        found, (begin, groups) = list(totals), pixels
         for pixel, uses in self._uses(rows).items():
             at = add(begin, pixel * self.geometry.channels)
-            for channel, x in enumerate(self._channels(at, count)):
+            for channel, x in enumerate(self._channels(at, groups)):
                 for row, position in uses:
                     weight = weights[position][channel]
                     found[row] = self.reduction.combine(found[row], x, weight)
         return found
 
-    def _channels(self, at: Value, groups: int) -> Values:
+    def _channels(self, at: Value, groups: _Groups) -> Values:
         """The channels of some groups in turn, each in the lanes of its features."""
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
-        x = vectors.load(self.reduction.image, at, lanes, groups * channels)
+        first, count = scale(groups.first, channels), groups.count
+        x = self.reduction.read(Place(at, first, 0, count * channels))
         if channels == features == 1:
             return [x]
-        inside = [min(lane // features, groups - 1) for lane in range(lanes)]
+        inside = [min(lane // features, count - 1) for lane in range(lanes)]
         return [
             vectors.pick(x, [group * channels + channel for group in inside])
             for channel in range(channels)

@@ -187,9 +187,10 @@ def _most_keys(sizes: Sizes, columns: int) -> int:
 def plan(op: Attention, machine: Machine) -> AttentionTile | None:
     """The tile for an attention; None where there is no kernel for it.
 
-    The transposed queries and the scores of a block are on the stack, and so are sums
-    of which narrower results are made: heads are at most some hundred elements deep. A bias does not vary with the query alone. Of a few
-    queries most lanes would be empty: see `decoder`.
+    The transposed queries and the scores of a block are on the stack, and so are the
+    sums that narrower results are made of, so heads are at most some hundred elements
+    deep. A bias does not vary with the query alone. Of a few queries most lanes would
+    be empty: see `decoder`.
     """
     if not has_kernel_types(op, machine):
         return None

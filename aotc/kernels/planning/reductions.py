@@ -65,7 +65,6 @@ def is_in_memory(value: Value, columns: Sequence[int], machine: Machine) -> bool
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
-
     elementwise = Elementwise(ALIKE, columns, machine.dtypes, NARROW)
 
     def is_computed(value: Value) -> bool:
