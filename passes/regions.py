@@ -182,8 +182,7 @@ def region_at(
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
     elif region.family.prologue:
-        prologue = _prologue_of(region, anchor.operands[0])
-        _add_prologue(region, anchor.operands[0], prologue)
+        _add_prologues(region)
     _add_second(region)
     return region
 
@@ -300,17 +299,40 @@ def _views(region: Region) -> dict[Value, Value]:
     return found
 
 
-def _add_prologue(region: Region, value: Value, prologue: Elementwise) -> None:
+def _add_prologues(region: Region) -> None:
+    """Add the ops that make operands of the anchor, also behind a view of them."""
+    operands = list(region.anchor.operands)
+    computed = region.family.computed(region.anchor)
+    kept = [value for value in operands if value not in computed]
+    for operand in computed:
+        view, value = defining_op(operand), region.views.get(operand, operand)
+        is_viewed = isinstance(view, GraphOp) and value != operand
+        if is_viewed and has_one_use(operand):
+            region.before.insert(0, view)
+            region.values[operand] = None
+        _add_prologue(region, value, _prologue_of(region, value), kept)
+        if operand in region.values and is_viewed:
+            if value in region.values:
+                views = {x: y for x, y in region.views.items() if x != operand}
+                region.views = views
+            else:
+                region.before.remove(view)
+                del region.values[operand]
+
+
+def _add_prologue(
+    region: Region, value: Value, prologue: Elementwise, kept: Collection[Value] = ()
+) -> None:
     """Add the ops that make an operand of the shape of the rows, as far as they can be.
 
-    Nothing else reads what they give.
+    Nothing else reads what they give, which is none of the values that are `kept`.
     """
     op = defining_op(value)
     if not isinstance(op, GraphOp) or not prologue.takes(op):
         return
-    if value in region.values or not all(
-        region.computes(use.owner) for use in value.uses
-    ):
+    if value in region.values or value in kept:
+        return
+    if not all(region.computes(use.owner) for use in value.uses):
         return
     reads = []
     for operand in op.operands:
@@ -325,7 +347,7 @@ def _add_prologue(region: Region, value: Value, prologue: Elementwise) -> None:
     region.values[value] = None
     region.reads.update(dict.fromkeys(reads))
     for operand in op.operands:
-        _add_prologue(region, operand, prologue)
+        _add_prologue(region, operand, prologue, kept)
 
 
 def _add_second(region: Region) -> None:

@@ -33,6 +33,7 @@ BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
 
 NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
+FLOATS = ("f32", "bf16", "f16")  # floats that are f32 in vectors
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Elementwise:
         dtypes: of all elements.
         sources: other dtypes, of elements of which casts make these.
         stored: other dtypes, of elements that casts make of these.
+        is_plain: whether they take few instructions, none being approximated.
     """
 
     operands: Operands
@@ -52,6 +54,7 @@ class Elementwise:
     dtypes: Container[str] = ("f32",)
     sources: Container[str] = ()
     stored: Container[str] = ()
+    is_plain: bool = False
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
@@ -59,6 +62,8 @@ class Elementwise:
         if isinstance(op, Cast):
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
         if not all(kind in self.dtypes for kind in kinds):
+            return False
+        if self.is_plain and type(op).is_approximated:
             return False
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
 

@@ -12,7 +12,7 @@ from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.kernels import packing
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
+from aotc.kernels.elementwise import ALIKE, BY_ROWS, FLOATS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.planning import (
     attention,
@@ -98,7 +98,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=contraction.workgroups,
         plan_unpacked=contraction.plan_unpacked,
         epilogue=OF_COLUMNS,
-        floats=("f32", "bf16", "f16"),
+        floats=FLOATS,
         stored=lambda op: NARROW,
         second_columns=contraction.second_columns,
         column_axes=contraction.column_axes,
@@ -115,20 +115,30 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "decoder": Family(
         anchors=(Attention,),
         schedule=decoder.DecoderTile,
+        floats=FLOATS,
         plan=decoder.plan,
         workgroups=decoder.workgroups,
         views=decoder.caches_by_heads,
+        prologue=BY_ROWS,
+        computed=decoder.computed_operands,
+        repeats=True,
+        widened=NARROW,
     ),
     "attention": Family(
         anchors=(Attention,),
         schedule=attention.AttentionTile,
+        floats=FLOATS,
         plan=attention.plan,
         workgroups=attention.workgroups,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
         schedule=depthwise.Sweep,
+        floats=FLOATS,
         stored=lambda op: NARROW,
+        widened=NARROW,
+        prologue=ALIKE,
+        repeats=True,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -138,7 +148,11 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         schedule=depthwise.Sweep,
+        floats=FLOATS,
         stored=lambda op: NARROW,
+        widened=NARROW,
+        prologue=ALIKE,
+        repeats=True,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
@@ -147,10 +161,11 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "rows": Family(
         anchors=rows.ANCHORS,
         schedule=rows.RowTile,
+        floats=FLOATS,
         plan=rows.plan,
         workgroups=rows.workgroups,
         epilogue=BY_ROWS,
-        stored=rows.stored,
+        stored=lambda op: NARROW,
         widened=NARROW,
         column_axes=rows.column_axes,
         prologue=ALIKE,
@@ -159,6 +174,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "columns": Family(
         anchors=rows.REDUCTIONS,
         schedule=columns.ColumnTile,
+        floats=FLOATS,
         plan=columns.plan,
         workgroups=columns.workgroups,
         epilogue=BY_ROWS,
@@ -177,6 +193,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "movement": Family(
         anchors=(Concatenate,),
         schedule=movement.MovementBlocks,
+        floats=FLOATS,
         plan=movement.plan,
         workgroups=movement.workgroups,
         prologue=ALIKE,

@@ -41,6 +41,9 @@ class Family(Generic[A, S]):
         epilogue: what the operands of the elementwise ops that follow may be; it
             computes none if that is nothing.
         prologue: the same of the elementwise ops that make its operand.
+        computed: the operands that these may make; the others lie in memory.
+        repeats: whether an element of these is made for each of its readers, so that
+            only ops of few instructions may.
         floats: dtypes that it computes and writes, of those that a machine has.
         stored: others that it writes of an op, of what casts make at the end.
         widened: others of the elements that the ops before an anchor read, and make
@@ -94,6 +97,8 @@ class Family(Generic[A, S]):
     plan_unpacked: Callable[[A, Machine], S | None] | None = None
     epilogue: Operands = NONE
     prologue: Operands = NONE
+    computed: Callable[[A], Sequence[Value]] = lambda op: [*op.operands][:1]
+    repeats: bool = False
     floats: Container[str] = ("f32",)
     stored: Callable[[GraphOp], Container[str]] = lambda op: ()
     widened: Container[str] = ()
@@ -174,7 +179,9 @@ class Family(Generic[A, S]):
         """Return what elementwise ops make an operand of an op in its kernel."""
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
-        return Elementwise(self.prologue, columns, dtypes, self.widened, self.widened)
+        return Elementwise(
+            self.prologue, columns, dtypes, self.widened, self.widened, self.repeats
+        )
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.dialects.graph import view_of_result
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.dialects.views import Stride, View
@@ -114,8 +115,8 @@ def operand_of(value: Value) -> Operand:
     found: Operand | None = None
     if _is_constant(value):
         found = Number(value)
-    elif isinstance(op, Broadcast):
-        found = _repeated(op)
+    elif is_repeated(value):
+        found = _repeated(value)
     elif isinstance(op, Slice):
         found = _some_columns(op)
     return found or Whole(value)
@@ -123,19 +124,37 @@ def operand_of(value: Value) -> Operand:
 
 def is_repeated(value: Value) -> bool:
     """Return whether an operand repeats something that is smaller in memory."""
-    return isinstance(defining_op(value), Broadcast)
+    *_, last = _moves(value) or [None]
+    return isinstance(last, Broadcast)
+
+
+def _moves(value: Value) -> list[Broadcast | Reshape]:
+    """Return the reshapes that make a value of a broadcast, and that, the last first."""
+    found: list[Broadcast | Reshape] = []
+    while isinstance(op := defining_op(value), (Broadcast, Reshape)):
+        found.append(op)
+        if isinstance(op, Broadcast):
+            break
+        value = op.x
+    return found
 
 
 def _is_constant(value: Value) -> bool:
     return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
-def _repeated(op: Broadcast) -> Operand | None:
+def _repeated(value: Value) -> Operand | None:
     """Return what a broadcast repeats; None if that has no name here."""
+    moves = _moves(value)
+    op = moves[-1]
     shape = Tensor.of(op.x).shape
     if all(size == 1 for size in shape):
         return Number(op.x)
-    view = View.of_memory(shape).broadcast(op.shape, op.axes)
+    view: View | None = View.of_memory(shape)
+    for move in reversed(moves):
+        view = None if view is None else view_of_result(move, view)
+    if view is None:
+        return None
     match view.group(range(len(view.axes))):
         case (Stride(size=width, axis=0, step=1),) | (
             Stride(axis=None),

@@ -92,15 +92,16 @@ def dequantize(
     q, scale = lift(q), as_float(scale)
     if bits is not None:
         q = np.clip(q, *_range(q.dtype, bits))
-    offset = broadcast_along(lift(zero_point), q, axis, block)
+    # parts are converted before they are repeated, so that kernels can repeat them
+    step, offset = to_accumulator(scale), lift(zero_point)
     is_whole = not dtypes.is_float(q.dtype) and not dtypes.is_float(offset.dtype)
-    step = to_accumulator(broadcast_along(scale, q, axis, block))
     wide = _difference_dtype(q.dtype) if is_whole else step.dtype
-    steps = astype(np.subtract(astype(q, wide), astype(offset, wide)), step.dtype)
-    y = np.multiply(steps, step)
+    offset = broadcast_along(astype(offset, wide), q, axis, block)
+    steps = astype(np.subtract(astype(q, wide), offset), step.dtype)
+    y = np.multiply(steps, broadcast_along(step, q, axis, block))
     if less is not None:
-        wide_less = to_accumulator(broadcast_along(as_float(less), q, axis, block))
-        y = np.subtract(y, astype(wide_less, y.dtype))
+        wide_less = astype(to_accumulator(as_float(less)), y.dtype)
+        y = np.subtract(y, broadcast_along(wide_less, q, axis, block))
     return astype(y, scale.dtype)
 
 

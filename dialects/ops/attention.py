@@ -203,21 +203,12 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
         """Two products with a softmax between, normalized last: rows are shorter."""
-        scores = _scores(b, op)
-        like = Tensor.of(scores)
-        highest = b.reduce_max(scores, axes=(3,))
-        highest = _finite(b, highest)
-        e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
-        total = b.reduce_sum(e, axes=(3,))
-        logsum = b.add(highest, b.log(total))
-        divisor = _divisor(b, total) if op.safe else total
-        divisor = b.transpose(divisor, permutation=(0, 2, 1))
-        wide = Tensor.of(op.y).with_dtype(like.dtype)
-        y = _weighted_sum(b, op, e, op.value, like.dtype)
-        y = b.divide(y, b.expand(divisor, wide, (3,)))
-        return [cast(b, y, Tensor.of(op.y).dtype), logsum]
+        return _normalized_last(b, op, op.value)
 
-    cascade = decompose
+    @staticmethod
+    def cascade(b: Builder, op: "Attention") -> list[Value]:
+        """The same, whose exponentials are not rounded to a narrower value's dtype."""
+        return _normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -295,6 +286,22 @@ def may_share(heads: Size, shared: Size) -> bool:
     if isinstance(heads, int) and isinstance(shared, int):
         return heads == shared or (shared > 0 and heads % shared == 0)
     return heads == shared
+
+
+def _normalized_last(b: Builder, op: Attention, value: Value) -> list[Value]:
+    """Return y and logsum, whose weighted sums are divided by those of the weights."""
+    scores = _scores(b, op)
+    like = Tensor.of(scores)
+    highest = _finite(b, b.reduce_max(scores, axes=(3,)))
+    e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
+    total = b.reduce_sum(e, axes=(3,))
+    logsum = b.add(highest, b.log(total))
+    divisor = _divisor(b, total) if op.safe else total
+    divisor = b.transpose(divisor, permutation=(0, 2, 1))
+    wide = Tensor.of(op.y).with_dtype(like.dtype)
+    y = _weighted_sum(b, op, e, value, like.dtype)
+    y = b.divide(y, b.expand(divisor, wide, (3,)))
+    return [cast(b, y, Tensor.of(op.y).dtype), logsum]
 
 
 # Scores, probabilities and their tangents are batch, heads, length, positions. For a

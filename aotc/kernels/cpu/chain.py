@@ -173,13 +173,14 @@ class _Chain:
         """Those that there are."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
+        epilogue = self._epilogue_of(stages.depthwise)
         known = self._known | {stages.depthwise.x: self._memory_of(stages.depthwise.x)}
         windows = Windows(
             shape,
             cut.sweep(shape),
             self.given.size(shape.lines),
-            depthwise.reduction_of(stages.depthwise, known),
-            self._epilogue_of(stages.depthwise),
+            depthwise.reduction_of(stages.depthwise, replace(epilogue, memories=known)),
+            epilogue,
         )
         expand = project = None
         if stages.expand is not None:

@@ -13,8 +13,9 @@ fifth, over MobileNetV2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -35,13 +36,17 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
     """Write the kernel of a region."""
     image = image_of(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
-    memories = {**epilogue.memories}
-    memories[anchor.operands[0]] = memories[image.source]
-    reduction = reduction_of(anchor, memories)
-    lines = given.size(image.geometry.lines)
-    windows = Windows(
-        image.geometry, sweep, lines, reduction, epilogue, fill=image.fill
-    )
+    geometry = image.geometry
+    lines = given.size(geometry.lines)
+    reduction = reduction_of(anchor, epilogue)
+    windows = Windows(geometry, sweep, lines, reduction, epilogue)
+    if not geometry.is_float:
+        memories = (
+            epilogue.memories[image.source],
+            epilogue.memories[anchor.operands[1]],
+        )
+        of_bytes = ByteWindows(geometry, sweep, *memories, image.fill)
+        windows = replace(windows, of_bytes=of_bytes)
     windows.write(*given.workgroup)
 
 
@@ -50,14 +55,14 @@ class Reduction:
     """What is made of a window.
 
     Args:
-        image: memory of the image.
+        read: makes a vector of the image, given where it lies there.
         weights: memory of the weights, [position][channel of a group][feature]; None
             for pooling.
         start: what is made of no elements.
         merge: what is made of so far, and of an element that has no weight.
     """
 
-    image: Value
+    read: Callable[[Place], Value]
     weights: Value | None = None
     start: float = 0.0
     merge: Callable[[Value, Value], Value] = arith.addf
@@ -69,14 +74,14 @@ class Reduction:
         return vectors.multiply_add(x, weight, so_far)
 
 
-def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
-    """What an op makes of its windows, given where its operands lie."""
-    image = known[anchor.operands[0]]
+def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> Reduction:
+    """What an op makes of its windows, given what knows where operands lie."""
+    read = partial(epilogue.compute, anchor.operands[0])
     if isinstance(anchor, ConvGeneral):
-        return Reduction(image, known[anchor.operands[1]])
+        return Reduction(read, epilogue.memories[anchor.operands[1]])
     if isinstance(anchor, MaxPool):
-        return Reduction(image, start=MaxPool.start, merge=arith.maximumf)
-    return Reduction(image)
+        return Reduction(read, start=MaxPool.start, merge=arith.maximumf)
+    return Reduction(read)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Windows:
         reduction: what is made of a window.
         epilogue: makes the results of what the windows give.
         begin: where the images and the results begin in memory.
-        fill: the number around images of bytes.
+        of_bytes: makes the sums of windows over bytes; None for floats.
     """
 
     geometry: Geometry
@@ -112,7 +117,7 @@ class Windows:
     reduction: Reduction
     epilogue: Epilogue
     begin: tuple[Value | int, Value | int] = (0, 0)
-    fill: int = 0
+    of_bytes: ByteWindows | None = None
 
     def write(self, part: Value, block: Value) -> None:
         """Write the work of one workgroup.
@@ -167,18 +172,12 @@ class Windows:
             Place(add(result, row * shape.features), column, 0, count)
             for row in range(rows.count)
         ]
-        if shape.is_narrow:
-            totals = self._byte_windows.sums(rows, column, count)
+        if self.of_bytes is not None:
+            totals = self.of_bytes.sums(rows, column, count)
         else:
             start = vectors.splat(self.reduction.start, lanes)
             totals = self._reduce(rows, groups, [start] * rows.count)
         self.epilogue.write(places, totals)
-
-    @property
-    def _byte_windows(self) -> ByteWindows:
-        image, weights = self.reduction.image, self.reduction.weights
-        assert weights is not None
-        return ByteWindows(self.geometry, self.sweep, image, weights, self.fill)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""
@@ -189,7 +188,7 @@ class Windows:
         def reduce_line(number: Value, totals: Values) -> Values:
             weights = self._weights(number, groups)
             begin = add(left, scale(number, line))
-            return self._reduce_line(rows, (begin, groups.count), weights, totals)
+            return self._reduce_line(rows, (begin, groups), weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
             return loops.loop(*rows.lines, 1, totals, reduce_line)
@@ -200,7 +199,7 @@ class Windows:
     def _reduce_line(
         self,
         rows: Rows,
-        pixels: tuple[Value, int],
+        pixels: tuple[Value, _Groups],
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
@@ -208,27 +207,28 @@ class Windows:
 
         Args:
             rows: of the tile.
-            pixels: where the first one's channels are, and of how many groups.
+            pixels: where the first one's channels are, and of which groups.
             weights: of the line, by position and channel of a group.
             totals: so far, by row.
         """
-        found, (begin, count) = list(totals), pixels
+        found, (begin, groups) = list(totals), pixels
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
             at = add(begin, pixel * self.geometry.channels)
-            for channel, x in enumerate(self._channels(at, count)):
+            for channel, x in enumerate(self._channels(at, groups)):
                 for row, position in uses:
                     weight = weights[position][channel]
                     found[row] = self.reduction.combine(found[row], x, weight)
         return found
 
-    def _channels(self, at: Value, groups: int) -> Values:
+    def _channels(self, at: Value, groups: _Groups) -> Values:
         """The channels of some groups in turn, each in the lanes of its features."""
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
-        x = vectors.load(self.reduction.image, at, lanes, groups * channels)
+        first, count = scale(groups.first, channels), groups.count
+        x = self.reduction.read(Place(at, first, 0, count * channels))
         if channels == features == 1:
             return [x]
-        inside = [min(lane // features, groups - 1) for lane in range(lanes)]
+        inside = [min(lane // features, count - 1) for lane in range(lanes)]
         return [
             vectors.pick(x, [group * channels + channel for group in inside])
             for channel in range(channels)

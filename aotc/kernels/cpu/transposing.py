@@ -9,7 +9,7 @@ written:
   in registers. So all of a line of the cache is used when it is there.
 - A short one, as the channels of an image: its vectors are mixed, or taken apart.
 
-Of narrow integers, those that stay side by side are moved as words of 32 bits.
+Of narrow elements, those that stay side by side are moved as words of 32 bits.
 """
 
 from __future__ import annotations
@@ -215,8 +215,10 @@ class _Kernel:
     def _load(self, at: Value, count: int) -> Value:
         memory, together = self.given.memories[0], self.nest.together
         lanes, count = (n * together for n in (self.lanes, count))
-        found = vectors.load(memory, scale(at, together), lanes, count)
-        return found if together == 1 else vectors.as_words(found)
+        if together == 1:
+            return vectors.load(memory, at, lanes, count)
+        found = vectors.load_as_is(memory, scale(at, together), lanes, count)
+        return vectors.as_words(found)
 
     def _store(self, vector: Value, at: Value, count: int) -> None:
         memory, together = self.given.memories[1], self.nest.together

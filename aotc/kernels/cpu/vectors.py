@@ -75,17 +75,18 @@ def load(
 
     Floats are f32 from here on, integers what they are.
     """
+    return _widen(load_as_is(memory, at, lanes, count))
+
+
+def load_as_is(
+    memory: Value, at: Value, lanes: int, count: int | Value | None = None
+) -> Value:
+    """A vector of the elements that memory holds; zeros follow `count` of them."""
+    kind = vector_type(lanes, memory.type.element_type)
     if count is None or count == lanes:
-        return _widen(load_as_is(memory, at, lanes))
-    kind = vector_type(lanes, memory.type.element_type)
+        return _make("vector.load", [memory, at], kind)
     given = [memory, at, _mask(lanes, count), constant(kind, 0)]
-    return _widen(_make("vector.maskedload", given, kind))
-
-
-def load_as_is(memory: Value, at: Value, lanes: int) -> Value:
-    """A vector of the elements that memory holds."""
-    kind = vector_type(lanes, memory.type.element_type)
-    return _make("vector.load", [memory, at], kind)
+    return _make("vector.maskedload", given, kind)
 
 
 def bits_of(x: Value) -> Value:
@@ -94,14 +95,14 @@ def bits_of(x: Value) -> Value:
 
 
 def as_words(x: Value) -> Value:
-    """The bits of narrower integers side by side, as i32."""
+    """The bits of narrower elements side by side, as i32."""
     size = _lanes(x) * x.type.element_type.width // 32
     return _make("vector.bitcast", [x], _integers(size))
 
 
 def as_elements(x: Value, element: Type) -> Value:
     """The inverse of `as_words`."""
-    size = _lanes(x) * 32 // ir.IntegerType(element).width
+    size = _lanes(x) * 32 // element.width
     return _make("vector.bitcast", [x], vector_type(size, element))
 
 

@@ -38,6 +38,8 @@ class Sizes:
         width: elements of a value.
         row_step: from one query of a head to the next, in queries in memory.
         head_step: from the first query of a head to that of the next.
+        is_narrow: whether results hold fewer bits than the sums that they are made of,
+            which lie in memory of the workgroup then.
     """
 
     batch: Size
@@ -49,6 +51,7 @@ class Sizes:
     width: int
     row_step: int
     head_step: int
+    is_narrow: bool = False
 
     @classmethod
     def of(cls, op: Attention) -> Sizes:
@@ -60,7 +63,9 @@ class Sizes:
         steps = heads, 1
         if length == 1 and not op.causal:
             length, heads, steps = heads // shared, shared, (1, heads // shared)
-        return cls(batch, length, heads, depth, positions, shared, width, *steps)
+        is_narrow = Tensor.of(op.y).dtype != "f32"
+        sizes = batch, length, heads, depth, positions, shared, width
+        return cls(*sizes, *steps, is_narrow)
 
     @property
     def typical(self) -> tuple[int, int]:
@@ -68,14 +73,14 @@ class Sizes:
         return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 
-def has_kernel_types(op: Attention) -> bool:
-    """Whether kernels can compute an attention: elements are f32.
+def has_kernel_types(op: Attention, machine: Machine) -> bool:
+    """Whether kernels can compute an attention: elements are floats.
 
     Sizes are static but for the numbers of batches, queries and positions, and nobody
     reads the logarithms of the sums, as derivatives do.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+    if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
         return False
     parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
     if any(isinstance(size, Dim) for size in parts):
@@ -175,17 +180,19 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
     """Keys of a block for which there is scratch memory, beside that of queries."""
-    return min(_MOST_KEYS, SCRATCH // columns - 1 - sizes.depth)
+    others = 1 + sizes.depth + (sizes.width if sizes.is_narrow else 0)
+    return min(_MOST_KEYS, SCRATCH // columns - others)
 
 
 def plan(op: Attention, machine: Machine) -> AttentionTile | None:
     """The tile for an attention; None where there is no kernel for it.
 
-    The transposed queries and the scores of a block are on the stack, so heads are at
-    most some hundred elements deep. A bias does not vary with the query alone. Of a few
-    queries most lanes would be empty: see `decoder`.
+    The transposed queries and the scores of a block are on the stack, and so are the
+    sums that narrower results are made of, so heads are at most some hundred elements
+    deep. A bias does not vary with the query alone. Of a few queries most lanes would
+    be empty: see `decoder`.
     """
-    if not has_kernel_types(op):
+    if not has_kernel_types(op, machine):
         return None
     strides = bias_strides(op)
     if strides.query != 0 and strides.position == 0:

@@ -45,15 +45,15 @@ def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     """The schedule of a reduction; None where there is no kernel for it.
 
     All but the first axes are static, those that are reduced are beside each other, and
-    elements are f32.
+    elements are floats.
     """
     x, sizes = Tensor.of(op.x), Matrices.of(op)
-    if sizes is None or x.dtype != "f32" or 0 in x.shape:
+    if sizes is None or x.dtype not in machine.dtypes or 0 in x.shape:
         return None
     size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
     if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
         return None
-    if not is_in_memory(op.x, _columns(op)):
+    if not is_in_memory(op.x, _columns(op), machine):
         return None
     return choose_tile(sizes, machine)
 

@@ -46,7 +46,7 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
     other form has fewer operations. None is causal: of one query, that would hide
     all positions but the first. A call may decide how many positions there are.
     """
-    if op.causal or not has_kernel_types(op):
+    if op.causal or not has_kernel_types(op, machine):
         return None
     sizes, lanes = Sizes.of(op), machine.lanes
     if isinstance(sizes.length, Dim) or sizes.length > max(lanes, _QUERIES):
@@ -72,9 +72,17 @@ def round_up(count: int, lanes: int) -> int:
 
 
 def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
-    """Elements of a query on the stack: itself, its weights, and three vectors."""
+    """Elements of a query on the stack: itself, its weights, and three vectors.
+
+    And its sums, where results are narrower.
+    """
     rows = round_up(sizes.depth, tile.lanes) + round_up(tile.keys, tile.lanes)
-    return rows + 3 * tile.lanes
+    return rows + 3 * tile.lanes + (sizes.width if sizes.is_narrow else 0)
+
+
+def computed_operands(op: Attention) -> list[Value]:
+    """Return the keys and values that are no other operands as well."""
+    return [x for x in (op.key, op.value) if x not in (op.query, op.bias)]
 
 
 def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
@@ -86,11 +94,7 @@ def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
         The cache of each.
     """
     assert isinstance(op, Attention)
-    makers = {
-        value: made_by(value, Transpose)
-        for value in (op.key, op.value)
-        if value not in (op.query, op.bias)
-    }
+    makers = {value: made_by(value, Transpose) for value in computed_operands(op)}
     return {
         value: maker.x
         for value, maker in makers.items()

@@ -59,14 +59,16 @@ class Sweep(Schedule):
 def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     """How an op is cut up; None where there is no kernel for it."""
     geometry = geometry_of(op)
-    if geometry is None or (geometry.is_narrow and not _has_bytes(geometry)):
+    if geometry is None:
+        return None
+    if not (_has_floats(geometry, machine) or _has_bytes(geometry)):
         return None
     typical = geometry.typical
     if typical.flops < grain.LEAST or not machine.half_fills(geometry.features):
         return None
     if geometry.groups_together(machine.lanes) < 2 or not _is_short(geometry):
         return None
-    if geometry.is_narrow:
+    if not geometry.is_float:
         return _choose_for_bytes(typical, machine)
     return choose_sweep(typical, machine)
 
@@ -81,6 +83,11 @@ def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
     rows = max(split_evenly(geometry.result[1], most))
     sweep = choose_sweep(geometry, machine)
     return replace(sweep, rows=rows, is_unrolled=1, terms=terms)
+
+
+def _has_floats(geometry: Geometry, machine: Machine) -> bool:
+    """Whether it multiplies floats that kernels hold, or pools images of them."""
+    return geometry.is_float and geometry.dtype in machine.dtypes
 
 
 def _has_bytes(geometry: Geometry) -> bool:
@@ -111,7 +118,7 @@ def image_of(op: GraphOp) -> Image:
     Convolutions of quantised images have a margin of zero points.
     """
     geometry, x = known_geometry(op), op.operands[0]
-    margin = made_by(x, Pad) if geometry.is_narrow else None
+    margin = None if geometry.is_float else made_by(x, Pad)
     if margin is None or not _is_around(margin) or any(geometry.padding):
         return Image(x, geometry)
     inner = Tensor.of(margin.x).shape[1:-1]
@@ -185,6 +192,6 @@ def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]
     sweeps = [planned, *(replace(planned, rows=count) for count in rows)]
     sweeps.append(replace(planned, vectors=-(-planned.vectors // 2)))
-    if not geometry.is_narrow:
+    if geometry.is_float:
         sweeps.append(replace(planned, is_unrolled=0))
     return [*dict.fromkeys(sweeps)]

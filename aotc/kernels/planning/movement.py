@@ -12,7 +12,7 @@ from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.dialects.walking import defining_op
 from aotc.kernels import grain
-from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.elementwise import ALIKE, FLOATS, Elementwise
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.planning.views import view_of
@@ -20,7 +20,6 @@ from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import typical
 from aotc.mlir import Function, Value
 
-DTYPES = ("f32", "i32")  # that vectors are loaded and stored as they are
 FEW_ROWS = 8  # long ones, which threads would have too few of to share
 _MOST_PARTS = 8
 
@@ -47,7 +46,7 @@ def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
     to IREE, which shares parts of them between threads.
     """
     result, parts = Tensor.of(op.y), [Tensor.of(x) for x in parts_of(op)]
-    if result.dtype not in DTYPES or len(parts) > _MOST_PARTS or is_inner(op):
+    if not moves(result.dtype, machine) or len(parts) > _MOST_PARTS or is_inner(op):
         return None
     rows = element_count(result.shape[: op.axis])
     widths = [element_count(part.shape[op.axis :]) for part in parts]
@@ -62,6 +61,11 @@ def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
     if is_small or is_long or not machine.half_fills(min(static)):
         return None
     return MovementBlocks(machine.lanes, max(1, block // width))
+
+
+def moves(dtype: str, machine: Machine) -> bool:
+    """Return whether vectors of elements are loaded and stored, as f32 or i32."""
+    return dtype == "i32" or dtype in machine.dtypes
 
 
 def row_axes(op: GraphOp) -> int:
@@ -147,7 +151,7 @@ def _is_computed(
     """
     first, rank = anchor.axis, Tensor.of(anchor.y).rank
     *ops, end = function.entry_block.operations
-    prologue = Elementwise(ALIKE, range(first, rank), DTYPES)
+    prologue = Elementwise(ALIKE, range(first, rank), (*FLOATS, "i32"))
     others = (Concatenate, Broadcast, Constant, Reshape, Slice, Transpose)
     if list(end.operands) != [anchor.y] or not all(
         isinstance(op, GraphOp) and (isinstance(op, others) or prologue.takes(op))

@@ -9,10 +9,12 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.walking import backward_slice, defining_op
-from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.elementwise import ALIKE, NARROW, Elementwise
+from aotc.kernels.machine import Machine
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
@@ -57,17 +59,19 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
     return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
 
 
-def is_in_memory(value: Value, columns: Sequence[int]) -> bool:
+def is_in_memory(value: Value, columns: Sequence[int], machine: Machine) -> bool:
     """Whether a kernel can read the elements of a reduction, or compute them.
 
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
+    elementwise = Elementwise(ALIKE, columns, machine.dtypes, NARROW)
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)
-        is_repeated = isinstance(op, (Broadcast, Constant))
-        return isinstance(op, GraphOp) and op.on_vectors and not is_repeated
+        if not isinstance(op, GraphOp) or isinstance(op, (Broadcast, Constant)):
+            return False
+        return elementwise.takes(op) if isinstance(op, Cast) else op.on_vectors
 
     return all(
         is_computed(each) or _is_written(each, columns)

@@ -15,7 +15,6 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
-from aotc.kernels.elementwise import NARROW
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.reductions import (
     Matrices,
@@ -79,18 +78,18 @@ def choose_tile(sizes: Matrices, machine: Machine, *, is_reduced: bool) -> RowTi
 def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     """The schedule for an op along the last axes; None where there is no kernel for it.
 
-    The length of a row is static, elements are f32, and nobody reads the statistics of
-    a norm.
+    The length of a row is static, elements are floats, and nobody reads the statistics
+    of a norm.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.dtype == "f32" and 0 not in x.shape for x in types):
+    if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
         return None
     axes, sizes = reduced_axes(op), Matrices.of(op)
     if sizes is None or axes[-1] != types[0].rank - 1:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None
-    if isinstance(op, Reduction) and not is_in_memory(op.x, axes):
+    if isinstance(op, Reduction) and not is_in_memory(op.x, axes, machine):
         return None
     is_reduced = isinstance(op, Reduction)
     least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
@@ -101,14 +100,9 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     return choose_tile(sizes, machine, is_reduced=is_reduced)
 
 
-def stored(op: GraphOp) -> tuple[str, ...]:
-    """Return the dtypes of results that hold fewer bits than elements of rows.
-
-    What is kept of a row for its next pass is then on the stack.
-    """
-    sizes = Matrices.of(op)
-    is_short = sizes is not None and 4 * sizes.length <= _MOST_KEPT
-    return NARROW if isinstance(op, Reduction) or is_short else ()
+def fits_stack(length: int) -> bool:
+    """Return whether a row of f32 may be kept on the stack for its next pass."""
+    return 4 * length <= _MOST_KEPT
 
 
 def column_axes(op: GraphOp) -> int:

@@ -19,7 +19,7 @@ from aotc.dialects.walking import defining_op
 from aotc.dtypes import bits
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.movement import DTYPES, FEW_ROWS, MovementBlocks
+from aotc.kernels.planning.movement import FEW_ROWS, MovementBlocks, moves
 from aotc.kernels.planning.views import view_through
 from aotc.mlir import Function, Value, func
 
@@ -80,7 +80,7 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     source = Tensor.of(op.x)
     size = element_count(source.shape)
     is_small = isinstance(size, int) and size < grain.elements(grain.LEAST)
-    if source.dtype not in (*DTYPES, *_NARROW) or is_small:
+    if not (moves(source.dtype, machine) or source.dtype in _NARROW) or is_small:
         return None
     nest, lanes = loops_of(op), machine.lanes
     if nest is None or not _is_dispatched(op, nest):

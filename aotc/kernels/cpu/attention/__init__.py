@@ -42,7 +42,9 @@ def write(
     scratch = Scratch.allocate(tile, Sizes.of(anchor))
     queries = queries_of(anchor, given, head, scale(part, tile.columns))
     memories = Memories.of(function, anchor, given)
-    _Kernel(anchor, given, memories, queries, tile, scratch).write()
+    known = given.operands_of(function)
+    keys = known[anchor.key], known[anchor.value]
+    _Kernel(anchor, given, memories, queries, tile, scratch, *keys).write()
 
 
 class _Kernel(Scores, WeightedSums):

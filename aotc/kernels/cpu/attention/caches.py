@@ -4,7 +4,9 @@
     by heads: batch, heads, positions, depth
 
 The op takes them by positions. Modules of PyTorch keep them by heads, so that what it
-takes is a transpose, which a kernel reads through.
+takes is a transpose, which a kernel reads through. What a cache holds may be narrower
+than what the op takes, which elementwise ops make of it in registers: of bf16, or of
+bytes with a scale for each row.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from dataclasses import dataclass
 
 from aotc.dialects.ops.attention import Attention
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.work import Memories, Queries
+from aotc.kernels.cpu.attention.work import Queries
+from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.vectors import add, index, scale
+from aotc.kernels.operands import is_repeated
 from aotc.kernels.planning.attention import Sizes
 from aotc.kernels.planning.decoder import caches_by_heads
-from aotc.mlir import Value, arith
+from aotc.mlir import Function, Value, arith
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,15 @@ class Rows:
     """The keys or the values of a head.
 
     Args:
-        memory: of those of all heads.
+        value: those of all heads, or the cache that they are a transpose of.
+        epilogue: reads vectors of it, or computes them of what the cache holds.
+        memory: what is read to make them, element by element.
         begin: of the first one.
         step: from one to the next.
     """
 
+    value: Value
+    epilogue: Epilogue
     memory: Value
     begin: Value
     step: int
@@ -38,27 +46,45 @@ class Rows:
         """Where that of a position begins."""
         return add(self.begin, scale(position, self.step))
 
+    def load(self, row: Value, column: Value, count: int) -> Value:
+        """Return a vector of one, given where that begins, from an element on."""
+        place = Place(add(row, column), column, key=0, count=count)
+        return self.epilogue.compute(self.value, place)
+
 
 def rows_of(
-    op: Attention, given: Arguments, queries: Queries, memories: Memories
+    function: Function, op: Attention, given: Arguments, queries: Queries, lanes: int
 ) -> tuple[Rows, Rows]:
     """The keys and the values of the head that a workgroup has.
 
     Args:
+        function: the region.
         op: what is computed.
         given: the sizes, and the number of the workgroup.
         queries: of the head.
-        memories: of keys and values, or of the caches that they are transposes of.
+        lanes: of a vector.
     """
     sizes, views = Sizes.of(op), caches_by_heads(op)
     head = arith.divui(given.workgroup[0], index(sizes.heads // sizes.shared))
+    epilogue = Epilogue.of(function, op, given, lanes)
 
-    def rows(value: Value, memory: Value, begin: Value, size: int) -> Rows:
-        if value not in views:
-            return Rows(memory, begin, sizes.shared * size)
-        return Rows(memory, scale(given.scale(head, sizes.positions), size), size)
+    def rows(operand: Value, begin: Value, size: int) -> Rows:
+        value, step = views.get(operand, operand), sizes.shared * size
+        if operand in views:
+            begin, step = scale(given.scale(head, sizes.positions), size), size
+        memory = epilogue.memories[_held(value, epilogue)]
+        return Rows(value, epilogue, memory, begin, step)
 
     return (
-        rows(op.key, memories.key, queries.key, sizes.depth),
-        rows(op.value, memories.value, queries.value, sizes.width),
+        rows(op.key, queries.key, sizes.depth),
+        rows(op.value, queries.value, sizes.width),
     )
+
+
+def _held(value: Value, epilogue: Epilogue) -> Value:
+    """Return the argument of a value's shape that it is computed from."""
+    made = [value]
+    while not epilogue.is_read(value):
+        made += [x for x in made.pop(0).owner.operands if not is_repeated(x)]
+        value = made[0]
+    return value

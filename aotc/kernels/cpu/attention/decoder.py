@@ -25,12 +25,13 @@ from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.caches import Rows, rows_of
 from aotc.kernels.cpu.attention.scores import finite
 from aotc.kernels.cpu.attention.sums import reciprocal
-from aotc.kernels.cpu.attention.work import Memories, Work, queries_of
+from aotc.kernels.cpu.attention.work import Memories, Work, allocate_sums, queries_of
 from aotc.kernels.cpu.elementary import exp_of_negative
+from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import parts
 from aotc.kernels.planning.attention import BiasStrides, Sizes, bias_strides
-from aotc.kernels.planning.decoder import DecoderTile, caches_by_heads, round_up
+from aotc.kernels.planning.decoder import DecoderTile, round_up
 from aotc.mlir import Function, Value, arith
 
 _FEW = 4  # keys of the blocks after those, where a call decides how many there are
@@ -40,9 +41,9 @@ def write(
     function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    memories = Memories.of(function, anchor, given, caches_by_heads(anchor))
+    memories = Memories.of(function, anchor, given)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
-    key, value = rows_of(anchor, given, queries, memories)
+    key, value = rows_of(function, anchor, given, queries, tile.lanes)
     scratch = _Scratch.allocate(tile, Sizes.of(anchor))
     _Decoder(anchor, given, memories, queries, tile, key, value, scratch).write()
 
@@ -66,7 +67,8 @@ class _Scratch:
         weights: exponentials of the scores of a block.
         highest: score of each so far, in all lanes of a vector.
         totals: sums of its exponentials, in parts: a vector.
-        factors: what its result is multiplied with, in all lanes.
+        factors: what its sums are multiplied with, in all lanes.
+        sums: that narrower results are made of; None where results hold them.
     """
 
     depth: int
@@ -76,6 +78,7 @@ class _Scratch:
     highest: Value
     totals: Value
     factors: Value
+    sums: Value | None
 
     @classmethod
     def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
@@ -83,7 +86,9 @@ class _Scratch:
         assert isinstance(sizes.length, int)
         depth, keys = (round_up(n, tile.lanes) for n in (sizes.depth, tile.keys))
         rows = depth, keys, *[tile.lanes] * 3
-        return cls(depth, keys, *(vectors.allocate(sizes.length * n) for n in rows))
+        sums = allocate_sums(sizes, sizes.length)
+        found = (vectors.allocate(sizes.length * n) for n in rows)
+        return cls(depth, keys, *found, sums)
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ class _Decoder(Work):
     # ---- before and after all blocks ------------------------------------------------
 
     def _start_query(self, query: Value) -> None:
-        """Scale a query, and let its softmax and result be those of no positions."""
+        """Scale a query, and let its softmax and sums be those of no positions."""
         lanes, sizes = self._lanes, self.sizes
         factor = vectors.splat(float(self.op.scale), lanes)
         row = scale(query, sizes.row_step * sizes.depth)
@@ -157,24 +162,30 @@ class _Decoder(Work):
         self._store(self.scratch.highest, query, vectors.splat(-inf, lanes))
         self._store(self.scratch.totals, query, zero)
         for first, count in parts(sizes.width, lanes):
-            at = add(self._result_of(query), first)
-            vectors.store(zero, self.memories.result, at, lanes, count)
+            vectors.store(zero, *self._sum_at(query, first), lanes, count)
 
     def _finish_query(self, query: Value) -> None:
-        """Divide the result of a query by its sum of exponentials."""
+        """Divide the sums of a query by that of its exponentials."""
         lanes = self._lanes
         total = vectors.reduce_lanes(
             [self._load(self.scratch.totals, query)], arith.addf
         )
         factor = reciprocal(total, safe=self.op.safe)
         for first, count in parts(self.sizes.width, lanes):
+            x = vectors.load(*self._sum_at(query, first), lanes, count)
+            result = round_to(arith.mulf(x, factor), self.dtype)
             at = add(self._result_of(query), first)
-            x = vectors.load(self.memories.result, at, lanes, count)
-            vectors.store(arith.mulf(x, factor), self.memories.result, at, lanes, count)
+            vectors.store(result, self.memories.result, at, lanes, count)
 
     def _result_of(self, query: Value) -> Value:
         step = self.sizes.row_step * self.sizes.width
         return add(self.queries.result, scale(query, step))
+
+    def _sum_at(self, query: Value, first: int) -> tuple[Value, Value]:
+        """Return the memory of the sums of a query, and where some are in it."""
+        if self.scratch.sums is None:
+            return self.memories.result, add(self._result_of(query), first)
+        return self.scratch.sums, add(scale(query, self.sizes.width), first)
 
     def _load(self, memory: Value, query: Value) -> Value:
         return vectors.load(memory, scale(query, self._lanes), self._lanes)
@@ -258,8 +269,7 @@ class _Decoder(Work):
             x = vectors.load(self.scratch.scaled, add(left, place), lanes)
             found = []
             for number, total in enumerate(sums):
-                at = add(add(begin, number * self.key.step), place)
-                y = vectors.load(self.key.memory, at, lanes, width)
+                y = self.key.load(add(begin, number * self.key.step), place, width)
                 later = add(add(value_begin, number * self.value.step), place)
                 vectors.prefetch(self.value.memory, later)
                 found.append(vectors.multiply_add(x, y, total))
@@ -274,7 +284,7 @@ class _Decoder(Work):
         return arith.addf(product, self._bias_at(block, query, group))
 
     def _add_values(self, block: _Block, query: Value) -> None:
-        """Multiply the result of a query with its factor and add that of a block."""
+        """Multiply the sums of a query with its factor and add those of a block."""
         found = parts(self.sizes.width, self._lanes)
         for first in range(0, len(found), self.tile.width):
             panel = found[first : first + self.tile.width]
@@ -291,7 +301,7 @@ class _Decoder(Work):
             self._load(self.scratch.factors, query),
             scale(query, self.scratch.keys),
         )
-        places = [(add(self._result_of(query), first), n) for first, n in panel]
+        places = [self._sum_at(query, first) for first, _ in panel]
 
         def add_products(key: Value, sums: Values) -> Values:
             element = vectors.load_element(self.scratch.weights, add(left, key))
@@ -301,16 +311,14 @@ class _Decoder(Work):
             for first, _ in panel:
                 vectors.prefetch(self.key.memory, add(later, first))
             return [
-                vectors.multiply_add(
-                    weight, vectors.load(rows.memory, add(row, first), lanes, n), total
-                )
+                vectors.multiply_add(weight, rows.load(row, index(first), n), total)
                 for (first, n), total in zip(panel, sums, strict=True)
             ]
 
         sums = [
-            arith.mulf(vectors.load(self.memories.result, at, lanes, n), factor)
-            for at, n in places
+            arith.mulf(vectors.load(*place, lanes, n), factor)
+            for place, (_, n) in zip(places, panel, strict=True)
         ]
         sums = loops.loop(0, block.count, 1, sums, add_products)
-        for (at, n), total in zip(places, sums, strict=True):
-            vectors.store(total, self.memories.result, at, lanes, n)
+        for place, (_, n), total in zip(places, panel, sums, strict=True):
+            vectors.store(total, *place, lanes, n)

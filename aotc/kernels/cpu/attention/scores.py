@@ -164,9 +164,7 @@ class Scores(TiledWork):
 
             def element(number: int) -> Value:
                 at = add(left, number * step)
-                return vectors.repeat(
-                    vectors.load_element(self.memories.key, at), lanes
-                )
+                return vectors.repeat(vectors.load_element(self.key, at), lanes)
 
             def query(number: int) -> Value:
                 at = add(right, number * lanes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.attention.work import Block, TiledWork
+from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
 from aotc.mlir import Value, arith
@@ -41,13 +42,13 @@ class WeightedSums(TiledWork):
     """Writes the weighted sums of values at the insertion point."""
 
     def clear(self) -> None:
-        """Let the results be 0."""
+        """Let the sums be 0."""
         zero = vectors.splat(0.0, self.tile.lanes)
-        self._write_results(lambda place: zero)
+        self._visit_places(lambda place: self._store_sum(place, zero))
 
     def rescale(self) -> None:
-        """Multiply the results with their factors."""
-        self._write_results(self._rescaled)
+        """Let the results be the sums, times their factors."""
+        self._visit_places(lambda place: self._store(place, self._rescaled(place)))
 
     def write_sums(self, block: Block) -> None:
         """Let the results be the sums of a block, times their factors."""
@@ -56,25 +57,27 @@ class WeightedSums(TiledWork):
         self._sum_rows(
             block,
             lambda place: zero,
-            lambda place, total: self._times_factor(total, place.query),
+            lambda place, total: self._store(
+                place, self._times_factor(total, place.query)
+            ),
         )
 
     def accumulate(self, block: Block) -> None:
-        """Multiply the results with their factors and add the sums of a block."""
-        self._sum_rows(block, self._rescaled, lambda place, total: total)
+        """Multiply the sums with their factors and add those of a block."""
+        self._sum_rows(block, self._rescaled, self._store_sum)
 
     def _sum_rows(
         self,
         block: Block,
         start: Callable[[_Place], Value],
-        finish: Callable[[_Place, Value], Value],
+        store: Callable[[_Place, Value], None],
     ) -> None:
         """Write the sums of all queries.
 
         Args:
             block: what they are of.
             start: what they go on from.
-            finish: what is done to them at the end.
+            store: writes them.
         """
         columns, length = self.tile.columns, self.sizes.length
         whole, rest = length // columns * columns, length % columns
@@ -92,7 +95,7 @@ class WeightedSums(TiledWork):
                 begin = list(map(start, places))
                 sums = self._sum_tile(block, places, len(panel), begin)
                 for place, total in zip(places, sums, strict=True):
-                    self._store(place, finish(place, total))
+                    store(place, total)
 
         branch_at_rest(
             (whole, rest),
@@ -128,7 +131,7 @@ class WeightedSums(TiledWork):
             def value(number: int) -> Value:
                 place = places[number]
                 at = add(right, place.first)
-                return vectors.load(self.memories.value, at, lanes, place.count)
+                return vectors.load(self.value, at, lanes, place.count)
 
             sizes = len(places) // count, count
             return vectors.outer_product(weight, value, sizes, sums)
@@ -137,29 +140,38 @@ class WeightedSums(TiledWork):
 
     # ---- results --------------------------------------------------------------------
 
-    def _write_results(self, result: Callable[[_Place], Value]) -> None:
+    def _visit_places(self, visit: Callable[[_Place], None]) -> None:
+        """Do something for each vector of the results of a workgroup."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
         def write_row(query: Value) -> None:
             for vector in parts(self.sizes.width, self.tile.lanes):
-                place = _Place(query, *vector)
-                self._store(place, result(place))
+                visit(_Place(query, *vector))
 
         loops.repeat_for(0, last, 1, write_row)
 
     def _rescaled(self, place: _Place) -> Value:
-        at = self._at(place)
-        result = vectors.load(self.memories.result, at, self.tile.lanes, place.count)
-        return self._times_factor(result, place.query)
+        total = vectors.load(*self._sum_at(place), self.tile.lanes, place.count)
+        return self._times_factor(total, place.query)
 
     def _times_factor(self, x: Value, query: Value) -> Value:
         factor = vectors.load_element(self.scratch.factors, query)
         return arith.mulf(x, vectors.repeat(factor, self.tile.lanes))
 
+    def _sum_at(self, place: _Place) -> tuple[Value, Value]:
+        """Return the memory of a sum, and where it is in it."""
+        if self.scratch.sums is None:
+            return self.memories.result, self._at(place)
+        row = scale(place.query, self.sizes.width)
+        return self.scratch.sums, add(row, place.first)
+
+    def _store_sum(self, place: _Place, x: Value) -> None:
+        vectors.store(x, *self._sum_at(place), self.tile.lanes, place.count)
+
     def _store(self, place: _Place, x: Value) -> None:
-        at = self._at(place)
-        vectors.store(x, self.memories.result, at, self.tile.lanes, place.count)
+        at, rounded = self._at(place), round_to(x, self.dtype)
+        vectors.store(rounded, self.memories.result, at, self.tile.lanes, place.count)
 
     def _at(self, place: _Place) -> Value:
         row = scale(place.query, self.sizes.row_step * self.sizes.width)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -116,40 +116,40 @@ class Scratch:
         queries: scaled, one element of all of them after the other.
         scores: of a block; then their exponentials.
         factors: of results.
+        sums: that narrower results are made of, by queries; None where the sums are in
+            the memory of results.
     """
 
     queries: Value
     scores: Value
     factors: Value
+    sums: Value | None
 
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
         """Allocate it on the stack."""
         rows = sizes.depth, tile.keys, 1
-        return cls(*(vectors.allocate(count * tile.columns) for count in rows))
+        columns = [vectors.allocate(count * tile.columns) for count in rows]
+        return cls(*columns, allocate_sums(sizes, tile.columns))
+
+
+def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
+    """Allocate memory for the sums of queries; None where results hold them."""
+    return vectors.allocate(queries * sizes.width) if sizes.is_narrow else None
 
 
 class Memories(NamedTuple):
-    """Where operands and result lie; keys and values perhaps in another order."""
+    """Where queries, bias and result lie."""
 
     query: Value
-    key: Value
-    value: Value
     bias: Value
     result: Value
 
     @classmethod
-    def of(
-        cls,
-        function: Function,
-        op: Attention,
-        given: Arguments,
-        views: Mapping[Value, Value] | None = None,
-    ) -> Memories:
-        """Return those of the anchor of a region, and of the values it is a view of."""
-        known, through = given.operands_of(function), views or {}
-        operands = (known[through.get(value, value)] for value in op.operands)
-        return cls._make([*operands, given.memories[-1]])
+    def of(cls, function: Function, op: Attention, given: Arguments) -> Memories:
+        """Return those of the anchor of a region."""
+        known = given.operands_of(function)
+        return cls(known[op.query], known[op.bias], given.memories[-1])
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,11 @@ class Work:
         """The sizes of the attention."""
         return Sizes.of(self.op)
 
+    @property
+    def dtype(self) -> str:
+        """Of the results."""
+        return Tensor.of(self.op.y).dtype
+
 
 @dataclass(frozen=True)
 class TiledWork(Work):
@@ -181,7 +186,11 @@ class TiledWork(Work):
     Args:
         tile: how it is cut up.
         scratch: of the workgroup.
+        key: memory of the keys.
+        value: likewise.
     """
 
     tile: AttentionTile
     scratch: Scratch
+    key: Value
+    value: Value

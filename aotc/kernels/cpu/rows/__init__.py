@@ -3,10 +3,10 @@
 One workgroup has some rows. A row is gone through by vectors, once for each number that
 is made of all of it (`walk`), and once for the results (`formulas`), which are made
 with what follows (`Epilogue`). Its elements may be computed, too: in the first of these
-passes, from which they are kept for those that follow: in the memory of a result, or,
-where results are bytes, on the stack. Where
-a row gives one number, short rows are gone through side by side, as many as a vector
-has lanes, so that results are vectors, too.
+passes, from which they are kept for those that follow: in the memory of a result of
+f32, or on the stack; of rows that are too long for that, they are computed in each
+pass. Where a row gives one number, short rows are gone through side by side, as many as
+a vector has lanes, so that results are vectors, too.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
-from aotc.kernels.cpu.rows.formulas import Row, formula
+from aotc.kernels.cpu.rows.formulas import Kept, Row, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_by_size
 from aotc.kernels.planning.reductions import known_matrices
-from aotc.kernels.planning.rows import RowTile
+from aotc.kernels.planning.rows import RowTile, fits_stack
 from aotc.mlir import Function, Value
 
 
@@ -93,8 +94,8 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        row = Row(walk, *self._kept(begin), compute, compute)
-        if not self.epilogue.is_read(x):
+        row = Row(walk, self._kept(begin), compute, compute)
+        if row.kept is not None and not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         result = formula(self.anchor, row)
         walk.visit(
@@ -103,16 +104,24 @@ class _Kernel:
             )
         )
 
-    def _kept(self, begin: Value) -> tuple[Value, Value]:
-        """Memory where elements of a row are kept, and where they begin in it.
+    def _kept(self, begin: Value) -> Kept | None:
+        """Where a row can be kept for later passes; None if it is too long for that.
 
         Args:
             begin: where the row begins in results.
         """
         for value, memory in self.epilogue.results:
             if Tensor.of(value).dtype == "f32":
-                return memory, begin
-        return vectors.allocate(self.length), vectors.index(0)
+                return Kept(memory, begin)
+        if not (fits_stack(self.length) and self._keeps):
+            return None
+        return Kept(vectors.allocate(self.length), vectors.index(0))
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether later passes read what an earlier one has computed."""
+        is_computed = not self.epilogue.is_read(self.anchor.operands[0])
+        return is_computed or isinstance(self.anchor, Softmax)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
         """A number for each of some rows."""

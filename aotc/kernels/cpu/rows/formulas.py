@@ -19,31 +19,46 @@ Read = Callable[[Value, int], Value]
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Memory of f32 where something of a row is kept for a later pass.
+
+    Args:
+        memory: that holds it.
+        begin: where the row begins in it.
+    """
+
+    memory: Value
+    begin: Value
+
+
+@dataclass(frozen=True)
 class Row:
     """One row.
 
     Args:
         walk: goes through it.
-        kept: memory where something may be kept for a later pass; `read` is undefined
-            where something has been.
-        begin: where it begins in that.
+        kept: where something may be kept; None where each pass computes it. `read` is
+            undefined where something has been.
         read_first: its elements, as the first pass has them.
         read: the same in later passes.
     """
 
     walk: Walk
-    kept: Value
-    begin: Value
+    kept: Kept | None
     read_first: Read
     read: Read
 
     def keep(self, x: Value, at: Value, count: int) -> None:
         """Write what is read again later."""
-        vectors.store(x, self.kept, add(self.begin, at), self.walk.lanes, count)
+        assert self.kept is not None
+        begin, lanes = self.kept.begin, self.walk.lanes
+        vectors.store(x, self.kept.memory, add(begin, at), lanes, count)
 
     def read_kept(self, at: Value, count: int) -> Value:
         """What has been kept."""
-        return vectors.load(self.kept, add(self.begin, at), self.walk.lanes, count)
+        assert self.kept is not None
+        begin, lanes = self.kept.begin, self.walk.lanes
+        return vectors.load(self.kept.memory, add(begin, at), lanes, count)
 
     def reduce(self, how: Combination, element: Read) -> Value:
         """One number of the whole row, in all lanes."""
@@ -66,19 +81,25 @@ def formula(op: GraphOp, row: Row) -> Read:
 
 
 def _softmax(row: Row) -> Read:
-    """Powers of e, kept, times the inverse of their sum.
+    """Powers of e, kept if they can be, times the inverse of their sum.
 
     A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
     """
     highest = row.reduce(_MAXIMUM, row.read_first)
 
     def power(at: Value, count: int) -> Value:
-        found = exp_of_negative(arith.subf(row.read(at, count), highest))
+        return exp_of_negative(arith.subf(row.read(at, count), highest))
+
+    def power_and_keep(at: Value, count: int) -> Value:
+        found = power(at, count)
         row.keep(found, at, count)
         return found
 
-    factor = arith.divf(row.splat(1.0), row.reduce(_SUM, power))
-    return lambda at, count: arith.mulf(row.read_kept(at, count), factor)
+    first, later = power, power
+    if row.kept is not None:
+        first, later = power_and_keep, row.read_kept
+    factor = arith.divf(row.splat(1.0), row.reduce(_SUM, first))
+    return lambda at, count: arith.mulf(later(at, count), factor)
 
 
 def _log_softmax(row: Row) -> Read:
