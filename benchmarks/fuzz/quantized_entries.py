@@ -81,6 +81,7 @@ class QuantizedEntry:
         name: of its function; those of its weights begin with it.
         is_exact: whether its results are the same integers on every target.
         has_batch: whether calls decide the size of the first axis.
+        is_half: whether it computes in half precision.
         inputs: dtypes and shapes by name.
         levels: tensors of bytes.
         weights: the source of each array, by name.
@@ -94,6 +95,7 @@ class QuantizedEntry:
     name: str
     is_exact: bool = True
     has_batch: bool = False
+    is_half: bool = False
     inputs: dict[str, tuple[str, Shape]] = field(default_factory=dict)
     levels: list[Levels] = field(default_factory=list)
     weights: dict[str, str] = field(default_factory=dict)
@@ -265,7 +267,9 @@ class QuantizedEntry:
         ]
         result = [
             (int(n) + sum(p) - (k - 1) * d - 1) // s + 1
-            for n, p, k, d, s in zip(sizes, ends, window, dilation, strides, strict=True)
+            for n, p, k, d, s in zip(
+                sizes, ends, window, dilation, strides, strict=True
+            )
         ]
         if min(result) < 1:
             return None
@@ -350,7 +354,8 @@ class QuantizedEntry:
             self._draw_bytes()
         else:
             self.is_exact = False
-            self._draw_weights_alone(is_half=bool(kind == 3))
+            self.is_half = bool(kind == 3)
+            self._draw_weights_alone()
 
     def _draw_bytes(self) -> None:
         self.has_batch = self.chance(0.3)
@@ -389,7 +394,7 @@ class QuantizedEntry:
         self.lines.append(f"{made.name} = {made.quantize(name)}")
         self.levels.append(made)
 
-    def _draw_weights_alone(self, *, is_half: bool) -> None:
+    def _draw_weights_alone(self) -> None:
         """Draw a product by a weight of few bits, or in half precision."""
         self.has_batch = self.chance(0.3)
         rows: Any = "n" if self.has_batch else self.one_of((1, 1, 2, 5, 16, 33))
@@ -397,8 +402,8 @@ class QuantizedEntry:
         depth = self.one_of((1, 2, 3)) * (block or self.one_of((32, 96, 100)))
         features = self.one_of((1, 8, 16, 31, 48, 64))
         half = self.one_of(("bf16", "f16"))
-        self.inputs["x0"] = (half if is_half else "f32", (rows, depth))
-        if is_half:
+        self.inputs["x0"] = (half if self.is_half else "f32", (rows, depth))
+        if self.is_half:
             drawn = f"rng.normal(size=({features}, {depth}), scale=0.1).astype('f4')"
             name = f"np.astype({self.weight(drawn)}, {half!r})"
             self.families.append(half)
