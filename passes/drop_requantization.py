@@ -134,17 +134,31 @@ class _Requantization:
             value = read
 
     def changes_nothing(self, numbers: _Numbers) -> bool:
-        """Return whether each byte comes out as it goes in."""
+        """Return whether each byte comes out as it goes in.
+
+        What is read of an axis that is empty in a call is 0, of floats as of bytes.
+        """
         kind = dtypes.to_numpy(Tensor.of(self.source).dtype)
         every: Array = np.arange(256).astype(np.uint8).view(kind)
-        found: Array = every
+        if not _is_same(self._take_through(every, 0, numbers), every):
+            return False
+        for number, (op, _) in enumerate(self.path, 1):
+            if _may_read_nothing(op):
+                dtype = dtypes.to_numpy(Tensor.of(op.results[0]).dtype)
+                zero = self._take_through(np.zeros(1, dtype), number, numbers)
+                if not _is_same(zero, np.zeros(1, kind)):
+                    return False
+        return True
+
+    def _take_through(self, found: Array, first: int, numbers: _Numbers) -> Array:
+        """Return what the ops of the path from one on make of numbers."""
         with np.errstate(all="ignore"):
-            for op, _ in self.path:
+            for op, _ in self.path[first:]:
                 if not _moves(op):
                     known = [_number(x, numbers) for x in op.operands]
                     given = [found if x is None else x for x in known]
                     (found,) = evaluate(op, given, [])
-        return found.dtype == every.dtype and bool((found == every).all())
+        return found
 
     def move(self) -> Value:
         """Write the ops that move elements, for the bytes; return what they give."""
@@ -177,6 +191,18 @@ def _read(op: GraphOp, numbers: _Numbers) -> Value | None:
 def _moves(op: GraphOp) -> bool:
     """Return whether an op gives some elements of its first operand, as they are."""
     return isinstance(op, Movement) or (isinstance(op, Gather) and op.mode == "clip")
+
+
+def _may_read_nothing(op: GraphOp) -> bool:
+    """Return whether an op reads along axes of which a call may have no elements."""
+    if not isinstance(op, Gather):
+        return False
+    shape = Tensor.of(op.x).shape
+    return not all(isinstance(shape[axis], int) and shape[axis] for axis in op.axes)
+
+
+def _is_same(found: Array, expected: Array) -> bool:
+    return found.dtype == expected.dtype and bool((found == expected).all())
 
 
 def _number(value: Value, numbers: _Numbers) -> Array | None:

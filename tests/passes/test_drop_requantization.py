@@ -55,3 +55,15 @@ def test_bytes_that_change_are_quantised_again(model, between):
     network = model(lambda x: between(levels(x)), "f32[4, 4]")
     network.run("simplify", "cse")
     assert not network.run("drop-requantization")
+
+
+@pytest.mark.parametrize("kind", [(0, "i8"), (3, "u8")])
+def test_what_is_read_of_an_empty_axis_is_a_float_zero(model, kind):
+    def function(x, i):
+        return levels(anp.take(levels(x, STEP, *kind), i, axis=0), STEP, *kind)
+
+    network = model(function, "f32[n, 4]", "i32[2]", symbols=["n"])
+    network.run("simplify", "cse")
+    assert network.run("drop-requantization") == (kind[0] == 0)
+    empty, i = np.zeros((0, 4), "f4"), np.zeros(2, "i4")
+    assert (network(empty, i)[0] == 0).all()
