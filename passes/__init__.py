@@ -3,7 +3,7 @@
 A pass is a file with a class (see `aotc.passes.base`). The runner measures each, and
 turns a failure into one message that names the pass, those before it and the user's
 line, beside a reproducer. It verifies the IR that the last pass leaves, and believes
-what a pass says of whether it changed anything; with AOTC_VERIFY_EACH it verifies what
+a pass that says that it changed nothing; with AOTC_VERIFY_EACH it verifies what
 each leaves, and what it says. As it keeps the bytecode before each, invalid IR is laid
 at the door of the pass that made it in both cases.
 """
@@ -144,20 +144,19 @@ def run_passes(
         try:
             with unit.module.context, ir.Location.unknown():
                 changed = each.run(unit)
+            before = after = written[-1]
             if changed or verifies_each:
                 after = bytecode(unit.module)
-                is_same = after == written[-1]
-                written.append(written[-1] if is_same else after)  # equal bytes once
-                if verifies_each and not is_same:
-                    verify(unit.module)
-                    if not changed:
-                        raise ValueError("it changed the IR, and says that it did not")
-            else:
-                written.append(written[-1])
+            is_changed = after != before
+            written.append(after if is_changed else before)  # equal bytes once
+            if verifies_each and is_changed:
+                verify(unit.module)
+                if not changed:
+                    raise ValueError("it changed the IR, and says that it did not")
         except Exception as error:
             raise _error(unit, loaded, number, written, error) from error
         seconds = time.perf_counter() - start
-        unit.records.append(PassRecord(str(each), seconds, changed))
+        unit.records.append(PassRecord(str(each), seconds, is_changed))
         _show(unit.module, each.name, len(unit.records), folder)
         if printed in (each.name, "all"):
             print(f"// IR after {each}\n{unit.module}", file=sys.stderr)

@@ -103,7 +103,11 @@ class Pass:
             )
 
     def run(self, unit: Unit) -> bool:
-        """Work on the module of `unit`, in its context; whether anything changed."""
+        """Work on the module of `unit`, in its context.
+
+        Returns:
+            False if nothing changed; True if something did, or may have.
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:

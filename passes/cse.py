@@ -7,7 +7,7 @@
 Ops without effects are marked Pure.
 """
 
-from aotc.mlir import Module, passmanager
+from aotc.mlir import passmanager
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import VALUES_UNIQUE
 
@@ -21,20 +21,8 @@ class Cse(Pass):
     ensures = (VALUES_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
-        module = unit.module
-        before = _count(module)
+        """Run it; it does not say whether anything changed."""
         manager = passmanager.PassManager.parse("builtin.module(cse)")
         manager.enable_verifier(False)  # the runner verifies
-        manager.run(module.operation)
-        return _count(module) != before
-
-
-def _count(module: Module) -> int:
-    """How many ops the functions of the module hold."""
-    return sum(
-        len(block.operations)
-        for function in module.body.operations
-        for region in function.regions
-        for block in region.blocks
-    )
+        manager.run(unit.module.operation)
+        return True
