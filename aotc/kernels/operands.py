@@ -129,7 +129,7 @@ def is_repeated(value: Value) -> bool:
 
 
 def _moves(value: Value) -> list[Broadcast | Reshape]:
-    """Return the reshapes that make a value of a broadcast, and that, the last first."""
+    """Return the reshapes of a broadcast that make a value, and it, the last first."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)
