@@ -3,10 +3,10 @@
     pip install -e '.[compiler,onnx]' torch onnx onnxscript onnxruntime
     python benchmarks/quantized_models.py [--targets TARGET...] [--threads N...]
 
-Networks for images of 224×224 (ResNet-18, MobileNetV2, three layers of ViT-B/16; U8S8,
-static, a scale for each feature) and three layers of a transformer encoder of BERT's
-size (128 tokens; static and dynamic), with random weights. Each system runs in
-processes of its own, in turns. Beside the times stand the largest difference from the
+Networks for images of 224×224 (ResNet-18 and 50, MobileNetV2, EfficientNet-B0, three
+layers of ViT-B/16; U8S8, static, a scale for each feature) and three layers of a
+transformer encoder of BERT's size (128 tokens; static and dynamic), with random
+weights. Each system runs in processes of its own, in turns. Beside the times stand the largest difference from the
 file evaluated node by node, relative to its largest value, and the bytes of the weights
 over those of the file.
 """
@@ -29,13 +29,17 @@ import numpy as np
 _IMAGE = (1, 3, 224, 224)
 SHAPES = {
     "resnet18": _IMAGE,
+    "resnet50": _IMAGE,
     "mobilenet": _IMAGE,
+    "efficientnet": _IMAGE,
     "vit": _IMAGE,
     "encoder": (1, 128, 768),
 }
 MODELS = (
     "resnet18-static",
+    "resnet50-static",
     "mobilenet-static",
+    "efficientnet-static",
     "vit-static",
     "encoder-dynamic",
     "encoder-static",
@@ -193,7 +197,9 @@ def _export(kind: str, file: Path) -> None:
     torch.manual_seed(0)
     made = {
         "resnet18": resnet18,
+        "resnet50": lambda: module("resnet50"),
         "mobilenet": lambda: module("mobilenet_v2"),
+        "efficientnet": lambda: module("efficientnet_b0"),
         "vit": lambda: Vit(layers=3),
         "encoder": _encoder,
     }

@@ -9,6 +9,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.kernels import packing
@@ -23,6 +24,7 @@ from aotc.kernels.planning import (
     depthwise,
     joined,
     movement,
+    quantization,
     rows,
     sorting,
     transposing,
@@ -202,6 +204,16 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         source=movement.source,
         why_misread=movement.why_misread,
         leaves_states=False,
+    ),
+    "quantization": Family(
+        anchors=(Cast,),
+        schedule=movement.MovementBlocks,
+        stored=lambda op: NARROW,
+        widened=NARROW,
+        plan=quantization.plan,
+        workgroups=quantization.workgroups,
+        prologue=BY_ROWS,
+        is_last=True,
     ),
     "transpose": Family(
         anchors=(Transpose,),

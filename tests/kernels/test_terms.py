@@ -48,6 +48,7 @@ CASES = {
     "depthwise": "windows.py",
     "movement": "concatenations.py",
     "pooling": "windows.py",
+    "quantization": "quantizations.py",
     "rows": "rows.py",
     "sort": "sorts.py",
     "transpose": "transposes.py",

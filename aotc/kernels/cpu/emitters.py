@@ -16,6 +16,7 @@ from aotc.kernels.cpu import (
     contraction,
     depthwise,
     movement,
+    quantization,
     rows,
     sorting,
     transposing,
@@ -41,5 +42,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "columns": columns.write,
     "sort": sorting.write,
     "movement": movement.write,
+    "quantization": quantization.write,
     "transpose": transposing.write,
 }

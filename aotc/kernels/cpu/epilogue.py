@@ -29,8 +29,7 @@ from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.quantization import Quantization
-from aotc.kernels.cpu.rounding import round_to
+from aotc.kernels.cpu.rounding import round_to, round_to_bytes
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
     Number,
@@ -43,6 +42,7 @@ from aotc.kernels.operands import (
     operand_of,
 )
 from aotc.kernels.planning.tile import split_evenly
+from aotc.kernels.quantization import Quantization
 from aotc.mlir import Function, Value, arith, ir
 
 # whose results are numbers of their operands' dtype, whatever it is
@@ -206,7 +206,7 @@ class Epilogue:
             if quantized is None:
                 found = self._lower(op, given)
             else:
-                found = [quantized.apply(x) for x in given[0]]
+                found = [round_to_bytes(x, quantized) for x in given[0]]
             if not isinstance(op, _EXACT):
                 dtype = Tensor.of(value).dtype
                 found = [round_to(x, dtype) for x in found]

@@ -1,131 +1,37 @@
-"""Round vectors of f32 to bytes by few instructions, where a graph takes many ops.
-
-    %1 = maximum(%x, low)         the least and the greatest byte, less the zero point
-    %2 = minimum(%1, high)
-    %3 = round_even(%2)        →  bits of min(max(%x, low), high) + 1.5 * 2**23, which
-    %4 = add(%3, zero)            end with the nearest whole number, of two the even one
-    %5 = cast(%4) : u8
-
-Each op by itself keeps what a byte cannot hold: NaN through both bounds, and numbers
-beyond i32 in the cast. Of all of them together one clamp and one sum are left. The sum
-rounds as `round_even` does (Knuth, The Art of Computer Programming 2, 4.2.2).
-"""
+"""Elementwise ops that end with bytes, row by row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering.conversion import integer_bounds
-from aotc.dialects.lowering.scalars import constant, float_compare
-from aotc.dialects.ops.binary import Add, Maximum, Minimum
-from aotc.dialects.ops.rounding import RoundEven
-from aotc.dialects.ops.selection import Cast, Clamp
-from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
-from aotc.kernels.cpu import vectors
-from aotc.kernels.elementwise import NARROW
-from aotc.mlir import Value, arith
-
-_ROUNDING = 1.5 * 2**23  # a sum with it has no digits after the point
-_ROUNDING_BITS = 0x4B400000  # of it as f32
-_MOST = 2**21  # of bounds, so that the sum stays between 2**23 and 2**24
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import Tensor, element_count, static_size
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.vectors import add, scale
+from aotc.kernels.cpu.walks import block_bounds, visit_parts
+from aotc.kernels.planning.movement import MovementBlocks
+from aotc.mlir import Function, Value
 
 
-@dataclass(frozen=True)
-class Quantization:
-    """Bytes that are `round_even(min(max(source, low), high)) + zero`.
+def write(
+    function: Function, anchor: Cast, schedule: MovementBlocks, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    *outer, last = Tensor.of(anchor.y).shape
+    width, lanes = static_size(last), schedule.lanes
+    epilogue = Epilogue.of(function, anchor, given, lanes)
+    ((value, memory),) = epilogue.results
 
-    Args:
-        source: of f32.
-        low: the least number; whole.
-        high: the greatest one; whole, and not less.
-        zero: what is added, so that the sums are bytes.
-    """
+    def write_row(row: Value) -> None:
+        begin = scale(row, width)
 
-    source: Value
-    low: int
-    high: int
-    zero: int
+        def write_vector(column: Value, count: int) -> None:
+            place = Place(add(begin, column), column, key=0, count=count)
+            found = epilogue.compute(value, place)
+            vectors.store(found, memory, place.at, lanes, count)
 
-    @classmethod
-    def of(cls, op: GraphOp) -> Quantization | None:
-        """Return what an op does together with those before it, if it is that."""
-        if not isinstance(op, Cast) or Tensor.of(op.x).dtype != "f32":
-            return None
-        dtype = Tensor.of(op.y).dtype
-        if dtype not in NARROW:
-            return None
-        found = _before_rounding(cls(op.x, *integer_bounds(dtype), 0))
-        if found is None or not -_MOST <= found.low <= found.high <= _MOST:
-            return None
-        return found
+        visit_parts(width, lanes, write_vector)
 
-    def apply(self, x: Value) -> Value:
-        """Return the bytes of a vector as i32; those of NaN are 0."""
-        lanes = x.type.shape[0]
-        low, high = (vectors.splat(n, lanes) for n in (self.low, self.high))
-        # of NaN and a number these give the number
-        inside = arith.minnumf(arith.maxnumf(x, low), high)
-        bits = vectors.bits_of(arith.addf(inside, vectors.splat(_ROUNDING, lanes)))
-        whole = constant(bits.type, self.zero - _ROUNDING_BITS)
-        found = arith.addi(bits, whole)
-        if self.low + self.zero == 0:
-            return found
-        return arith.select(float_compare("UNO", x, x), constant(bits.type, 0), found)
-
-
-def _before_rounding(found: Quantization) -> Quantization | None:
-    """Return the same of what is rounded, not of what was; None if nothing is."""
-    is_rounded = False
-    while True:
-        op = defining_op(found.source)
-        inner = _clamped(found, op)
-        if isinstance(op, RoundEven):
-            is_rounded = True
-            inner = replace(found, source=op.x)
-        elif isinstance(op, Add) and not is_rounded:
-            inner = _increased(found, op)
-        if inner is None:
-            return found if is_rounded else None
-        found = inner
-
-
-def _clamped(found: Quantization, op: object) -> Quantization | None:
-    """Return the same of what an op clamps; None if it does not, to whole numbers."""
-    low, high = float(found.low), float(found.high)
-    below: float | None = low
-    above: float | None = high
-    if isinstance(op, Clamp):
-        source, below, above = op.x, splat_of(op.low), splat_of(op.high)
-    elif isinstance(op, Maximum):
-        source, below = _with_number(op)
-    elif isinstance(op, Minimum):
-        source, above = _with_number(op)
-    else:
-        return None
-    if below is None or above is None or below > high or above < max(low, below):
-        return None
-    if not (below.is_integer() and above.is_integer()):
-        return None
-    bounds = int(max(low, below)), int(min(high, above))
-    return Quantization(source, *bounds, found.zero)
-
-
-def _increased(found: Quantization, op: Add) -> Quantization | None:
-    """Return the same of what a whole number is added to; None if it is none."""
-    source, number = _with_number(op)
-    if number is None or not number.is_integer() or abs(number) > _MOST:
-        return None
-    offset = int(number)
-    low, high = found.low - offset, found.high - offset
-    return Quantization(source, low, high, found.zero + offset)
-
-
-def _with_number(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
-    """Return the operand of an op that varies, and the number that the other one is."""
-    number = splat_of(op.rhs)
-    if number is not None:
-        return op.lhs, number
-    return op.rhs, splat_of(op.lhs)
+    rows = given.size(element_count(tuple(outer)))
+    bounds = block_bounds(given.workgroup[0], schedule.block, rows)
+    loops.repeat_for(*bounds, 1, write_row)

@@ -1,4 +1,4 @@
-"""Rounding vectors of f32 to narrower floats, which stay f32 in registers.
+"""Rounding vectors of f32 to narrower floats, which stay f32, and to bytes, as i32.
 
 By integer operations and sums: IREE takes a conversion to bf16 or f16 and back again
 for nothing at all.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.kernels.cpu.vectors import bits_of
+from aotc.kernels.quantization import Quantization
 from aotc.mlir import Value, arith, ir, math
 
 _LOWER_HALF = 0x0000FFFF
@@ -15,6 +16,9 @@ _QUIET = 0x00400000  # what makes any NaN one whose upper half is a NaN
 _SIGN = 0x80000000
 _EXPONENT = 0x7F800000
 _FRACTION = 23  # bits of an f32
+
+_WHOLE = 1.5 * 2**23  # a sum with it has no digits after the point
+_WHOLE_BITS = 0x4B400000  # of it as f32
 
 _F16_FRACTION = 10
 _F16_LEAST, _F16_MOST = 2.0**-14, 65504.0  # of the numbers that are not subnormal
@@ -31,6 +35,22 @@ def round_to(x: Value, dtype: str) -> Value:
     if dtype == "bf16":
         return _round_to_bf16(x)
     return _round_to_f16(x) if dtype == "f16" else x
+
+
+def round_to_bytes(x: Value, found: Quantization) -> Value:
+    """Return the bytes of a vector of f32 as i32; those of NaN are 0.
+
+    A sum with a large number rounds as `round_even` does (Knuth, The Art of Computer
+    Programming 2, 4.2.2), and ends with the bits of the whole number.
+    """
+    low, high = (constant(x.type, number) for number in (found.low, found.high))
+    # of NaN and a number these give the number
+    inside = arith.minnumf(arith.maxnumf(x, low), high)
+    bits = bits_of(arith.addf(inside, constant(x.type, _WHOLE)))
+    whole = arith.addi(bits, _integers(x, found.zero - _WHOLE_BITS))
+    if found.low + found.zero == 0:
+        return whole
+    return arith.select(float_compare("UNO", x, x), _integers(x, 0), whole)
 
 
 def _round_to_bf16(x: Value) -> Value:

@@ -1,0 +1,113 @@
+"""Quantisation as graphs write it, in several ops that end with a cast to bytes.
+
+    %1 = maximum(%x, low)         the least and the greatest byte, less the zero point
+    %2 = minimum(%1, high)
+    %3 = round_even(%2)        =  %5 = round_even(min(max(%x, low), high)) + zero
+    %4 = add(%3, zero)
+    %5 = cast(%4) : u8
+
+Each op by itself keeps what a byte cannot hold: NaN through both bounds, and numbers
+beyond i32 in the cast. Of all of them together one clamp and one sum are left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.conversion import integer_bounds
+from aotc.dialects.ops.binary import Add, Maximum, Minimum
+from aotc.dialects.ops.rounding import RoundEven
+from aotc.dialects.ops.selection import Cast, Clamp
+from aotc.dialects.patterns.values import splat_of
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op
+from aotc.kernels.elementwise import NARROW
+from aotc.mlir import Value
+
+_MOST = 2**21  # of bounds: f32 has all sums of such numbers and bytes
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Bytes that are `round_even(min(max(source, low), high)) + zero`.
+
+    Args:
+        source: of f32.
+        low: the least number; whole.
+        high: the greatest one; whole, and not less.
+        zero: what is added, so that the sums are bytes.
+    """
+
+    source: Value
+    low: int
+    high: int
+    zero: int
+
+    @classmethod
+    def of(cls, op: GraphOp) -> Quantization | None:
+        """Return what an op does together with those before it, if it is that."""
+        if not isinstance(op, Cast) or Tensor.of(op.x).dtype != "f32":
+            return None
+        dtype = Tensor.of(op.y).dtype
+        if dtype not in NARROW:
+            return None
+        found = _before_rounding(cls(op.x, *integer_bounds(dtype), 0))
+        if found is None or not -_MOST <= found.low <= found.high <= _MOST:
+            return None
+        return found
+
+
+def _before_rounding(found: Quantization) -> Quantization | None:
+    """Return the same of what is rounded, not of what was; None if nothing is."""
+    is_rounded = False
+    while True:
+        op = defining_op(found.source)
+        inner = _clamped(found, op)
+        if isinstance(op, RoundEven):
+            is_rounded = True
+            inner = replace(found, source=op.x)
+        elif isinstance(op, Add) and not is_rounded:
+            inner = _increased(found, op)
+        if inner is None:
+            return found if is_rounded else None
+        found = inner
+
+
+def _clamped(found: Quantization, op: object) -> Quantization | None:
+    """Return the same of what an op clamps; None if it does not, to whole numbers."""
+    low, high = float(found.low), float(found.high)
+    below: float | None = low
+    above: float | None = high
+    if isinstance(op, Clamp):
+        source, below, above = op.x, splat_of(op.low), splat_of(op.high)
+    elif isinstance(op, Maximum):
+        source, below = _with_number(op)
+    elif isinstance(op, Minimum):
+        source, above = _with_number(op)
+    else:
+        return None
+    if below is None or above is None or below > high or above < max(low, below):
+        return None
+    if not (below.is_integer() and above.is_integer()):
+        return None
+    bounds = int(max(low, below)), int(min(high, above))
+    return Quantization(source, *bounds, found.zero)
+
+
+def _increased(found: Quantization, op: Add) -> Quantization | None:
+    """Return the same of what a whole number is added to; None if it is none."""
+    source, number = _with_number(op)
+    if number is None or not number.is_integer() or abs(number) > _MOST:
+        return None
+    offset = int(number)
+    low, high = found.low - offset, found.high - offset
+    return Quantization(source, low, high, found.zero + offset)
+
+
+def _with_number(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
+    """Return the operand of an op that varies, and the number that the other one is."""
+    number = splat_of(op.rhs)
+    if number is not None:
+        return op.lhs, number
+    return op.rhs, splat_of(op.lhs)
