@@ -10,6 +10,10 @@ of two products is read with the other, as the gate of a SwiGLU is with its valu
 are computed side by side, and the one goes into the other's epilogue. A product that is
 read in slices of its columns only becomes several, which are joined again.
 
+Weights of integers that kernels dequantise are joined with what there is for each of
+their blocks. Their panels do not depend on the number of rows, so that entries of
+different numbers of rows join them alike.
+
 Sums are made in the order in which they were. At most four products are joined, so that
 results do not wait long for their readers. A weight that something else reads, too,
 stays by itself: the build would have to store it twice.

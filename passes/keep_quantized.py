@@ -284,6 +284,13 @@ def _shifted(b: Builder, integers: Value, number: int) -> Value:
     return b.subtract(same, b.full_like(same, int(wrapped)))
 
 
+def is_dequantized(value: Value) -> bool:
+    """Whether a value, or what it is a transpose of, is made of integers."""
+    while (turned := made_by(value, Transpose)) is not None:
+        value = turned.x
+    return made_by(value, Dequantize) is not None or _form_of(value) is not None
+
+
 def _form_of(value: Value) -> _Form | None:
     """Return how a value dequantises integers; None if it does not."""
     difference, total = made_by(value, Subtract), made_by(value, Add)

@@ -28,7 +28,7 @@ from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, allows
 from aotc.passes.base import Pass, Unit
 
-_MOST = 127  # that a byte holds, of either sign
+MOST = 127  # that a byte holds, of either sign
 
 
 class RoundRows(Pass):
@@ -75,7 +75,7 @@ def round_rows(b: Builder, x: Value) -> Value:
     shape = (*leading, size // ROUNDED, ROUNDED)
     parts = b.reshape(x, shape=shape)
     largest = b.reduce_max(b.abs(parts), axes=(len(shape) - 1,))
-    most = b.full_like(largest, float(_MOST))
+    most = b.full_like(largest, float(MOST))
     steps = b.broadcast(
         b.divide(most, largest), shape=shape, axes=(*range(len(shape) - 1),)
     )

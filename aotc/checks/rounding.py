@@ -26,6 +26,7 @@ from aotc.dialects.functions import is_entry
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.binary import Add, Subtract
+from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
@@ -135,6 +136,8 @@ class Noise:
             return self._evaluate(op, operands, symbols)
         if _may_be_winograd(op):
             return [self._disturb(self._convolve(op, *operands))]
+        if _may_round_rows(op):
+            operands = [self._with_rounded_rows(op, operands[0]), operands[1]]
         if op not in self._seen.rounding:
             results = self._evaluate(op, operands, symbols)
             # What is approximated need not give whole numbers of whole numbers.
@@ -186,6 +189,20 @@ class Noise:
 
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
+
+    def _with_rounded_rows(self, op: DotGeneral, x: Any) -> Any:
+        """Rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
+        from aotc.kernels.planning.dequantized import ROUNDED
+        from aotc.passes.round_rows import MOST
+
+        moved = np.moveaxis(x, op.lhs_contract[0], -1)
+        if moved.shape[-1] % ROUNDED:
+            return x
+        parts = moved.reshape(*moved.shape[:-1], -1, ROUNDED)
+        steps = np.abs(parts).max(-1, keepdims=True) / MOST
+        errors = self._rng.random(parts.shape, np.float32) - np.float32(0.5)
+        found = (parts + errors * steps).reshape(moved.shape).astype(x.dtype)
+        return np.moveaxis(found, -1, op.lhs_contract[0])
 
     def _disturb_beside(self, terms: Any, y: Any) -> Any:
         """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
@@ -328,6 +345,15 @@ def _may_be_winograd(op: Any) -> bool:
     from aotc.kernels.planning.winograd import is_window_of_three  # with all kernels
 
     return is_window_of_three(op)
+
+
+def _may_round_rows(op: Any) -> bool:
+    """Whether rows that an op multiplies may be rounded to bytes, on some target."""
+    if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
+        return False
+    from aotc.passes.keep_quantized import is_dequantized  # with all kernels
+
+    return len(op.lhs_contract) == 1 and is_dequantized(op.rhs)
 
 
 def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:

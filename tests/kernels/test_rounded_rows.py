@@ -1,0 +1,119 @@
+"""Relaxed numerics round rows to bytes where the weight is of integers, too."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import processor, reference
+from aotc.dialects.callees import calls_in
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.types import Tensor
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline import build
+from aotc.target import Target
+from tests.kernels.evaluation import Regions
+from tests.kernels.rounded_rows import ROUNDED
+
+MODEL = Path(__file__).parent / "rounded_rows.py"
+NAMES = [entry.name for entry in load(MODEL).entries]
+
+
+@cache
+def _program():
+    return load(MODEL)
+
+
+@cache
+def _regions(level):
+    program = load(MODEL)
+    program.numerics = "relaxed"
+    unit = Unit(program).fork(Target.parse(level))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    return Regions(unit)
+
+
+@cache
+def _x(name):
+    (port,) = _program().entry(name).ports("input")
+    shape = [n if isinstance(n, int) else 13 for n in port.type.shape]
+    x = np.random.default_rng(1).normal(size=shape).astype("f4")
+    x[0, :64] = 0  # blocks of zeros
+    x[-1] *= 1e6
+    return x
+
+
+def _require_close(found, wanted):
+    for y, expected in zip(found, wanted, strict=True):
+        limit = 4e-6 * abs(expected).max(-1, keepdims=True)
+        assert (abs(y - expected) <= limit).all()
+
+
+@pytest.fixture(scope="module", params=["x86_64-v4-dot", "x86_64-v3-dot"])
+def relaxed(request, tmp_path_factory):
+    """The model for each level with such instructions that runs here."""
+    target = Target.parse(request.param)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    folder = tmp_path_factory.mktemp("rounded")
+    asked = {"targets": [target], "self_check": "off", "sign": False}
+    report = build(MODEL, output=folder, numerics="relaxed", **asked)
+    return aotc.load(report.bundle, allow_unsigned=True, threads=1)
+
+
+def test_kernels_multiply_the_integers_that_the_ir_has(relaxed):
+    for name in NAMES:
+        found = getattr(relaxed, name)(x=_x(name))
+        wanted = _regions("x86_64-v4-dot").evaluate(name, {"x": _x(name)})
+        _require_close(found if isinstance(found, (tuple, list)) else [found], wanted)
+
+
+def test_errors_are_within_the_bound_of_the_docs():
+    program, unit = _program(), _regions("x86_64-v4-dot").unit
+    for name in ROUNDED:
+        parameters = {
+            port.name.rpartition(".")[2]: np.asarray(program.parameters[port.name])
+            for port in program.entry(name).ports("weight")
+            if f".{name}." in port.name
+        }
+        q, scale = parameters["q"].astype("f8"), parameters["scale"].astype("f8")
+        block = q.shape[1] // scale.shape[1]
+        less = parameters.get("less", 0 * scale).astype("f8")
+        w = q * np.repeat(scale, block, 1) - np.repeat(less, block, 1)
+        x = _x(name).astype("f8")
+        entry = unit.program.entry(name)
+        given = [
+            _x(name) if port.kind == "input" else unit.program.parameters[port.name]
+            for port in entry.arguments
+        ]
+        (found,) = reference.evaluate(unit.module, name, given)
+        largest = abs(x).reshape(len(x), -1, 32).max(2)
+        sums = abs(w).reshape(len(w), -1, 32).sum(2)
+        bound = largest @ sums.T / 254
+        error = abs(found - x @ w.T)
+        assert (error <= bound * (1 + 1e-4) + 1e-6 * (abs(x) @ abs(w).T)).all()
+        assert error.max() > 0
+
+
+def _first_dtypes(level, name):
+    """Of what each kernel of an entry reads first."""
+    functions = functions_of(_regions(level).unit.module)
+    calls = (functions[callee_of(call)] for call in calls_in(functions[name]))
+    return [Tensor.of(each.entry_block.arguments[0]).dtype for each in calls]
+
+
+def test_rows_are_rounded_where_instructions_multiply_them():
+    for name in NAMES:
+        found = _first_dtypes("x86_64-v4-dot", name)
+        assert ("i8" in found) == (name in ROUNDED or name == "joined"), name
+    # q, k and v, and the gate with its values, of rows that are rounded once
+    assert _first_dtypes("x86_64-v4-dot", "joined").count("i8") == 2
+    assert "i8" not in _first_dtypes("x86_64-v4", "halves")
