@@ -30,6 +30,7 @@ from aotc import reference
 from aotc.checks.draws import Draw, Integers, Structure
 from aotc.checks.uses import Use
 from aotc.dialects.entries import Entry
+from aotc.dtypes import to_numpy
 from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.kernels.gpu.machines import MACHINES
@@ -51,7 +52,9 @@ import numpy
 import aotc
 import aotc.numpy as np
 from aotc import nn, special
+from aotc.dtypes import to_numpy
 
+FLOATS = "{dtype}"  # of inputs, weights and states
 rng = numpy.random.default_rng(0)
 """
 CALLS = (0, 1, 5, 8, 19)  # sizes that calls decide
@@ -69,6 +72,7 @@ class Settings:
     Args:
         target: to compile for.
         level: of optimisation.
+        dtype: of inputs, weights and states.
         threads: of a call.
         passes_only: evaluate what the passes make of the graph, and compile nothing.
         chip: whose GPU kernels compute regions there; "" for their terms.
@@ -76,6 +80,7 @@ class Settings:
 
     target: Target
     level: int = LEVELS[-1]
+    dtype: str = "f32"
     threads: int | None = None
     passes_only: bool = False
     chip: str = ""
@@ -101,17 +106,18 @@ def drawn_entries(seed: int, count: int) -> list[DrawnEntry]:
     return drawn
 
 
-def source_of(drawn: Sequence[DrawnEntry]) -> str:
-    """A model file with these entries."""
+def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
+    """A model file with these entries, of floats of a dtype."""
     weights = {name: shape for each in drawn for name, shape in each.weights.items()}
     rows = "".join(
-        f'    "{name}": rng.normal(size={shape}, scale=0.5).astype("f4"),\n'
+        f'    "{name}": rng.normal(size={shape}, scale=0.5).astype(to_numpy(FLOATS)),\n'
         if shape
-        else f'    "{name}": numpy.float32(1.25),\n'
+        else f'    "{name}": numpy.array(1.25).astype(to_numpy(FLOATS)),\n'
         for name, shape in weights.items()
     )
     table = f"w = aotc.Weights({{\n{rows}}})\n"
-    return "\n\n".join([HEADER + table, *(each.text for each in drawn)])
+    header = HEADER.format(dtype=dtype)
+    return "\n\n".join([header + table, *(each.text for each in drawn)])
 
 
 def differences(
@@ -166,10 +172,11 @@ def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
         structures = OF_STATES if entry.updates else STRUCTURES
         for size, structure in product(_sizes(entry), structures):
             draw = Draw(np.random.default_rng(1), False, Integers.BITS, structure)
-            shapes = {port.name: _sized(port.type.shape, size) for port in ports}
             inputs = {
-                name: draw.floats(shape, Use()).astype("f4")
-                for name, shape in shapes.items()
+                port.name: draw.floats(_sized(port.type.shape, size), Use()).astype(
+                    to_numpy(port.type.dtype)
+                )
+                for port in ports
             }
             wrong = _wrong_in_calls(program, entry, inputs, call)
             if wrong:
@@ -265,7 +272,7 @@ def failures(
     named = {each.name: each for each in drawn}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.py"
-        model.write_text(source_of(drawn), encoding="utf-8")
+        model.write_text(source_of(drawn, settings.dtype), encoding="utf-8")
         if settings.passes_only:
             for name, why in differences_by_passes(model, settings, kernels):
                 yield Failure(named[name], why)
@@ -322,6 +329,7 @@ def main() -> int:
     add("--seed", type=int, default=0, help="of the first one")
     add("--target", type=Target.parse, default=Target.parse("cpu"))
     add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
+    add("--dtype", default="f32", choices=["f32", "bf16", "f16"], help="of floats")
     add("--threads", type=int, help="of a call")
     add("--passes-only", action="store_true", help="compile nothing")
     add("--chip", default="", choices=["", *MACHINES], help="of GPU kernels, evaluated")
@@ -333,7 +341,12 @@ def main() -> int:
     if asked.kernels:
         write_kernels_of_any_size()
     settings = Settings(
-        asked.target, asked.level, asked.threads, asked.passes_only, asked.chip
+        asked.target,
+        asked.level,
+        asked.dtype,
+        asked.threads,
+        asked.passes_only,
+        asked.chip,
     )
     kernels: Counter[str] = Counter()
     for seed in range(asked.seed, asked.seed + asked.models):
@@ -346,7 +359,8 @@ def main() -> int:
             asked.keep.mkdir(parents=True, exist_ok=True)
             for each in found:
                 file = asked.keep / f"model_{seed}_{each.entry.name}.py"
-                file.write_text(source_of([each.entry]), encoding="utf-8")
+                text = source_of([each.entry], asked.dtype)
+                file.write_text(text, encoding="utf-8")
     print(f"{failed} of {asked.models * asked.entries} entries failed; {dict(kernels)}")
     return min(failed, 1)
 

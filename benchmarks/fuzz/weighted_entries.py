@@ -387,7 +387,10 @@ class Entry:
         inputs = {name: shape for name, shape in self.values if name[0] == "x"}
         made = [name for name, _ in self.values if name[0] == "v"] or ["x0 * 2.0"]
         results = [x for x in made if x not in self.read][-4:] + [self.one_of(made)]
-        specs = {name: f"aotc.Spec({_written(each)})" for name, each in inputs.items()}
+        specs = {
+            name: f"aotc.Spec({_written(each)}, FLOATS)"
+            for name, each in inputs.items()
+        }
         names, lines = ", ".join(inputs), list(self.lines)
         returned, before = f"({', '.join(results)},)", ""
         is_state = self.least is None and self.chance(0.2)
@@ -396,7 +399,7 @@ class Entry:
         if is_state:
             shape = inputs["x0"]
             specs["x0"] = f"state_of_{self.name}"
-            drawn = f"rng.normal(size={_written(shape)}).astype('f4')"
+            drawn = f"rng.normal(size={_written(shape)}).astype(to_numpy(FLOATS))"
             before = f"{specs['x0']} = aotc.State({drawn})\n"
             same = [name for name, other in self.values if other == shape]
             returned = f"np.tanh({self.one_of(same)}) + 0.5 * x0, {returned}"

@@ -15,7 +15,7 @@ UNARY = (
     "np.where({0} > 0, {0}, 0.1 * {0})", "np.log(np.abs({0}) + 0.5)", "np.cos({0})",
     "{0} * nn.sigmoid({0})", "0.5 * {0} * (1.0 + special.erf({0} * 0.70710678))",
     "{0} / (1.0 + np.exp(-{0}))", "np.floor({0} * 2.0)", "nn.hard_swish({0})",
-    "np.astype(np.astype({0}, 'float16'), 'float32')",
+    "np.astype(np.astype({0}, 'float16'), FLOATS)",
 )  # fmt: skip
 BINARY = (
     "{0} + {1}", "{0} * {1}", "{0} - {1}", "{1} - {0}", "np.maximum({0}, {1})",

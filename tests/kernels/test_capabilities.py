@@ -92,24 +92,27 @@ def read(found, memory, columns):
 
 
 def test_what_an_operand_is_said_to_be_has_the_elements_of_a_broadcast(operand):
+    """Also behind a reshape."""
     met = set()
     for source, shape, axes in broadcasts():
         block = operand(source)
         with ir.InsertionPoint(block):
             value = Builder().broadcast(block.arguments[0], shape=shape, axes=axes)
-        found = operand_of(value)
+            flat = Builder().reshape(value, shape=(int(element_count(shape)),))
         memory = np.arange(int(element_count(source)))
         ones = [1] * len(shape)
         for size, axis in zip(source, axes, strict=True):
             ones[axis] = size
         expected = np.broadcast_to(memory.reshape(ones), shape)
-        given = read(found, memory, expected)
-        met.add(type(found))
-        if given is None:
-            assert found.source == value
-        else:
-            assert found.source == block.arguments[0]
-            assert given.tolist() == expected.flatten().tolist()
+        for moved in (value, flat):
+            found = operand_of(moved)
+            given = read(found, memory, expected)
+            met.add(type(found))
+            if given is None:
+                assert found.source == moved
+            else:
+                assert found.source == block.arguments[0]
+                assert given.tolist() == expected.flatten().tolist()
     assert met == {Whole, Number, PerColumn, PerRow, PerGroup}
 
 

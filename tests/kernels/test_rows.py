@@ -133,7 +133,7 @@ SPEC = aotc.Spec((16, 64, 300), "f32")
 def others(x, z):
     inner = nn.softmax(x, 1)
     tiny = nn.softmax(x[0, :, :3])
-    half = nn.layer_norm(x.astype("f16"))
+    half = nn.layer_norm(x.astype("f64"))
     chosen = np.sum(np.where(x > 0, x, 1.0), -1)  # its elements, in one pass, by IREE
     return inner, tiny, half, nn.softmax(z), chosen
 
@@ -164,7 +164,7 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
             "shape",
         ),
         ("softmax", "only a call decides a size, beside the number of rows"),
-        ("normalize", "its elements are f16, not f32"),
+        ("normalize", "its elements are f64, not f32, bf16 or f16"),
     }
     assert [each.why for each in found["derivative"]] == [
         "its derivative, or something else, reads its mean or its variance"
