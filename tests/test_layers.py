@@ -80,8 +80,8 @@ ALLOWED = {
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files", "kernels"},
-    "quantization": PROGRAM
-    | {"importers", "program_files", "passes", "reference", "cache", "tracing"},
+    "quantization": TRACING
+    | {"importers", "program_files", "passes", "reference", "cache", "numpy", "nn"},
     "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},

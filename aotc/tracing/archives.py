@@ -34,6 +34,20 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
     Raises:
         InputError: the file is missing, damaged or of another kind.
     """
+    flat, metadata = _read(file)
+    return nested_dict(flat), metadata
+
+
+def flat_arrays(file: Path) -> Arrays:
+    """The arrays in a file or folder, by the names that they have there.
+
+    Raises:
+        InputError: see `load_arrays`.
+    """
+    return _read(file)[0]
+
+
+def _read(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
     require_path(file)
     suffix = FOLDER if isdir(file) and FOLDER in _READERS else file.suffix
     if suffix not in _READERS:
@@ -44,13 +58,12 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
     if suffix != FOLDER and not isfile(file):
         fail("no-such-file", f"there are no weights at '{file}'")
     try:
-        flat, metadata = _READERS[suffix](file)
+        return _READERS[suffix](file)
     except InputError:
         raise
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, str(file))
         fail("bad-file", f"'{file}' cannot be read as {suffix}: {error}")
-    return nested_dict(flat), metadata
 
 
 def provide_readers(readers: Mapping[str, Reader]) -> None:
