@@ -12,7 +12,7 @@ LEAVES = {
     "redaction", "errors", "exit_status", "options", "processor", "target", "device",
     "gpus", "dtypes", "numerics", "pytree", "installation",
     "json_values", "locking", "printing", "system_errors", "writing", "counting",
-    "deferring", "collecting",
+    "deferring", "collecting", "array_files",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
@@ -31,6 +31,7 @@ ALLOWED = {
     "dtypes": LEAVES,
     "pytree": LEAVES,
     "installation": LEAVES,
+    "array_files": LEAVES,
     "counting": LEAVES,
     "deferring": LEAVES,
     "json_values": LEAVES,

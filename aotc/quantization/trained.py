@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aotc.array_files import open_arrays
 from aotc.cache import arrays_digest
 from aotc.computed_arrays import Array
 from aotc.errors import InputError
@@ -19,7 +20,6 @@ from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import WIDE, Precision, ladder, trained_precision
 from aotc.quantization.recipe import TRAINING, LayerPlan
-from aotc.tracing.archives import flat_arrays
 
 _ENDS = LOW, HIGH
 _FOLDER = "ranges"  # what a state has them in
@@ -45,7 +45,7 @@ class Trained:
             InputError: `bad-ranges`, or the file cannot be read.
         """
         rows: dict[str, dict[str, Array]] = {}
-        for name, array in _of_ranges(flat_arrays(path)).items():
+        for name, array in _of_ranges({**open_arrays(path, "ranges")}).items():
             layer, _, leaf = name.rpartition(".")
             if layer and leaf in (*_ENDS, STEPS):
                 rows.setdefault(layer, {})[leaf] = np.asarray(array)
