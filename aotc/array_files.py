@@ -187,6 +187,7 @@ def _npz(
     whole = None
     if isinstance(source, str):
         whole = np.asarray(np.memmap(source, np.uint8, "r"))
+    assert loaded.zip is not None  # as long as it is open
     members = {x.filename.removesuffix(".npy"): x for x in loaded.zip.infolist()}
 
     def reader(name: str) -> Callable[[], Array]:
@@ -219,7 +220,7 @@ def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
     if dtype.hasobject or not count:
         return None
     _check(data, member)
-    array = data[stream.tell() :].view(dtype)
+    array: Array = data[stream.tell() :].view(dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 

@@ -12,6 +12,7 @@ Which precision a layer has follows from the recipe, as it does there.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -226,7 +227,7 @@ class _Rounding:
 
     def add_weight(self, name: str, array: Array) -> None:
         """Take note of a weight."""
-        size = int(numpy.prod(array.type.shape))
+        size = math.prod(map(int, array.type.shape))
         self._note(array, _Weight(name, size, array, tuple(range(array.ndim))))
 
     def as_input(self, leaf: Any) -> Any:

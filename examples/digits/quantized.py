@@ -6,7 +6,9 @@
     aotc build digits-int8.mlir
 
 Layers of `train_step` and `evaluate` round weights and inputs to what the recipe's
-integers can hold; the second command makes these integers of what was trained.
+integers can hold, and learn to answer as the network of floats does (Hinton et al.,
+"Distilling the knowledge in a neural network", 2015), which takes no labels. The second
+command makes integers of what was trained.
 """
 
 import os
@@ -16,6 +18,7 @@ import model
 import numpy
 
 import aotc
+import aotc.numpy as np
 from aotc import nn, optim
 
 aotc.bundle(name="digits-quantized", version="1.0.0")
@@ -24,45 +27,39 @@ RECIPE = os.environ.get("DIGITS_RECIPE", "int8")  # or int4-g32, …
 TRAINED = Path(__file__).with_name("quantized.safetensors")
 SAMPLES = numpy.load(Path(__file__).with_name("digits.npz"))["train_x"][:256]
 
-network = aotc.quantization_aware(model.network, RECIPE)
-start = model.weights.tree
-optimizer = optim.adam(2e-4)
-state = aotc.State(
-    {
-        "params": start,
-        "moments": optimizer.init(start),
-        "ranges": network.init(start, SAMPLES.astype("float32")),
-    }
-)
+teacher = model.weights
+network = aotc.quantization_aware(model.network, RECIPE, learned=True)
+ranges = network.init(teacher.tree, SAMPLES.astype("float32"))
+start = {"params": teacher.tree, "ranges": ranges}
+optimizer = optim.sgd(2e-3, momentum=0.9)
+state = aotc.State({"trained": start, "moments": optimizer.init(start)})
 weights = aotc.Weights(
-    aotc.Weights.load(TRAINED.name).tree["state"]["params"]
+    aotc.Weights.load(TRAINED.name).tree["state"]["trained"]["params"]
     if TRAINED.exists()
-    else start
+    else teacher.tree
 )
 
 
-def loss(params, ranges, images, labels):
-    """Mean cross-entropy, and the ranges after what was seen of these images."""
-    ranges, logits = network.observe(ranges, params, images)
-    return nn.cross_entropy(logits, labels).mean(), ranges
+def loss(trained, teacher, images):
+    """Mean cross-entropy with the probabilities that the network of floats gives."""
+    wanted = nn.softmax(model.network(teacher, images))
+    logits = network(trained["ranges"], trained["params"], images)
+    return -np.sum(wanted * nn.log_softmax(logits), -1).mean()
 
 
-@aotc.entry(
-    images=aotc.Spec((model.BATCH, 8, 8, 1)), labels=aotc.Spec((model.BATCH,), "i32")
-)
-def train_step(state, images, labels):
-    """One step of Adam; keeps parameters and ranges, and returns the loss."""
-    params, step = state["params"], aotc.value_and_grad(loss, has_aux=True)
-    (value, ranges), grads = step(params, state["ranges"], images, labels)
-    updates, moments = optimizer.update(grads, state["moments"], params)
-    params = optim.apply_updates(params, updates)
-    return {"params": params, "moments": moments, "ranges": ranges}, value
+@aotc.entry(images=aotc.Spec((model.BATCH, 8, 8, 1)))
+def train_step(state, teacher, images):
+    """One step for parameters and ranges; returns the loss."""
+    value, grads = aotc.value_and_grad(loss)(state["trained"], teacher, images)
+    updates, moments = optimizer.update(grads, state["moments"], state["trained"])
+    trained = optim.apply_updates(state["trained"], updates)
+    return {"trained": trained, "moments": moments}, value
 
 
 @aotc.entry(state=state.frozen, images=model.image)
 def evaluate(state, images):
     """The logits of the parameters in training, with layers rounded as they are."""
-    return network(state["ranges"], state["params"], images)
+    return network(state["trained"]["ranges"], state["trained"]["params"], images)
 
 
 @aotc.entry(x=model.image)

@@ -33,9 +33,8 @@ def main():
 
 def train(model, epochs=5):
     """Train a loaded model; returns its accuracy on the test images."""
-    stored = numpy.load(HERE / "digits.npz")
-    images, labels = stored["train_x"].astype("f4"), stored["train_y"].astype("i4")
-    training.fit(model, {"images": images, "labels": labels}, epochs=epochs)
+    images = numpy.load(HERE / "digits.npz")["train_x"].astype("float32")
+    training.fit(model, {"images": images}, epochs=epochs)
     logits = model.evaluate(images=numpy.load(HERE / "test_x.npy"))
     return float((logits.argmax(axis=1) == numpy.load(HERE / "test_y.npy")).mean())
 
