@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aotc.foreign import from_jax, from_onnx, from_stablehlo, from_torch
     from aotc.hybrid_programs import hybrid, island
     from aotc.just_in_time import jit
+    from aotc.quantization.aware import quantization_aware
     from aotc.runtime import Model, load
     from aotc.streaming import stream
     from aotc.tracing.custom import checkpoint, custom_jvp, custom_vjp
@@ -68,6 +69,7 @@ _EXPORTS = {
     "jvp": "aotc.transforms",
     "linearize": "aotc.transforms",
     "mixed_precision": "aotc.transforms",
+    "quantization_aware": "aotc.quantization.aware",
     "jacfwd": "aotc.transforms",
     "jacrev": "aotc.transforms",
     "hessian": "aotc.transforms",
@@ -121,6 +123,7 @@ __all__ = [
     "load",
     "mixed_precision",
     "powers_of_two",
+    "quantization_aware",
     "specialize",
     "stream",
     "value_and_grad",

@@ -150,7 +150,12 @@ def lines_of(manifest: Mapping[str, Any]) -> list[str]:
     said = ", ".join(f"{count} of {name}" for name, count in counts.items())
     lines = [f"by the recipe {facts['recipe']}: layers {said}"]
     if calibration := facts["calibration"]:
-        lines.append(f"calibrated on {_data(calibration)} by {calibration['method']}")
+        if calibration["method"] == "training":
+            digest = calibration["sha256"][:12]
+            lines.append(f"ranges of quantisation-aware training ({digest}…)")
+        else:
+            data = _data(calibration)
+            lines.append(f"calibrated on {data} by {calibration['method']}")
     if quality := facts["quality"]:
         lines.append(
             f"loses {quality['lost']:.4g} by {quality['metric']} on {_data(quality)}"

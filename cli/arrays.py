@@ -8,7 +8,6 @@ import os
 import stat
 import sys
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.array_files import ArrayFile, file_errors, read_npy
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
-from aotc.system_errors import raise_system_error
 from aotc.writing import atomic_write, is_stream
 
 if TYPE_CHECKING:
@@ -93,18 +92,12 @@ def load_array(source: str) -> Array:
     path += ".npz" if npz else ""
     if source.startswith("-:"):
         path, key = "-", source[2:]
-    try:
-        content = np.load(_readable(path), allow_pickle=False)
-        if not isinstance(content, np.ndarray):
-            with content as archive:
-                return np.asarray(archive[_key(archive.files, key, path)])
-        return content
-    except FileNotFoundError:
-        raise InputError("no-such-file", "there is no such file", where=path) from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise_system_error(error, path)
-        message = f"expected a NumPy file: {error}"
-    raise InputError("bad-file", message, where=path)
+    with file_errors(path, "NumPy"):
+        readable = _readable(path)
+    found = read_npy(readable, path)
+    if isinstance(found, ArrayFile):
+        return found.copy(_key([*found], key, path))
+    return found
 
 
 def _readable(path: str) -> str | io.BytesIO:

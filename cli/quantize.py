@@ -44,6 +44,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     "aotc quantize model.py:predict --recipe int8 --data train.npz --held-out test.npz",
     "aotc quantize bert.onnx --recipe int8 --data tokens.npz --method smoothquant",
     "aotc quantize gpt.pt2 --recipe int4-g32 -o gpt4.mlir && aotc build gpt4.mlir",
+    "aotc quantize model.py:predict --recipe int8 --ranges trained.safetensors",
     "aotc build resnet.onnx --quantize resnet-int8.json",
 )
 @click.argument("source", metavar="SOURCE[:ENTRY]", type=FilePath())
@@ -65,6 +66,13 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     type=FilePath(path_type=Path, dir_okay=False),
     metavar="FILE.npz",
     help="Data to measure on; by default that of --data.",
+)
+@click.option(
+    "--ranges",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="What quantisation-aware training has found, instead of a calibration: a file "
+    "of the ranges of aotc.quantization_aware, or of a state that has them.",
 )
 @click.option(
     "--quality",
@@ -116,6 +124,7 @@ def quantize(
     entries: tuple[str, ...],
     data: Path | None,
     held_out: Path | None,
+    ranges: Path | None,
     metric: str,
     program: Path | None,
     quiet: bool,
@@ -144,6 +153,7 @@ def quantize(
             entries=(*named, *entries),
             data=data,
             held_out=held_out,
+            ranges=ranges,
             tell=progress.step,
         )
     document = {"schema": "aotc.quantize/1", **report.to_json()}

@@ -12,7 +12,7 @@ LEAVES = {
     "redaction", "errors", "exit_status", "options", "processor", "target", "device",
     "gpus", "dtypes", "numerics", "pytree", "installation",
     "json_values", "locking", "printing", "system_errors", "writing", "counting",
-    "deferring", "collecting",
+    "deferring", "collecting", "array_files",
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
@@ -31,6 +31,7 @@ ALLOWED = {
     "dtypes": LEAVES,
     "pytree": LEAVES,
     "installation": LEAVES,
+    "array_files": LEAVES,
     "counting": LEAVES,
     "deferring": LEAVES,
     "json_values": LEAVES,
@@ -80,8 +81,8 @@ ALLOWED = {
     "checks": TRACING
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files", "kernels"},
-    "quantization": PROGRAM
-    | {"importers", "program_files", "passes", "reference", "cache", "tracing"},
+    "quantization": TRACING
+    | {"importers", "program_files", "passes", "reference", "cache", "numpy", "nn"},
     "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},

@@ -128,10 +128,19 @@ def fake_quantize(
     """
     x = as_float(x)
     steps, _ = _steps(x, scale, zero_point, axis, block, _range(dtype, bits))
-    # exact: a float and the nearest whole number differ by a float
-    rounding = emit("stop_gradient", np.subtract(np.round(steps), steps))
     step = to_accumulator(broadcast_along(lift(scale, x.dtype), x, axis, block))
-    return astype(np.multiply(np.add(steps, rounding), step), x.dtype)
+    return astype(np.multiply(round_straight_through(steps), step), x.dtype)
+
+
+def round_straight_through(x: ArrayLike) -> Array:
+    """The nearest whole numbers, halves to even, with the derivative of the identity.
+
+    Bengio, Leonard and Courville, "Estimating or propagating gradients through
+    stochastic neurons for conditional computation", 2013.
+    """
+    x = as_float(x)
+    # exact: a float and the nearest whole number differ by a float
+    return np.add(x, emit("stop_gradient", np.subtract(np.round(x), x)))
 
 
 def _steps(

@@ -78,6 +78,11 @@ class Choice:
                 "what each is for",
             )
 
+    @property
+    def has_calibration(self) -> bool:
+        """Whether a calibration was asked for, other than the usual one."""
+        return self.calibration != Choice.calibration or self.percentile is not None
+
     def _without_effect(self) -> Iterator[str]:
         """Yield the options that do nothing, with the reason."""
         kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from aotc import dtypes
+from aotc.array_files import open_arrays
 from aotc.cache import arrays_digest
 from aotc.computed_arrays import Array
 from aotc.dialects.entries import Entry, Port
 from aotc.errors import InputError
 from aotc.program import Program
-from aotc.system_errors import raise_system_error
 from aotc.tracing.entry_calls import call_contract
 
 _HINT = "numpy.savez(FILE, x=samples): an array for each input, samples along axis 0"
@@ -39,22 +37,13 @@ class Data:
 
     @classmethod
     def read(cls, path: Path) -> Data:
-        """Read an `.npz` file.
+        """Read an `.npz` or `.safetensors` file.
 
         Raises:
-            InputError: `bad-data`.
+            InputError: see `aotc.array_files`.
         """
-        try:
-            stored = np.load(path, allow_pickle=False)
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise ValueError("one array without a name")
-            with stored:
-                return cls({name: stored[name] for name in stored.files}, str(path))
-        except OSError as error:
-            raise_system_error(error, str(path))
-            raise _bad(path, error) from None
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise _bad(path, error) from None
+        stored = open_arrays(path, "data")
+        return cls({name: stored.copy(name) for name in stored}, str(path))
 
     @property
     def sha256(self) -> str:
@@ -211,12 +200,3 @@ def entries_with(program: Program, data: Data) -> list[Entry]:
             "a file, an array for each input with the samples along its first axis",
         )
     return found
-
-
-def _bad(path: Path, error: object) -> InputError:
-    return InputError(
-        "bad-data",
-        f"expected a file of named arrays (.npz); got {error}",
-        where=str(path),
-        hint="numpy.savez(FILE, x=samples) writes one",
-    )

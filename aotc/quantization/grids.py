@@ -18,7 +18,7 @@ from aotc.quantization.precisions import Precision
 # networks for efficient inference", 2019.
 _SHARES = np.linspace(1.0, 0.5, 21, dtype=np.float32)
 _SHARES_OF_NIBBLES = np.linspace(1.15, 0.6, 34, dtype=np.float32)
-_LEAST_F16, _MOST_F16 = 6.2e-5, 65504.0  # that f16 holds with all of its digits
+LEAST_STEP, LARGEST_F16 = 6.2e-5, 65504.0  # that f16 holds with all of its digits
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,51 @@ def weight_grid(
     return WeightGrid(best.astype(np.float32), shape, axes)
 
 
+def given_grid(
+    scales: Array,
+    shape: tuple[int, ...],
+    summed: tuple[int, ...],
+    precision: Precision,
+) -> WeightGrid:
+    """Return the grid of a weight of a shape that has the scales of a vector."""
+    grouped, axes = grouped_shape(shape, summed, precision)
+    sizes = [1 if i in axes else n for i, n in enumerate(grouped)]
+    return WeightGrid(scales.reshape(sizes), grouped, axes)
+
+
+def trained_grid(
+    weight: Array,
+    summed: tuple[int, ...],
+    precision: Precision,
+    steps: Array | None,
+) -> WeightGrid:
+    """Return the scales of a weight that was trained with, see `straight_through`.
+
+    Args:
+        weight: in f32.
+        summed: its axes that are summed up.
+        precision: with integers.
+        steps: learned ones; without, the largest element of a group is the end.
+    """
+    shape, axes = grouped_shape(weight.shape, summed, precision)
+    if steps is None:
+        _, most = precision.bounds
+        grouped = weight.reshape(shape)
+        whole = np.abs(grouped).max(axis=axes, keepdims=True, initial=0)
+        whole = whole.astype(np.float32)
+        scale = np.where(whole > 0, whole / np.float32(most), np.float32(1))
+    else:
+        sizes = [1 if i in axes else n for i, n in enumerate(shape)]
+        scale = np.maximum(np.abs(steps.reshape(sizes)), np.float32(LEAST_STEP))
+    if precision.group:
+        half = np.clip(scale, LEAST_STEP, LARGEST_F16).astype(np.float16)
+        scale = half.astype(np.float32)
+    return WeightGrid(scale.astype(np.float32), shape, axes)
+
+
 def _storable(scale: Array, precision: Precision) -> Array:
     """Scales as they are stored: those of groups in f16 where that loses no digits."""
-    fits = scale.min() >= _LEAST_F16 and scale.max() <= _MOST_F16
+    fits = scale.min() >= LEAST_STEP and scale.max() <= LARGEST_F16
     if precision.group and fits:
         scale = scale.astype(np.float16).astype(np.float32)
     return scale

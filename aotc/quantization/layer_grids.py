@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from aotc.computed_arrays import Array
 from aotc.program import Program
-from aotc.quantization.grids import WeightGrid, weight_grid
+from aotc.quantization.grids import WeightGrid, given_grid, weight_grid
 from aotc.quantization.layers import Layer
 from aotc.quantization.recipe import LayerPlan
 
@@ -19,6 +19,8 @@ class Grids:
 
     def grid(self, program: Program, layer: Layer, plan: LayerPlan) -> WeightGrid:
         """Return the grid that a plan gives to a weight."""
+        if plan.scales is not None:
+            return given_grid(plan.scales, layer.shape, layer.summed, plan.kind)
         factors = None if plan.factors is None else plan.factors.tobytes()
         key = layer.name, plan.precision, factors
         if key not in self._known:

@@ -32,24 +32,35 @@ from aotc.passes.base import Unit
 from aotc.passes.build_time_values import BuildTimeValues
 from aotc.passes.fold_parameters import SUFFIX
 from aotc.program import Program
+from aotc.quantization.forms import Form
+from aotc.quantization.grids import grouped_shape
 from aotc.quantization.precisions import Precision
 
 # what leaves each layer with its weight, and changes no result but by rounding
 _PREPARATION = (
     *("autodiff", "inline", "simplify", "cse", "recover-ops", "sink-transposes"),
-    *("simplify", "sink-reshapes", "fold-scales", "simplify", "cse"),
+    *("simplify", "sink-reshapes"),
 )
+_FOLDING = ("fold-scales",)  # what lies beside layers into their weights
+_CLEANING = ("simplify", "cse")
 LayerOp = DotGeneral | ConvGeneral | Gather
 _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
 
-def prepare(program: Program) -> None:
+def prepare(program: Program, *, is_trained: bool = False) -> None:
     """Bring a program into the form whose layers are quantised, in place.
 
     Entries stand for what they were imported from no more: they are compared with the
     reference evaluator.
+
+    Args:
+        program: of the stage `graph`.
+        is_trained: whether layers were trained with ranges, of the inputs and weights
+            that they have as the model is written: nothing is folded into them.
     """
-    run_passes(Unit(program), _PREPARATION, silently=True)
+    folding = () if is_trained else _FOLDING
+    passes = (*_PREPARATION, *folding, *_CLEANING)
+    run_passes(Unit(program), passes, silently=True)
     program.networks = {}
 
 
@@ -135,9 +146,23 @@ class Layer:
         return 0 if self.channels is None else self.shape[self.channels[1]]
 
     @property
-    def terms(self) -> int:
-        """The number of terms of a sum."""
-        return math.prod(self.shape[axis] for axis in self.summed)
+    def form(self) -> Form:
+        """What decides which precisions the layer can have."""
+        op = self.op
+        return Form(
+            type(op)._op_name,
+            self.shape,
+            self.summed,
+            is_batched=isinstance(op, DotGeneral) and bool(op.lhs_batch),
+            is_padded=isinstance(op, ConvGeneral) and any(op.padding),
+        )
+
+    def scale_count(self, precision: Precision) -> int:
+        """How many scales the weight has in a precision; 0 of one without."""
+        if not precision.is_integer:
+            return 0
+        shape, axes = grouped_shape(self.shape, self.summed, precision)
+        return math.prod(n for i, n in enumerate(shape) if i not in axes)
 
     def stored_weight(self, program: Program) -> StoredArray:
         """The array of the weight, which may be still to be computed."""
@@ -158,7 +183,7 @@ class Layer:
             precision: to have.
             program: of the layer, with the weight.
         """
-        return self._refusal(precision) or self._overflow(precision, program)
+        return self.form.refusal(precision) or self._overflow(precision, program)
 
     def _overflow(self, precision: Precision, program: Program) -> str | None:
         """Return why elements of the weight are beyond a narrower float, or None."""
@@ -171,27 +196,6 @@ class Layer:
         if fits:
             return None
         return f"its weight has {most:.6g}, which {precision.dtype} cannot hold"
-
-    def _refusal(self, precision: Precision) -> str | None:
-        """Return why the product cannot have a precision; None if it can."""
-        if self.is_table and precision.inputs != "float":
-            return "it reads rows of a table, and multiplies nothing"
-        if precision.group:
-            if isinstance(self.op, ConvGeneral):
-                return "groups of weights are those of products, not of convolutions"
-            if len(self.summed) != 1:
-                return f"it sums over {len(self.summed)} axes, groups lie along one"
-            size = self.shape[self.summed[0]]
-            if size % precision.group:
-                return f"it sums {size} terms, which are no multiple of a group"
-        if precision.inputs != "float":
-            if isinstance(self.op, DotGeneral) and self.op.lhs_batch:
-                return "it is a product for each index of a batch of weights"
-            if not self.summed:
-                return "it sums nothing up"
-            if 2 * self.terms * 255 * 128 >= 2**31:
-                return f"a sum of {self.terms} products of bytes may exceed i32"
-        return None
 
 
 def weight_operand(op: LayerOp) -> Value:

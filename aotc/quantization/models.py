@@ -23,6 +23,7 @@ from aotc.quantization.measuring import Tell
 from aotc.quantization.quantizer import apply_recipe, quantize
 from aotc.quantization.recipe import Recipe, is_recipe
 from aotc.quantization.report import Report
+from aotc.quantization.trained import Trained
 from aotc.system_errors import system_errors
 
 
@@ -74,6 +75,7 @@ def quantize_model(
     entries: Sequence[str] = (),
     data: Path | None = None,
     held_out: Path | None = None,
+    ranges: Path | None = None,
     tell: Tell = lambda text: None,
 ) -> Report:
     """Quantise a model, and write the program, its parameters and the recipe.
@@ -85,6 +87,7 @@ def quantize_model(
         entries: names of those to quantise; all by default.
         data: `.npz` file to calibrate with.
         held_out: one to measure on; by default the same.
+        ranges: a file of what quantisation-aware training has found.
         tell: gets what is being done.
 
     Raises:
@@ -95,10 +98,11 @@ def quantize_model(
     files.require_replaceable()
     calibration = None if data is None else Data.read(data)
     measured = None if held_out is None else Data.read(held_out)
+    trained = None if ranges is None else Trained.read(ranges)
     tell("imports the model")
     program = importers.load(source, tuple(entries))
     with context(), ir.Location.unknown():
-        found = quantize(program, choice, calibration, measured, tell)
+        found = quantize(program, choice, calibration, measured, tell, trained)
         tell("writes the program")
         found.program.stage = "graph"
         found.recipe.write(files.recipe)

@@ -7,7 +7,7 @@ A recipe is a ladder: each layer gets the first rung that it can have, and with
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc import dtypes
@@ -120,3 +120,20 @@ RECIPES = {
 def ladder(recipe: str) -> tuple[Precision, ...]:
     """Return the precisions of a recipe, the narrowest first."""
     return tuple(PRECISIONS[name] for name in RECIPES[recipe])
+
+
+def trained_precision(
+    recipe: str, refusal: Callable[[Precision], str | None], *, table: bool = False
+) -> Precision | None:
+    """Return the precision that quantisation-aware training gives a layer, if any.
+
+    Args:
+        recipe: the name of one, whose integers are tried in order.
+        refusal: why the layer cannot have a precision, or None.
+        table: whether it reads rows of a table.
+    """
+    for kind in ladder(recipe):
+        fits = kind.is_integer and (table or not kind.is_of_tables)
+        if fits and refusal(kind) is None:
+            return kind
+    return None

@@ -39,6 +39,7 @@ from aotc.quantization.report import Report, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.statistics import observe
+from aotc.quantization.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def quantize(
     data: Data | None = None,
     held_out: Data | None = None,
     tell: Tell = lambda text: None,
+    trained: Trained | None = None,
 ) -> Quantized:
     """Quantise a program that was imported.
 
@@ -71,21 +73,26 @@ def quantize(
         data: to calibrate with.
         held_out: to measure on, if that is other data.
         tell: gets what is being done.
+        trained: the ranges of quantisation-aware training, instead of calibration.
 
     Raises:
         InputError: `nothing-to-quantize`, `no-calibration-data`, `bad-data`,
-            `bad-metric`.
+            `bad-metric`, `bad-ranges`.
     """
-    _require_data(choice, data, held_out)
+    _require_data(choice, data, held_out, trained)
     _require_graph(program)
     tell("prepares the graph")
     weights = arrays_digest(program.parameters)
-    prepare(program)
+    prepare(program, is_trained=trained is not None)
     layers, refusals = layers_of(program), refusals_of(program)
     if not layers:
         raise _nothing(refusals)
-    calls = {} if data is None else calls_of(program, data)
-    calibration = calibrate(program, layers, choice, calls, tell)
+    looked_at = held_out if trained is not None and data is None else data
+    calls = {} if looked_at is None else calls_of(program, looked_at)
+    if trained is not None:
+        calibration = trained.calibration(program, layers, choice.recipe)
+    else:
+        calibration = calibrate(program, layers, choice, calls, tell)
     yardstick = None
     if (measured_on := held_out or data) is not None:
         tell("measures the program as it is")
@@ -102,7 +109,7 @@ def quantize(
     recipe = Recipe(
         choice.recipe,
         chosen.plans,
-        _calibration_facts(program, choice, data),
+        _calibration_facts(program, choice, data) if trained is None else trained.facts,
         {}
         if yardstick is None
         else _quality_facts(program, choice, yardstick, chosen, weights),
@@ -191,7 +198,7 @@ def apply_recipe(
     """
     _require_graph(program)
     weights = arrays_digest(program.parameters)
-    prepare(program)
+    prepare(program, is_trained=recipe.is_trained)
     layers = layers_of(program)
     plans = {plan.layer: plan for plan in recipe.layers}
     _require_same(layers, plans, where)
@@ -199,7 +206,8 @@ def apply_recipe(
         kind = plans[layer.name].kind
         if (why := layer.refusal(kind, program)) is not None:
             raise _mismatch(f"'{layer.name}' cannot be {kind.name}: {why}", where)
-        if why := plans[layer.name].misfit(layer.channel_count, layer.features):
+        sizes = layer.channel_count, layer.features, layer.scale_count(kind)
+        if why := plans[layer.name].misfit(*sizes):
             raise _mismatch(f"'{layer.name}' at {layer.where}: {why}", where)
     rows = [plans[layer.name] for layer in layers]
     rounded, grids = dict[str, Array](), Grids()
@@ -221,9 +229,20 @@ def _quantized(
     return copy
 
 
-def _require_data(choice: Choice, data: Data | None, held_out: Data | None) -> None:
+def _require_data(
+    choice: Choice, data: Data | None, held_out: Data | None, trained: Trained | None
+) -> None:
+    if trained is not None and (choice.methods or choice.has_calibration):
+        raise InputError(
+            "bad-option",
+            "expected ranges that were trained, or a calibration and its methods; got "
+            "both",
+            hint="leave out --ranges, or --method, --calibration and --percentile",
+        )
     needs = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
     needs += [each for each in choice.methods if each != "equalize"]
+    if trained is not None:
+        needs = []
     if needs and data is None:
         what = needs[0]
     elif choice.quality is not None and (data or held_out) is None:

@@ -36,6 +36,7 @@ _QUALITY = {
     **_DATA,
 }
 NEAREST, GPTQ = "nearest", "gptq"
+TRAINING = "training"  # the method of ranges that were trained
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class LayerPlan:
             multiplied, where a method asks for it.
         correction: what is added to each feature of its result.
         rounding: how its weight is rounded.
+        scales: of its weight, where training has found them; else they are those of
+            the least mean square error.
     """
 
     layer: str
@@ -62,20 +65,26 @@ class LayerPlan:
     factors: Array | None = None
     correction: Array | None = None
     rounding: str = NEAREST
+    scales: Array | None = None
 
     @property
     def kind(self) -> Precision:
         """The precision."""
         return PRECISIONS[self.precision]
 
-    def misfit(self, channels: int, features: Sequence[int]) -> str | None:
+    def misfit(self, channels: int, features: Sequence[int], scales: int) -> str | None:
         """Return why vectors of the plan do not fit a layer; None if they do.
 
         Args:
             channels: how many channels its product sums up; 0 where not one axis.
             features: the sizes of the last axes of its result.
+            scales: how many scales its weight has.
         """
-        wanted = {"factors": channels, "correction": math.prod(features)}
+        wanted = {
+            "factors": channels,
+            "correction": math.prod(features),
+            "scales": scales,
+        }
         for name, size in wanted.items():
             vector = getattr(self, name)
             if vector is not None and len(vector) != size:
@@ -90,7 +99,7 @@ class LayerPlan:
             row["input"] = {"scale": grid.scale, "zero_point": grid.zero_point}
         if self.rounding != NEAREST:
             row["rounding"] = self.rounding
-        for name in ("factors", "correction"):
+        for name in ("factors", "correction", "scales"):
             if (vector := getattr(self, name)) is not None:
                 row[name] = _encode(vector)
         facts = {"where": self.where, "why": self.why}
@@ -121,6 +130,7 @@ class LayerPlan:
             _positive(_decode(row.get("factors"))),
             _decode(row.get("correction")),
             rounding,
+            _positive(_decode(row.get("scales")), "scales"),
         )
 
 
@@ -148,6 +158,11 @@ class Recipe:
     def needs_data(self) -> bool:
         """Whether weights follow from the calibration data."""
         return any(plan.rounding == GPTQ for plan in self.layers)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its ranges are those of quantisation-aware training."""
+        return self.calibration.get("method") == TRAINING
 
     def text(self) -> str:
         """Return the recipe as the JSON text of a file."""
@@ -286,10 +301,10 @@ def _encode(vector: Array) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def _positive(factors: Array | None) -> Array | None:
-    if factors is not None and not (factors > 0).all():
-        raise ValueError(f"factors above 0; got {factors.min()}")
-    return factors
+def _positive(vector: Array | None, name: str = "factors") -> Array | None:
+    if vector is not None and not (vector > 0).all():
+        raise ValueError(f"{name} above 0; got {vector.min()}")
+    return vector
 
 
 def _decode(text: str | None) -> Array | None:

@@ -135,7 +135,7 @@ class _Rewriting:
         """The input of a layer in its precision, as floats."""
         if plan.kind.inputs == "float":
             return x
-        is_padded = isinstance(layer.op, ConvGeneral) and any(layer.op.padding)
+        is_padded = layer.form.is_padded
         key = x, plan.grid, is_padded
         if key not in self._made:
             if plan.grid is not None:
@@ -167,7 +167,8 @@ class _Rewriting:
         """The weight of a layer as a value of its precision, or dequantised."""
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
-        key = layer.weight, layer.summed, plan.kind.form, factors, given
+        scales = None if plan.scales is None else plan.scales.tobytes()
+        key = layer.weight, layer.summed, plan.kind.form, factors, given, scales
         if key not in self._made:
             self._made[key] = self._new_weight(b, layer, plan, rounded)
         return self._made[key]

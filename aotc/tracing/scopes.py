@@ -24,6 +24,18 @@ class Scope(Protocol):
         """The results of an op."""
 
 
+class Interceptor(Protocol):
+    """What applies ops in the place of a scope, and may change what they read."""
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+    ) -> list[Array] | None:
+        """The results of an op; None to have it applied as it is."""
+
+
+_interceptor: ContextVar[tuple[Interceptor, Scope | None] | None] = ContextVar(
+    "aotc_interceptor", default=None
+)
 _current: ContextVar[Scope | None] = ContextVar("aotc_scope", default=None)
 
 
@@ -50,3 +62,23 @@ def without_tracing() -> Iterator[None]:
     """Within this block, operations on arrays compute at once."""
     with entered(None):
         yield
+
+
+@contextmanager
+def intercepted_by(interceptor: Interceptor | None) -> Iterator[None]:
+    """Within this block, ops of the current scope are given to an interceptor first.
+
+    Those of functions within (bodies of loops, functions with rules) are not.
+    """
+    found = None if interceptor is None else (interceptor, current_scope())
+    token = _interceptor.set(found)
+    try:
+        yield
+    finally:
+        _interceptor.reset(token)
+
+
+def current_interceptor() -> Interceptor | None:
+    """What ops of the current scope are given to first, if anything."""
+    found = _interceptor.get()
+    return found[0] if found is not None and found[1] is current_scope() else None

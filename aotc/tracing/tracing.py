@@ -29,7 +29,7 @@ from aotc.errors import AotcError
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array, as_number
 from aotc.tracing.call_sizes import compiler_sizes
-from aotc.tracing.scopes import Scope, current_scope, entered
+from aotc.tracing.scopes import Scope, current_interceptor, current_scope, entered
 from aotc.tracing.source_locations import fail, location, user_line
 
 # Larger arrays would bloat the module's text; they belong into Weights.
@@ -196,6 +196,10 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
     try:
         scope = current_scope()
         attributes = {name: compiler_sizes(x) for name, x in attributes.items()}
+        if (interceptor := current_interceptor()) is not None:
+            found = interceptor.apply(name, operands, attributes)
+            if found is not None:
+                return found
         if scope is None:
             return [Array(data=data) for data in evaluate(name, operands, attributes)]
         results = scope.apply(name, operands, attributes)

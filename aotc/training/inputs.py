@@ -8,16 +8,16 @@ and `{"batch.x": x}` mean one thing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.array_files import open_arrays
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import InputError
-from aotc.system_errors import raise_system_error
 from aotc.training import wording
 from aotc.training.entries import Array
 
@@ -212,46 +212,7 @@ def _check(array: Array, leaf: Leaf, where: str | None) -> None:
 
 def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
     """The array of every input."""
-    if file.suffix not in _READERS:
-        raise InputError(
-            "unknown-format",
-            f"expected data in {' or '.join(_READERS)}, got {file.name!r}",
-            where=str(file),
-        )
-    if not file.is_file():
-        raise InputError("no-such-file", "there is no data", where=str(file))
-    try:
-        found, there = _READERS[file.suffix](file, [leaf.name for leaf in leaves])
-    except Exception as error:  # whatever the reader finds wrong with the bytes
-        raise_system_error(error, str(file))
-        raise InputError(
-            "bad-file",
-            f"expected arrays in a {file.suffix} file: {error or type(error).__name__}",
-            where=str(file),
-        ) from error
-    _require_all(found, there, leaves, str(file))
+    stored = open_arrays(file, "data")
+    found = {x.name: stored.copy(x.name) for x in leaves if x.name in stored}
+    _require_all(found, [*stored], leaves, str(file))
     return {leaf.name: dtypes.restore(found[leaf.name], leaf.dtype) for leaf in leaves}
-
-
-# the arrays of these names, and the names of all that are there
-_Read = Callable[[Path, Collection[str]], tuple[dict[str, Array], Collection[str]]]
-
-
-def _read_npz(
-    file: Path, names: Collection[str]
-) -> tuple[dict[str, Array], Collection[str]]:
-    with np.load(file, allow_pickle=False) as archive:
-        return {n: archive[n] for n in names if n in archive.files}, archive.files
-
-
-def _read_safetensors(
-    file: Path, names: Collection[str]
-) -> tuple[dict[str, Array], Collection[str]]:
-    from safetensors import safe_open
-
-    with safe_open(file, framework="np", backend="pread") as archive:
-        there = set(archive.keys())
-        return {n: archive.get_tensor(n) for n in names if n in there}, there
-
-
-_READERS: dict[str, _Read] = {".npz": _read_npz, ".safetensors": _read_safetensors}

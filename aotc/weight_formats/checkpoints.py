@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
-from aotc.tracing.archives import Arrays, read_safetensors
+from aotc.tracing.archives import Arrays, read_arrays
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats import awq, compressed_tensors, gptq
 
@@ -47,7 +45,7 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
     arrays: Arrays = {}
     metadata: dict[str, Any] = {}
     for file in _files_of(path) if path.is_dir() else [path]:
-        found, said = _read(file, path)
+        found, said = read_arrays(file)
         twice = arrays.keys() & found.keys()
         if twice:
             raise ValueError(f"two files have a tensor called '{min(twice)}'")
@@ -69,16 +67,6 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
             "config.json beside it a file is its raw arrays",
         )
     return METHODS[method](arrays, scheme), metadata
-
-
-def _read(file: Path, path: Path) -> tuple[Arrays, Mapping[str, Any]]:
-    """Read a file of a checkpoint; errors name it where the user has named a folder."""
-    try:
-        return read_safetensors(file)
-    except (ValueError, SafetensorError) as error:
-        if file == path:
-            raise
-        raise ValueError(f"'{file.name}': {error}") from error
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -101,7 +101,7 @@ def test_files_that_are_none_of_arrays_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         Data.read(path)
-    assert caught.value.code == "bad-data"
+    assert caught.value.code == "bad-file"
 
 
 def test_digest_is_that_of_the_arrays_and_not_of_the_file(tmp_path):

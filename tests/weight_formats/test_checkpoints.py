@@ -290,7 +290,7 @@ def test_shapes_that_packed_weights_do_not_have_are_refused(tmp_path, shape):
             '{"weight_map": {"a": "../model.safetensors"}}',
             "files beside 'model.safetensors.index.json'",
         ),
-        ("model.safetensors", "text", "'model.safetensors': "),
+        ("model.safetensors", "text", "model.safetensors': "),
     ],
 )
 def test_files_of_a_folder_that_are_damaged_are_named(tmp_path, name, text, why):

@@ -1,0 +1,367 @@
+"""Quantisation-aware training: a function whose layers compute as they will later.
+
+    aware = aotc.quantization_aware(network, "int8")
+    ranges = aware.init(params, images)                    # once, before training
+    ranges, logits = aware.observe(ranges, params, images)       # in a training step
+
+Products and convolutions by weights, which are the leaves of the first argument, get
+weights and inputs that are rounded to what integers can hold (`straight_through`).
+`aotc quantize MODEL --recipe int8 --ranges FILE` makes the integers that were trained.
+Which precision a layer has follows from the recipe, as it does there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from aotc import numpy as np
+from aotc.nn.layers import stop_gradient
+from aotc.pytree import flatten, leaf_names
+from aotc.quantization.forms import CONVOLUTION, PRODUCT, TABLE, Form
+from aotc.quantization.grids import weight_grid
+from aotc.quantization.precisions import RECIPES, Precision, trained_precision
+from aotc.quantization.straight_through import (
+    fake_dynamic_input,
+    fake_static_input,
+    fake_weight,
+)
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import function_name
+from aotc.tracing.conversion import lift
+from aotc.tracing.scopes import intercepted_by, without_tracing
+from aotc.tracing.source_locations import fail
+from aotc.tracing.tracing import emit_all
+
+LOW, HIGH, STEPS = "low", "high", "steps"  # the leaves of a layer's ranges
+Ranges = Mapping[str, Mapping[str, Any]]
+_Range = Callable[[str, Form, Precision, Array, Array], Mapping[str, Any]]
+_WIDE = None, "", "f32"  # of the sums of products
+_MOVING = 0.01  # what a call counts in a moving average
+
+
+def quantization_aware(
+    function: Callable[..., Any],
+    recipe: str,
+    *,
+    learned: bool = False,
+    rate: float = _MOVING,
+) -> QuantizationAware:
+    """The function with weights and inputs of layers rounded to what a recipe holds.
+
+    Layers are products and convolutions by weights, the leaves of the first argument
+    (or transposes and other views of them), and rows that are read of such. Those in
+    bodies of loops, branches and functions with rules of their own stay as they are.
+
+    Args:
+        function: of a pytree of weights, and other arguments.
+        recipe: `int8`, `int8-dynamic`, `int8-weights`, `int4-g32` or `mixed`, as of
+            `aotc quantize`.
+        learned: whether the steps of weights are ranges as well, so that an optimizer
+            can change them by their gradients, like the ends of inputs.
+        rate: what a call counts in the moving average of an input's range.
+
+    Returns:
+        A function of ranges and the arguments; see `QuantizationAware`.
+    """
+    if recipe not in RECIPES or trained_precision(recipe, lambda kind: None) is None:
+        names = [x for x in RECIPES if trained_precision(x, lambda kind: None)]
+        fail(
+            "bad-recipe",
+            f"expected a recipe of integers, {', '.join(names)}; got {recipe!r}",
+            "aotc.mixed_precision computes in bf16 and f16",
+        )
+    if not 0 < rate <= 1:
+        fail("bad-rate", f"expected a rate above 0, at most 1; got {rate}")
+    return QuantizationAware(function, recipe, learned, rate)
+
+
+@dataclass(frozen=True)
+class QuantizationAware:
+    """A function whose layers round weights and inputs as a recipe says.
+
+    Ranges are a dict with a dict for each layer that has any, by the name of its weight
+    in the first argument: `low` and `high`, the ends of its inputs, and `steps` of its
+    weights. Where they are learned, they are parameters like others; where they are
+    observed, a part of a `State`.
+
+    Args:
+        function: of weights, and other arguments.
+        recipe: the name of one.
+        learned: whether there are steps of weights.
+        rate: what a call counts in the moving average.
+    """
+
+    function: Callable[..., Any]
+    recipe: str
+    learned: bool = False
+    rate: float = _MOVING
+
+    def __call__(self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any) -> Any:
+        """The function's result, by ranges as they are."""
+
+        def known(
+            name: str, form: Form, kind: Precision, weight: Array, x: Array
+        ) -> Mapping[str, Any]:
+            return self._known(ranges, name)
+
+        return self._run(known, params, args, kwargs)[1]
+
+    def observe(
+        self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """The ranges after what is seen of inputs, and the function's result by them.
+
+        The ends of a range move towards the least and the greatest element of the
+        input (Jacob et al., "Quantization and Training of Neural Networks for
+        Efficient Integer-Arithmetic-Only Inference", CVPR 2018).
+        """
+
+        def moved(
+            name: str, form: Form, kind: Precision, weight: Array, x: Array
+        ) -> Mapping[str, Any]:
+            known = dict(self._known(ranges, name))
+            for end, seen in _ends(kind, x).items():
+                before = lift(known[end])
+                step = np.multiply(np.subtract(seen, before), self.rate)
+                known[end] = np.add(before, step)
+            return known
+
+        found, result = self._run(moved, params, args, kwargs)
+        return {**ranges, **found}, result
+
+    def init(self, params: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the ranges that weights and inputs have before training.
+
+        Args:
+            params: of the function.
+            args: of the function, with values, such as a batch of data.
+            kwargs: likewise.
+        """
+
+        def first(
+            name: str, form: Form, kind: Precision, weight: Array, x: Array
+        ) -> Mapping[str, Any]:
+            found: dict[str, Any] = _ends(kind, x)
+            if self.learned and kind.is_integer:
+                found[STEPS] = weight_grid(weight.__array__(), form.summed, kind).scales
+            return found
+
+        with without_tracing():
+            found, _ = self._run(first, params, args, kwargs)
+            return {
+                name: {k: numpy.array(lift(x).__array__()) for k, x in row.items()}
+                for name, row in found.items()
+            }
+
+    def _known(self, ranges: Ranges, name: str) -> Mapping[str, Any]:
+        """The ranges of a layer; none where it has none."""
+        return ranges.get(name, {})
+
+    def _run(
+        self, range_of: _Range, params: Any, args: Any, kwargs: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """Call the function; returns the ranges that were used, and its result."""
+        leaves, structure = flatten(params)
+        arrays = [lift(leaf) for leaf in leaves]
+        rounding = _Rounding(self, range_of)
+        for name, array in zip(leaf_names(structure), arrays, strict=True):
+            rounding.add_weight(name, array)
+        others, form = flatten((args, kwargs))
+        given, named = form.unflatten([rounding.as_input(leaf) for leaf in others])
+        with intercepted_by(rounding):
+            result = self.function(structure.unflatten(arrays), *given, **named)
+        return rounding.ranges, result
+
+    @property
+    def __name__(self) -> str:
+        return function_name(self.function)
+
+
+def _ends(kind: Precision, x: Array) -> dict[str, Array]:
+    """The least and the greatest element of an input, and 0, if its range is static."""
+    if kind.inputs != "static":
+        return {}
+    x = stop_gradient(x)
+    return {LOW: np.minimum(np.min(x), 0.0), HIGH: np.maximum(np.max(x), 0.0)}
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """An array that weights and constants alone decide.
+
+    Args:
+        source: the name of the largest weight that it is made of.
+        size: of that, in elements.
+        base: what it is a transpose of.
+        order: the axes of the base, in its order.
+    """
+
+    source: str
+    size: int
+    base: Array
+    order: tuple[int, ...]
+
+
+@dataclass
+class _Rounding:
+    """Rounds what layers read, while a function is called.
+
+    Args:
+        aware: what is asked for.
+        range_of: the ranges of a layer.
+        ranges: those that were used, by layer.
+    """
+
+    aware: QuantizationAware
+    range_of: _Range
+    ranges: dict[str, Any] = field(default_factory=dict)
+    _weights: dict[int, tuple[Array, _Weight]] = field(default_factory=dict)
+    _inputs: dict[int, Array] = field(default_factory=dict)  # and what is made of them
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def add_weight(self, name: str, array: Array) -> None:
+        """Take note of a weight."""
+        size = math.prod(map(int, array.type.shape))
+        self._note(array, _Weight(name, size, array, tuple(range(array.ndim))))
+
+    def as_input(self, leaf: Any) -> Any:
+        """What an argument of the function is to it; arrays are no constants."""
+        if not isinstance(leaf, (Array, numpy.ndarray)):
+            return leaf
+        array = lift(leaf)
+        self._inputs[id(array)] = array
+        return array
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+    ) -> list[Array] | None:
+        """The results of an op, of what is rounded if it is that of a layer."""
+        weights = [self._weight(x) for x in operands]
+        with intercepted_by(None):
+            form = _form(name, operands, weights, attributes)
+            if form is not None:
+                operands = self._rounded(form, operands, weights)
+            results = emit_all(name, *operands, **attributes)
+        if form is not None or any(map(self._is_computed, operands)):
+            self._inputs.update((id(x), x) for x in results)
+        else:
+            self._follow(name, weights, attributes, results)
+        return results
+
+    # ---- which arrays are weights
+
+    def _weight(self, x: Array) -> _Weight | None:
+        found = self._weights.get(id(x))
+        return None if found is None else found[1]
+
+    def _is_computed(self, x: Array) -> bool:
+        """Whether an array is an input, or made of one."""
+        is_known = x._data is not None or id(x) in self._weights
+        return id(x) in self._inputs or not is_known
+
+    def _note(self, x: Array, weight: _Weight) -> None:
+        self._weights[id(x)] = x, weight  # held, so that its identity stays
+
+    def _follow(
+        self,
+        name: str,
+        weights: Sequence[_Weight | None],
+        attributes: Mapping[str, Any],
+        results: Sequence[Array],
+    ) -> None:
+        """Take note of what an op makes of weights and constants alone."""
+        known = [each for each in weights if each is not None]
+        if not known:
+            return
+        largest = max(known, key=lambda each: each.size)
+        for x in results:
+            made = _Weight(largest.source, largest.size, x, tuple(range(x.ndim)))
+            if name == "transpose":
+                (turned,) = known
+                order = tuple(turned.order[n] for n in attributes["permutation"])
+                made = _Weight(turned.source, turned.size, turned.base, order)
+            self._note(x, made)
+
+    # ---- layers
+
+    def _rounded(
+        self,
+        form: Form,
+        operands: Sequence[Array],
+        weights: Sequence[_Weight | None],
+    ) -> Sequence[Array]:
+        """The operands of a layer as its precision has them."""
+        number = 0 if form.is_table else 1
+        weight = weights[number]
+        assert weight is not None
+        self._counts[weight.source] += 1
+        count = self._counts[weight.source]
+        name = weight.source + (f"#{count}" if count > 1 else "")
+        kind = trained_precision(self.aware.recipe, form.refusal, table=form.is_table)
+        if kind is None:
+            return operands
+        x = operands[0]
+        row = self.range_of(name, form, kind, weight.base, x)
+        if row:
+            self.ranges[name] = row
+        steps = None if STEPS not in row else lift(row[STEPS])
+        narrow = fake_weight(weight.base, form, kind, steps)
+        if weight.order != tuple(range(len(weight.order))):
+            narrow = np.transpose(narrow, weight.order)
+        found = [*operands]
+        found[number] = narrow
+        if not form.is_table:
+            found[0] = self._input(name, form, kind, x, row)
+        return found
+
+    def _input(
+        self, name: str, form: Form, kind: Precision, x: Array, row: Mapping[str, Any]
+    ) -> Array:
+        """The input of a product as its precision has it."""
+        if kind.inputs == "dynamic":
+            return fake_dynamic_input(x, is_padded=form.is_padded)
+        if kind.inputs != "static":
+            return x
+        if not {LOW, HIGH} <= {*row}:
+            fail(
+                "missing-range",
+                f"expected the ranges of all layers; there are none of '{name}', which "
+                "the function runs",
+                "make them by init, with arguments that run the same layers",
+            )
+        return fake_static_input(x, lift(row[LOW]), lift(row[HIGH]))
+
+
+def _form(
+    name: str,
+    operands: Sequence[Array],
+    weights: Sequence[_Weight | None],
+    attributes: Mapping[str, Any],
+) -> Form | None:
+    """The form of a layer, in the axes of its weight's base; None if it is none."""
+    if name not in (PRODUCT, CONVOLUTION, TABLE):
+        return None
+    number = 0 if name == TABLE else 1
+    weight, others = weights[number], [*operands]
+    if weight is None or any(weights[1:] if name == TABLE else weights[:1]):
+        return None
+    if others.pop(number).dtype != "f32":
+        return None
+    order, shape = weight.order, tuple(map(int, weight.base.type.shape))
+    if name == TABLE:
+        if len(shape) != 2 or tuple(attributes["axes"]) != (0,):
+            return None
+        return Form(name, shape, order[1:])
+    if any(x.dtype != "f32" for x in others) or attributes.get("dtype") not in _WIDE:
+        return None
+    if name == CONVOLUTION:
+        is_padded = any(attributes["padding"])
+        return Form(name, shape, tuple(sorted(order[:-1])), is_padded=is_padded)
+    summed = tuple(sorted(order[axis] for axis in attributes["rhs_contract"]))
+    return Form(name, shape, summed, is_batched=bool(attributes["lhs_batch"]))

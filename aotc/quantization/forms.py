@@ -1,0 +1,60 @@
+"""What decides which precisions a layer can have: its op, shape and summed axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from aotc.quantization.precisions import Precision
+
+PRODUCT, CONVOLUTION, TABLE = "dot_general", "conv_general", "gather"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The op of a layer and its weight, whether it is traced or of a program.
+
+    Args:
+        op: the name of one of the three.
+        shape: of the weight, whose axes are the layer's.
+        summed: the axes that are summed up, or share a scale.
+        is_batched: whether it is a product for each index of a batch of weights.
+        is_padded: whether an image is padded by zeros.
+    """
+
+    op: str
+    shape: tuple[int, ...]
+    summed: tuple[int, ...]
+    is_batched: bool = False
+    is_padded: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows of the weight are read, and nothing is multiplied."""
+        return self.op == TABLE
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of a sum."""
+        return math.prod(self.shape[axis] for axis in self.summed)
+
+    def refusal(self, precision: Precision) -> str | None:
+        """Return why a layer of this form cannot have a precision; None if it can."""
+        if self.is_table and precision.inputs != "float":
+            return "it reads rows of a table, and multiplies nothing"
+        if precision.group:
+            if self.op == CONVOLUTION:
+                return "groups of weights are those of products, not of convolutions"
+            if len(self.summed) != 1:
+                return f"it sums over {len(self.summed)} axes, groups lie along one"
+            size = self.shape[self.summed[0]]
+            if size % precision.group:
+                return f"it sums {size} terms, which are no multiple of a group"
+        if precision.inputs != "float":
+            if self.is_batched:
+                return "it is a product for each index of a batch of weights"
+            if not self.summed:
+                return "it sums nothing up"
+            if 2 * self.terms * 255 * 128 >= 2**31:
+                return f"a sum of {self.terms} products of bytes may exceed i32"
+        return None

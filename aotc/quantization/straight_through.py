@@ -1,0 +1,122 @@
+"""Weights and inputs rounded as a precision has them, in floats, with derivatives.
+
+The numbers are those of `rewrite`, which makes integers of them. Rounding counts as the
+identity (the straight-through estimator: Bengio, Leonard and Courville, 2013). Within a
+range, its ends included, a number has the derivative 1, and beyond it 0: there an end
+that is learned has that of 1. Steps that are learned have the derivative of Esser et
+al., "Learned step size quantization", ICLR 2020, with its factor; the ends of ranges
+have that of the step that they decide, without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aotc import numpy as np
+from aotc.nn.layers import stop_gradient
+from aotc.nn.quantizing import round_straight_through
+from aotc.quantization.forms import Form
+from aotc.quantization.grids import LARGEST_F16, LEAST_STEP, grouped_shape
+from aotc.quantization.precisions import Precision
+from aotc.tracing.array import Array
+
+_LEVELS = 255  # of bytes, less one
+_SIGNED = 127
+
+
+def fake_weight(
+    weight: Array, form: Form, kind: Precision, steps: Array | None
+) -> Array:
+    """Return a weight as its integers give it back.
+
+    Args:
+        weight: in f32.
+        form: of its layer.
+        kind: with integers.
+        steps: learned ones, one for each group that shares one; without, the largest
+            element of each group is the end of its range.
+    """
+    shape, axes = grouped_shape(form.shape, form.summed, kind)
+    grouped = np.reshape(weight, shape)
+    least, most = kind.bounds
+    if steps is None:  # nothing is beyond the range
+        step = _storable(_spanning_step(grouped, axes, most), kind)
+        ratio = np.divide(grouped, step)
+    else:
+        terms = math.prod(shape[axis] for axis in axes)
+        scaled = _with_scaled_gradient(steps, terms * most)
+        step = _storable(np.maximum(np.abs(scaled), LEAST_STEP), kind)
+        ratio = np.clip(np.divide(grouped, step), float(least), float(most))
+    return np.reshape(np.multiply(round_straight_through(ratio), step), form.shape)
+
+
+def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:
+    """The step by which the largest element of each group is the largest integer."""
+    whole = np.max(np.abs(stop_gradient(grouped)), tuple(axes), keepdims=True)
+    is_any = np.greater(whole, 0.0)
+    return np.where(is_any, np.divide(whole, float(most)), 1.0)
+
+
+def _storable(step: Array, kind: Precision) -> Array:
+    """Steps as they are stored: those of groups are numbers of f16."""
+    if not kind.group:
+        return step
+    step = np.clip(step, LEAST_STEP, LARGEST_F16)
+    half = np.astype(np.astype(stop_gradient(step), "f16"), "f32")
+    return np.add(step, stop_gradient(np.subtract(half, step)))
+
+
+def _with_scaled_gradient(x: Array, count: int) -> Array:
+    """The same numbers, with derivatives by the factor of LSQ: 1/√(terms · levels)."""
+    fixed = stop_gradient(x)
+    return np.add(fixed, np.multiply(np.subtract(x, fixed), 1 / math.sqrt(count)))
+
+
+# ---- inputs -------------------------------------------------------------------------
+
+
+def fake_static_input(x: Array, low: Array, high: Array) -> Array:
+    """Return an input as bytes between two ends, and 0, give it back.
+
+    Args:
+        x: in f32.
+        low: the lower end of its range, a scalar.
+        high: the upper one.
+    """
+    low, high = np.clip(low, max=0.0), np.clip(high, min=0.0)
+    step = np.divide(np.subtract(high, low), float(_LEVELS))
+    step = np.where(np.greater(step, 0.0), step, 1.0)
+    zero = np.clip(np.divide(np.negative(low), step), 0.0, float(_LEVELS))
+    return _rounded(x, step, round_straight_through(zero))
+
+
+def fake_dynamic_input(x: Array, *, is_padded: bool) -> Array:
+    """Return an input as bytes between its least and greatest element give it back.
+
+    Args:
+        x: in f32.
+        is_padded: whether its bytes are those around 0.
+    """
+    fixed = stop_gradient(x)
+    if is_padded:
+        step = _part(np.max(np.abs(fixed)), _SIGNED)
+        ratio = np.clip(np.divide(x, step), float(-_SIGNED), float(_SIGNED))
+        return np.multiply(round_straight_through(ratio), step)
+    low, high = np.minimum(np.min(fixed), 0.0), np.maximum(np.max(fixed), 0.0)
+    step = _part(np.subtract(high, low), _LEVELS)
+    zero = np.clip(np.round(np.divide(np.negative(low), step)), 0.0, float(_LEVELS))
+    return _rounded(x, step, zero)
+
+
+def _rounded(x: Array, step: Array, zero: Array) -> Array:
+    """An input as bytes of a grid give it back."""
+    bounds = np.negative(zero), np.subtract(float(_LEVELS), zero)
+    ratio = np.clip(np.divide(x, step), *bounds)
+    return np.multiply(round_straight_through(ratio), step)
+
+
+def _part(span: Array, count: int) -> Array:
+    """The part of a span that is one of `count` steps; 1 where there is none."""
+    step = np.multiply(span, 1 / count)
+    return np.where(np.equal(step, 0.0), 1.0, step)
