@@ -1,20 +1,29 @@
-"""Time models that ONNX Runtime has quantised, by aotc and by ONNX Runtime.
+"""Time models that ONNX Runtime has quantised, by aotc, ONNX Runtime and OpenVINO.
 
-    pip install -e '.[compiler,onnx]' torch onnx onnxscript onnxruntime
+    pip install -e '.[compiler,onnx]' torch onnx onnxscript onnxruntime openvino
     python benchmarks/quantized_models.py [--targets TARGET...] [--threads N...]
+    python benchmarks/quantized_models.py --builds
 
-Networks for images of 224×224 (ResNet-18 and 50, MobileNetV2, EfficientNet-B0, three
+Networks for images of 224×224 (ResNet-18 and -50, MobileNetV2, EfficientNet-b0, three
 layers of ViT-B/16; U8S8, static, a scale for each feature) and three layers of a
 transformer encoder of BERT's size (128 tokens; static and dynamic), with random
-weights. Each system runs in processes of its own, in turns. Beside the times stand the largest difference from the
+weights. Each system runs the same file, in processes of its own, in turns; a system
+that refuses it has no time. Beside the times stand the largest difference from the
 file evaluated node by node, relative to its largest value, and the bytes of the weights
-over those of the file.
+over those of the file. At the end stands the geometric mean, over the faster of the
+others.
+
+`--builds` times builds of the quantised files and of those that they were made of, in
+processor time, without caches.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,19 +44,16 @@ SHAPES = {
     "vit": _IMAGE,
     "encoder": (1, 128, 768),
 }
-MODELS = (
-    "resnet18-static",
-    "resnet50-static",
-    "mobilenet-static",
-    "efficientnet-static",
-    "vit-static",
-    "encoder-dynamic",
-    "encoder-static",
-)
+MODELS = (*(f"{kind}-static" for kind in SHAPES), "encoder-dynamic")
+PEERS = "onnxruntime", "openvino"
 CALLS, WARM = 30, 3
 HEAD = (
-    "| model | target | threads | aotc, ms | onnxruntime, ms | aotc / onnxruntime "
-    "| differs by | weights |\n|---|---|--:|--:|--:|--:|--:|--:|"
+    "| model | target | threads | aotc, ms | onnxruntime, ms | openvino, ms "
+    "| aotc / faster | differs by | weights |\n|---|---|--:|--:|--:|--:|--:|--:|--:|"
+)
+HEAD_OF_BUILDS = (
+    "| model | floats, s of processor time | quantised | quantised / floats |\n"
+    "|---|--:|--:|--:|"
 )
 
 
@@ -58,48 +64,103 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--builds", action="store_true", help="time builds instead")
     parser.add_argument("--call", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--build", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.call:
         print(json.dumps(_measure(*asked.call[:2], int(asked.call[2]))))
         return
+    if asked.build:
+        _build(Path(asked.build[0]), asked.build[1], Path(asked.build[2]))
+        return
     with tempfile.TemporaryDirectory() as folder:
         kinds = {name.rpartition("-")[0] for name in asked.models}
         files = dict(_quantized(Path(folder), [x for x in SHAPES if x in kinds]))
-        print(HEAD)
-        for name in asked.models:
-            for target in asked.targets:
-                bundle = _build(files[name], target, Path(folder))
-                for threads in asked.threads:
-                    _print_row(name, target, threads, files[name], bundle, asked.rounds)
+        if asked.builds:
+            _time_builds(files, asked.models, asked.targets[0], Path(folder))
+        else:
+            _time_calls(files, asked, Path(folder))
+
+
+def _time_calls(
+    files: dict[str, Path], asked: argparse.Namespace, folder: Path
+) -> None:
+    print(HEAD)
+    ratios: dict[tuple[str, int], list[float]] = {}
+    for name in asked.models:
+        for target in asked.targets:
+            bundle = _build(files[name], target, folder)
+            for threads in asked.threads:
+                ratio = _print_row(
+                    name, target, threads, files[name], bundle, asked.rounds
+                )
+                ratios.setdefault((target, threads), []).append(ratio)
+    for (target, threads), found in ratios.items():
+        mean = math.exp(statistics.fmean(map(math.log, found)))
+        print(f"{target}, {threads} threads: {mean:.3f} (geometric mean)")
 
 
 def _print_row(
     name: str, target: str, threads: int, file: Path, bundle: Path, rounds: int
-) -> None:
-    found: dict[str, list[float]] = {"aotc": [], "onnxruntime": []}
-    outputs: dict[str, np.ndarray] = {}
-    subjects = {"aotc": bundle, "onnxruntime": file}
+) -> float:
+    """Print the row of a model; return its time over that of the faster peer."""
+    subjects = {"aotc": bundle, **dict.fromkeys(PEERS, file)}
+    found: dict[str, list[float]] = {system: [] for system in subjects}
+    output = np.zeros(0)
     for _ in range(rounds):
         for system, path in subjects.items():
             told = _run(system, path, threads)
             found[system] += told["ms"]
-            outputs[system] = np.array(told["output"])
+            if system == "aotc":
+                output = np.array(told["output"])
     exact = np.array(_run("node by node", file, threads)["output"])
-    mine, theirs = (statistics.median(times) for times in found.values())
-    error = np.abs(outputs["aotc"] - exact).max() / np.abs(exact).max()
+    medians = {x: statistics.median(times or [math.nan]) for x, times in found.items()}
+    others = [medians[peer] for peer in PEERS if not math.isnan(medians[peer])]
+    ratio = medians["aotc"] / min(others)
+    error = np.abs(output - exact).max() / np.abs(exact).max()
     weights = (bundle / "weights.irpa").stat().st_size / file.stat().st_size
+    times = " | ".join(f"{x:.2f}" for x in medians.values()).replace("nan", "–")
     print(
-        f"| {name} | {target} | {threads} | {mine:.2f} | {theirs:.2f} "
-        f"| {mine / theirs:.2f} | {error:.1e} | {weights:.3f} |",
+        f"| {name} | {target} | {threads} | {times} | {ratio:.2f} | {error:.1e} "
+        f"| {weights:.3f} |",
         flush=True,
     )
+    return ratio
+
+
+def _time_builds(
+    files: dict[str, Path], models: Sequence[str], target: str, folder: Path
+) -> None:
+    print(HEAD_OF_BUILDS)
+    for name in models:
+        plain = folder / f"{name.rpartition('-')[0]}.onnx"
+        floats, quantized = (
+            _build_seconds(file, target, folder) for file in (plain, files[name])
+        )
+        ratio = quantized / floats
+        print(f"| {name} | {floats:.1f} | {quantized:.1f} | {ratio:.2f} |", flush=True)
+
+
+def _build_seconds(file: Path, target: str, folder: Path) -> float:
+    """Return the processor time of a build, in a process of its own."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, __file__, "--build", str(file), target, str(folder)]
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "XDG_CACHE_HOME": cache}
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _run(system: str, path: Path, threads: int) -> dict[str, Any]:
     """Return what a process of its own says of some calls."""
     command = [sys.executable, __file__, "--call", system, str(path), str(threads)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode and system in PEERS:
+        print(f"{system} refuses {path.name}: {done.stderr[-500:]}", file=sys.stderr)
+        return {"ms": []}
+    done.check_returncode()
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
 
@@ -124,6 +185,12 @@ def _caller(system: str, path: str, threads: int) -> Callable[[np.ndarray], Any]
 
         entry = aotc.load(path, threads=threads).entries["main"]
         return lambda x: entry(x)
+    if system == "openvino":
+        import openvino
+
+        settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+        compiled = openvino.Core().compile_model(path, "CPU", settings)
+        return lambda x: compiled({"x": x})[0]
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
