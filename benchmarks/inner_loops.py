@@ -36,7 +36,8 @@ _LABEL = re.compile(r"^(\.L\w+):")
 _JUMP = re.compile(r"^(?:b\.?\w*|cb\w+|tb\w+|j\w*)\s.*?(\.L\w+)$")
 _MULTIPLY_ADD = re.compile(
     r"^(?:fml[as]|vfn?m(?:add|sub)\d+ps|vfn?m(?:acc|sac|add|sub)\.v[fv]"
-    r"|vdpbf16ps|vpdpwssd|vpmaddwd|bfdot|[su]dot|smlal2?)\s"
+    r"|vdpbf16ps|vpdpwssd|vpmaddwd|bfdot|u?[su]dot|u?[su]mmla|smlal2?|[su]adalp"
+    r"|vwmacc\w*\.v[vx])\s"
 )
 _VECTOR = re.compile(r"%[xyz]mm|\b[qdsv]\d|^v[ls]\w+\.v\s")
 # A slot has no index: what has one is memory that the kernel asked for. On RISC-V only

@@ -15,14 +15,18 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from aotc.dialects.entries import Entry, entries_of, weight_ports
 from aotc.dialects.function_table import index_functions, table_of
+from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
@@ -31,7 +35,9 @@ from aotc.kernels.capabilities import (
     family_names,
 )
 from aotc.kernels.facts import bytes_of
+from aotc.kernels.geometry import state_bound
 from aotc.kernels.listing import note_refusals
+from aotc.kernels.machine import Machine
 from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
@@ -42,8 +48,10 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
+from aotc.passes.quantized.ranges import Range, value_range
 from aotc.passes.regions import Region, region_at
 from aotc.passes.widening import bring_to_readers
+from aotc.program import Program
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
@@ -56,15 +64,20 @@ class _Choosing:
         capabilities: of the target.
         left_out: families that are not taken.
         numerics: what results may be.
+        ranges: of weights that are integers, where instructions depend on them.
     """
 
     capabilities: Capabilities
     left_out: Container[str]
     numerics: str
+    ranges: Mapping[Value, Range]
 
     def kernel_for(self, op: GraphOp, weights: Container[Value]) -> Fused | None:
         """The kernel for an op, given which values are weights."""
         by_weight = len(op.operands) > 1 and op.operands[1] in weights
+        if by_weight and self.ranges and Tensor.of(op.operands[1]).dtype == "i8":
+            low, high = value_range(op.operands[1], self.ranges)
+            state_bound(op, max(-low, high))
         return self.capabilities.choose(
             op,
             by_weight=by_weight,
@@ -143,8 +156,10 @@ class FuseRegions(Pass):
         if self.anchors_only:  # no region of these is an anchor alone
             left_out |= {name for name, each in families.items() if each.is_never_alone}
         last = {name for name, each in families.items() if each.is_last}
+        ranges = _weight_ranges(unit.program, capabilities.machine)
         for others in (last, families.keys() - last):
-            choosing = _Choosing(capabilities, left_out | others, unit.program.numerics)
+            numerics = unit.program.numerics
+            choosing = _Choosing(capabilities, left_out | others, numerics, ranges)
             yield from self._regions(unit, choosing)
 
     def _regions(self, unit: Unit, choosing: _Choosing) -> Iterator[Region]:
@@ -174,6 +189,21 @@ class FuseRegions(Pass):
 
 
 # ---- what becomes a region ----------------------------------------------------------
+
+
+def _weight_ranges(program: Program, machine: Machine) -> dict[Value, Range]:
+    """Return the range of each weight of i8 or u8, if instructions depend on it."""
+    found: dict[Value, Range] = {}
+    if not program.has_arrays or not any(each.within for each in machine.multipliers):
+        return found
+    functions = functions_of(program.module)
+    for entry in entries_of(program.module):
+        for value, port in weight_ports(functions[entry.name], entry):
+            if port.type.dtype in ("i8", "u8"):
+                array = np.asarray(program.parameters[port.name])
+                if array.size:
+                    found[value] = int(array.min()), int(array.max())
+    return found
 
 
 def _bring_widening_to_readers(unit: Unit) -> None:

@@ -19,6 +19,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
+from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -31,6 +32,7 @@ from aotc.dtypes import to_numpy
 from aotc.kernels.layout import Layout, layout_of
 from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
 
+WITHIN = "graph.within"  # an attribute of a product, see `state_bound`
 _FEW_ROWS = 32  # of a product of which calls decide how many
 _FLOATS = {"f32", "bf16", "f16"}
 _INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
@@ -55,6 +57,8 @@ class Geometry:
             kernel by window, channels and features.
         dtype: of the left operand.
         right_dtype: of the right one.
+        within: the greatest absolute value of integers of the right operand, if that is
+            known; else 0.
     """
 
     images: Size
@@ -70,6 +74,7 @@ class Geometry:
     layout: Layout | None = None
     dtype: str = "f32"
     right_dtype: str = "f32"
+    within: int = 0
 
     @property
     def bytes(self) -> int:
@@ -217,7 +222,19 @@ def geometry_of(op: GraphOp) -> Geometry | None:
         found = _of_pooling(op) if isinstance(op, Pool) else None
     if found is None:
         return None
-    return replace(found, dtype=types[0].dtype, right_dtype=types[-2].dtype)
+    kinds = types[0].dtype, types[-2].dtype
+    return replace(found, dtype=kinds[0], right_dtype=kinds[1], within=bound_of(op))
+
+
+def bound_of(op: GraphOp) -> int:
+    """Return the bound of a product's right operand that is stated; 0 for none."""
+    stated = op.operation.attributes
+    return int(plain_of(stated[WITHIN])) if WITHIN in stated else 0
+
+
+def state_bound(op: GraphOp, bound: int) -> None:
+    """State the greatest absolute value of integers of a product's right operand."""
+    op.operation.attributes[WITHIN] = attribute_of(bound)
 
 
 def known_geometry(op: GraphOp) -> Geometry:
@@ -238,7 +255,8 @@ def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
     found = _of_windows(op, Tensor.of(op.kernel).shape[:-2], op.groups)
     if found is None:
         return None
-    return replace(found, dtype=known.dtype, right_dtype=known.right_dtype)
+    dtypes = known.dtype, known.right_dtype
+    return replace(found, dtype=dtypes[0], right_dtype=dtypes[1], within=known.within)
 
 
 def product(

@@ -24,13 +24,21 @@ class Mma:
         terms: products that it adds to each sum, of elements that lie beside each other
             in both operands.
         factor: the dtype that elements are multiplied in, which has all of their
-            values.
+            values, in 8 bits those of the left operand less `offset`.
         sums: the dtype of the sums.
-        intrinsic: LLVM's name of it; "" for the multiply-add of vectors.
+        intrinsic: LLVM's name of it; "" for the multiply-add of vectors, or where
+            upstream ops say it.
         adds: whether it adds to sums that it is given; else another one does.
-        operations: that both take together.
+        operations: that all of them take together, in multiply-adds of f32.
         offset: what elements of the left operand are increased by before they are
-            multiplied, which makes them unsigned; the sums get rid of it.
+            multiplied, which gives them the other sign; the sums get rid of it.
+        pairs: LLVM's name of what adds neighbours of narrower products up to sums; ""
+            where `intrinsic` gives sums.
+        ones: whether that multiplies, here by ones, before it adds.
+        within: the greatest absolute value that elements of the right operand may
+            have, so that no narrower product saturates; 0 for any.
+        rows: of the left operand that it multiplies at a time, by as many times fewer
+            columns; its sums are those of a square.
     """
 
     dtypes: tuple[tuple[str, str], ...]
@@ -39,8 +47,17 @@ class Mma:
     sums: str
     intrinsic: str = ""
     adds: bool = True
-    operations: int = 1
+    operations: float = 1
     offset: int = 0
+    pairs: str = ""
+    ones: bool = False
+    within: int = 0
+    rows: int = 1
+
+    @property
+    def spare(self) -> int:
+        """Registers that it needs beside its operands and its sums."""
+        return int(not self.adds) + int(self.ones)
 
 
 def _alike(*dtypes: str) -> tuple[tuple[str, str], ...]:
@@ -100,10 +117,30 @@ class Machine:
         ]
         return {**asdict(self), "multipliers": rows}
 
-    def multipliers_of(self, left: str, right: str) -> list[Mma]:
-        """Return the instructions for elements of two dtypes, the best first."""
-        pair = left, right
-        return [mma for mma in (*self.multipliers, FMA) if pair in mma.dtypes]
+    def multipliers_of(self, left: str, right: str, within: int = 0) -> list[Mma]:
+        """Return the instructions for elements of two dtypes, the best first.
+
+        Args:
+            left: the dtype of the left operand.
+            right: that of the right one.
+            within: the greatest absolute value that elements of the right operand are
+                known to have; 0 if none is.
+        """
+        return [
+            mma
+            for mma in (*self.multipliers, FMA)
+            if (left, right) in mma.dtypes
+            and (not mma.within or 0 < within <= mma.within)
+        ]
+
+    def multiplier_of(self, left: str, right: str, terms: int) -> Mma:
+        """Return the instruction for `terms` terms, as a schedule says it."""
+        found = [
+            mma
+            for mma in (*self.multipliers, FMA)
+            if (left, right) in mma.dtypes and mma.terms == terms
+        ]
+        return found[0] if found else FMA
 
     def half_fills(self, elements: int) -> bool:
         """Whether elements beside each other fill half a vector, or more."""
@@ -142,39 +179,72 @@ class Machine:
 
 _BYTES = "i8", "u8"
 _INTEGERS = (*product(_BYTES, _BYTES), *_alike("i16"))
+_U8_I8, _I8_I8 = (("u8", "i8"),), (("i8", "i8"),)
 
 
-def _pairs_of_integers(intrinsic: str, operations: int) -> Mma:
+def _products_of_pairs(intrinsic: str, operations: float) -> Mma:
+    """Return x86's products of i16, of which two neighbours are added."""
     return Mma(_INTEGERS, 2, "i16", "i32", intrinsic, False, operations)
 
 
-_MADD_512 = "llvm.x86.avx512.pmaddw.d.512"
-_DOT_512 = "llvm.x86.avx512.vpdpbusd.512"  # of unsigned by signed bytes
+def _dot_of_bytes(intrinsic: str) -> tuple[Mma, ...]:
+    """Return x86's dot products of unsigned by signed bytes."""
+    return (
+        Mma(_U8_I8, 4, "i8", "i32", intrinsic),
+        Mma(_I8_I8, 4, "i8", "i32", intrinsic, offset=128),
+    )
+
+
+def _saturating(bytes_by: str, pairs_by: str) -> tuple[Mma, ...]:
+    """Return x86's products of unsigned by signed bytes, two added as i16.
+
+    Those saturate: 255 * 64 * 2 is the most that an i16 holds.
+    """
+    return tuple(
+        replace(
+            dot,
+            intrinsic=bytes_by,
+            adds=False,
+            operations=2,
+            pairs=pairs_by,
+            ones=True,
+            within=64,
+        )
+        for dot in _dot_of_bytes("")
+    )
+
+
+_MADD_256, _MADD_512 = "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512"
+# measured on a Zen 5: additions take turns with products, 1.6 times those of f32
+_MADD_OPERATIONS = 1.25
 _AVX2 = Machine(
     lanes=8,
     registers=16,
-    multipliers=(_pairs_of_integers("llvm.x86.avx2.pmadd.wd", 2),),
+    multipliers=(
+        *_saturating("llvm.x86.avx2.pmadd.ub.sw", _MADD_256),
+        _products_of_pairs(_MADD_256, _MADD_OPERATIONS),
+    ),
 )
-_DOT_256 = "llvm.x86.avx512.vpdpbusd.256"
 _AVX2_DOT = replace(
     _AVX2,
     multipliers=(
-        Mma((("u8", "i8"),), 4, "i8", "i32", _DOT_256),
-        Mma((("i8", "i8"),), 4, "i8", "i32", _DOT_256, offset=128),
-        _pairs_of_integers("llvm.x86.avx2.pmadd.wd", 1),  # with the addition, vpdpwssd
+        *_dot_of_bytes("llvm.x86.avx512.vpdpbusd.256"),
+        _products_of_pairs(_MADD_256, 1),  # with the addition, vpdpwssd
     ),
 )
 _AVX512 = Machine(
     lanes=16,
     registers=31,  # one is the compiler's
-    multipliers=(_pairs_of_integers(_MADD_512, 2),),
+    multipliers=(
+        *_saturating("llvm.x86.avx512.pmaddubs.w.512", _MADD_512),
+        _products_of_pairs(_MADD_512, _MADD_OPERATIONS),
+    ),
 )
 _AVX512_DOT = replace(
     _AVX512,
     multipliers=(
-        Mma((("u8", "i8"),), 4, "i8", "i32", _DOT_512),
-        Mma((("i8", "i8"),), 4, "i8", "i32", _DOT_512, offset=128),
-        _pairs_of_integers(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd
+        *_dot_of_bytes("llvm.x86.avx512.vpdpbusd.512"),
+        _products_of_pairs(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd
         Mma(_alike("bf16"), 2, "bf16", "f32", "llvm.x86.avx512bf16.dpbf16ps.512"),
     ),
 )
@@ -182,6 +252,43 @@ _AVX512_DOT = replace(
 # Caches and units of a Neoverse N1, which a Cortex-A76 is much like (Arm, "Neoverse N1
 # Core Technical Reference Manual" and "Software Optimization Guide"). Of 32 registers
 # two are left to the compiler, which loads an element before the last one is used up.
+# One of the two units multiplies integers, the other adds neighbours.
+_ARM = "llvm.aarch64.neon."
+_SMLAL = Mma(_INTEGERS, 1, "i16", "i32", f"{_ARM}smull.v4i32", False, 2)
+
+
+def _products_of_bytes(dtype: str, sign: str) -> Mma:
+    """Return Arm's products of bytes as 16 bits, of which neighbours are added."""
+    pairs = f"{_ARM}{sign}addlp.v4i32.v8i16"
+    multiply = f"{_ARM}{sign}mull.v8i16"
+    return Mma(_alike(dtype), 2, dtype, "i32", multiply, False, 2, pairs=pairs)
+
+
+def _with_offset(mma: Mma, pair: tuple[str, str], offset: int) -> Mma:
+    """Return what multiplies a left operand of the other sign, by an offset of it."""
+    return replace(mma, dtypes=(pair,), offset=offset)
+
+
+def _for_bytes(signed: Mma, unsigned: Mma) -> tuple[Mma, ...]:
+    """Return instructions for all pairs of bytes, given those of equal signs."""
+    return (
+        signed,
+        unsigned,
+        _with_offset(signed, ("u8", "i8"), -128),
+        _with_offset(unsigned, ("i8", "u8"), 128),
+    )
+
+
+def _dot(dtype: str, name: str) -> Mma:
+    return Mma(_alike(dtype), 4, dtype, "i32", f"{_ARM}{name}.v4i32.v16i8")
+
+
+def _square(pair: tuple[str, str], name: str) -> Mma:
+    """Return Arm's product of two rows of eight bytes by two columns."""
+    intrinsic = f"{_ARM}{name}.v4i32.v16i8"
+    return Mma((pair,), 8, pair[1], "i32", intrinsic, rows=2)
+
+
 _NEON = Machine(
     lanes=4,
     registers=30,
@@ -189,22 +296,20 @@ _NEON = Machine(
     second_cache=512 << 10,
     ways=4,
     multipliers=(
-        # LLVM makes it and the addition smlal, which one of the two units computes.
-        Mma(_INTEGERS, 1, "i16", "i32", "llvm.aarch64.neon.smull.v4i32", False, 2),
+        *_for_bytes(_products_of_bytes("i8", "s"), _products_of_bytes("u8", "u")),
+        _SMLAL,
     ),
 )
-_NEON_DOT = replace(
-    _NEON,
-    multipliers=(
-        Mma(_alike("i8"), 4, "i8", "i32", "llvm.aarch64.neon.sdot.v4i32.v16i8"),
-        Mma(_alike("u8"), 4, "u8", "i32", "llvm.aarch64.neon.udot.v4i32.v16i8"),
-        *_NEON.multipliers,
-    ),
-)
+_DOTS = _for_bytes(_dot("i8", "sdot"), _dot("u8", "udot"))
+_NEON_DOT = replace(_NEON, multipliers=(*_DOTS, *_NEON.multipliers))
 _NEON_BF16 = replace(
     _NEON_DOT,
     multipliers=(
-        Mma(_alike("bf16"), 2, "bf16", "f32", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
+        _square(("i8", "i8"), "smmla"),
+        _square(("u8", "u8"), "ummla"),
+        _square(("u8", "i8"), "usmmla"),
+        replace(_dot("i8", "usdot"), dtypes=_U8_I8),
+        Mma(_alike("bf16"), 2, "bf16", "f32", f"{_ARM}bfdot.v4f32.v8bf16"),
         *_NEON_DOT.multipliers,
     ),
 )
@@ -222,6 +327,7 @@ _RVV = Machine(
     ways=4,
     together=1,
     converts_f16=0,  # Zvfhmin, which V does not promise
+    multipliers=(Mma(_INTEGERS, 1, "i16", "i32"),),  # vwmacc
 )
 
 
@@ -248,14 +354,4 @@ def _arm_machine(features: set[str]) -> Machine | None:
         return None
     if "dotprod" not in features:
         return _NEON
-    return _NEON_BF16 if "bf16" in features else _NEON_DOT
-
-
-def multiplier_of(left: str, right: str, lanes: int, terms: int) -> Mma:
-    """Return the instruction for `terms` terms and vectors of `lanes` sums.
-
-    A schedule says so much, and no two machines have different ones of that.
-    """
-    machines = [m for m in (_AVX2_DOT, _AVX512_DOT, _NEON_BF16) if m.lanes == lanes]
-    known = [mma for each in machines for mma in each.multipliers_of(left, right)]
-    return next((mma for mma in known if mma.terms == terms), FMA)
+    return _NEON_BF16 if features >= {"bf16", "i8mm"} else _NEON_DOT

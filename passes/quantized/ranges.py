@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from aotc.dialects.graph import GraphOp
@@ -10,7 +12,7 @@ from aotc.dialects.ops.binary import Maximum, Minimum, Subtract
 from aotc.dialects.ops.bits import BitwiseAnd, ShiftRight
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast, Clamp
-from aotc.dialects.ops.slicing import Concatenate
+from aotc.dialects.ops.slicing import Concatenate, Pad
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
@@ -18,18 +20,25 @@ from aotc.dtypes import INTEGERS
 from aotc.mlir import Value
 
 Range = tuple[int, int]
+Known = Mapping[Value, Range]
+_NOTHING: Known = {}
 
 
-def value_range(value: Value) -> Range:
-    """Return the least and the greatest integer that elements of a value may be."""
+def value_range(value: Value, known: Known = _NOTHING) -> Range:
+    """Return the least and the greatest integer that elements of a value may be.
+
+    Args:
+        value: of integers.
+        known: the ranges of some arguments, such as weights.
+    """
     low, high = integer_bounds(Tensor.of(value).dtype)
-    found = _range_of(value)
+    found = known.get(value) or _range_of(value, known)
     if found is None or not low <= found[0] <= found[1] <= high:
         return low, high  # it may wrap around
     return found
 
 
-def _range_of(value: Value) -> Range | None:
+def _range_of(value: Value, known: Known) -> Range | None:
     """Return the range that an op says, as if nothing wrapped around; None for none."""
     op = defining_op(value)
     match op:
@@ -37,20 +46,24 @@ def _range_of(value: Value) -> Range | None:
             array = np.asarray(op.value)
             return (int(array.min()), int(array.max())) if array.size else None
         case Clamp():
-            return _within(value_range(op.x), splat_of(op.low), splat_of(op.high))
+            bounds = splat_of(op.low), splat_of(op.high)
+            return _within(value_range(op.x, known), *bounds)
         case Maximum() | Minimum() | BitwiseAnd() | ShiftRight() | Subtract():
-            return _with_number(op)
+            return _with_number(op, known)
         case Cast() if Tensor.of(op.x).dtype.lstrip("iu").isdigit():
-            return value_range(op.x)
+            return value_range(op.x, known)
         case Concatenate():
-            ranges = [value_range(x) for x in op.operands]
+            ranges = [value_range(x, known) for x in op.operands]
             return min(x for x, _ in ranges), max(x for _, x in ranges)
+        case Pad():
+            low, high = value_range(op.x, known)
+            return min(low, int(op.value)), max(high, int(op.value))
         case GraphOp() if type(op).rearranges and len(op.operands) == 1:
-            return value_range(op.operands[0])
+            return value_range(op.operands[0], known)
     return None
 
 
-def _with_number(op: GraphOp) -> Range | None:
+def _with_number(op: GraphOp, known: Known) -> Range | None:
     """Return the range of an op on integers and one known number."""
     lhs, rhs = op.operands
     number = splat_of(rhs)
@@ -58,17 +71,17 @@ def _with_number(op: GraphOp) -> Range | None:
         lhs, number = rhs, splat_of(lhs)
     if number is None:
         return None
-    low, high = value_range(lhs)
-    known = int(number)
+    low, high = value_range(lhs, known)
+    other = int(number)
     if isinstance(op, Maximum):
-        return _within((low, high), known, None)
+        return _within((low, high), other, None)
     if isinstance(op, Minimum):
-        return _within((low, high), None, known)
+        return _within((low, high), None, other)
     if isinstance(op, Subtract):
-        return low - known, high - known
+        return low - other, high - other
     if isinstance(op, ShiftRight):
-        return (low >> known, high >> known) if 0 <= known < 64 else None
-    return (0, known) if known >= 0 else None
+        return (low >> other, high >> other) if 0 <= other < 64 else None
+    return (0, other) if other >= 0 else None
 
 
 def _within(found: Range, low: float | None, high: float | None) -> Range:

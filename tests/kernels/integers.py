@@ -43,6 +43,7 @@ w = aotc.Weights(
         "kernel": _integers("i1", 3, 3, 16, 24),
         "second": _integers("i1", 3, 3, 24, 24),
         "odd_kernel": _integers("i1", 3, 3, 3, 24),
+        "seven_bits": onp.clip(_integers("i1", 66, 40), -64, 64),
         "bias": _rng.integers(-9999, 9999, 640).astype("i4"),
         "scale": _rng.normal(size=640).astype("f4"),
     }
@@ -104,6 +105,15 @@ def windows(w, x):
 def mixed(w, x):
     """Unsigned rows by signed columns."""
     return dot_general(x, w["one_row"], **_MATRICES)
+
+
+@aotc.entry(x=aotc.Spec((37, 66), "u8"), y=aotc.Spec((37, 66), "i8"))
+def seven_bits(w, x, y):
+    """By weights of 7 bits, of which two products fit i16."""
+    return (
+        dot_general(x, w["seven_bits"], **_MATRICES),
+        dot_general(y, w["seven_bits"], **_MATRICES),
+    )
 
 
 @aotc.entry(x=aotc.Spec((37, 65), "i8"))

@@ -118,29 +118,30 @@ def test_every_product_is_a_region_but_one_of_odd_runs(level):
     assert not any(found.values())
 
 
-@pytest.mark.parametrize("level", ["aarch64", "aarch64-v8.2", "aarch64-v8.6"])
-def test_arm_multiplies_what_lies_apart_one_by_one(level):
+@pytest.mark.parametrize(
+    "level", ["aarch64", "aarch64-v8.2", "aarch64-v8.6", "riscv64-v"]
+)
+def test_arm_and_riscv_multiply_what_lies_apart_one_by_one(level):
     assert not any(refusals(level).values())
-
-
-def test_processors_without_instructions_for_integers_have_no_kernels_of_them():
-    found = refusals("riscv64-v")
-    assert not found.pop("quantized_rows")  # of floats
-    assert all(found.values())
-    assert found["square"][0].why == "its elements are i32, i8, not f32 or bf16"
 
 
 @pytest.mark.parametrize(
     ("level", "names"),
     [
-        ("aarch64", {"smlal"}),
-        ("aarch64-v8.2", {"smlal", "sdot", "udot"}),
-        ("x86_64-v3", {"vpmaddwd"}),
+        ("aarch64", {"sadalp", "uadalp", "smlal"}),
+        ("aarch64-v8.2", {"sdot", "udot", "smlal"}),
+        ("aarch64-v8.6", {"smmla", "ummla", "usmmla", "udot", "smlal"}),
+        ("riscv64-v", {"vwmacc.vx", "vwmaccsu.vx"}),
+        ("x86_64-v3", {"vpmaddwd", "vpmaddubsw"}),
         # vpmaddwd: LLVM's, in IREE's code of a product without a kernel
         ("x86_64-v4-dot", {"vpdpwssd", "vpdpbusd", "vpmaddwd"}),
     ],
 )
 def test_kernels_multiply_by_the_instructions_that_a_level_has(level, names):
     text = assembly(MODEL, Target.parse(level))
-    known = "smlal", "sdot", "udot", "vpmaddwd", "vpdpwssd", "vpdpbusd"
+    known = (
+        *("sadalp", "uadalp", "smlal", "sdot", "udot", "smmla", "ummla", "usmmla"),
+        *("vwmacc.vx", "vwmaccsu.vx"),
+        *("vpmaddwd", "vpmaddubsw", "vpdpwssd", "vpdpbusd"),
+    )
     assert {name for name in known if f"\t{name}\t" in text} == names

@@ -158,12 +158,27 @@ def _narrow(x: Value, element: Type) -> Value:
 
 
 def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
-    """Elements beside each other that have 32 bits in all, `lanes` times."""
-    run = load_as_is(memory, at, count)
-    whole = _make("vector.bitcast", [run], _integers(1))
-    every = _make("vector.broadcast", [whole], _integers(lanes))
-    kind = vector_type(count * lanes, memory.type.element_type)
-    return _make("vector.bitcast", [every], kind)
+    """Elements beside each other, `lanes` times."""
+    element = memory.type.element_type
+    size = count * element.width
+    if lanes == 1:
+        return load_as_is(memory, at, count)
+    if (count, size) == (2, 16):  # LLVM takes a vector of two bytes apart on Arm
+        whole = _two_bytes(memory, at)
+    else:
+        run = load_as_is(memory, at, count)
+        whole = _make("vector.bitcast", [run], _integers(1, size))
+    every = _make("vector.broadcast", [whole], _integers(lanes, size))
+    return _make("vector.bitcast", [every], vector_type(count * lanes, element))
+
+
+def _two_bytes(memory: Value, at: Value) -> Value:
+    """Two bytes beside each other as an i16, the first one lower."""
+    wide = ir.IntegerType.get_signless(16)
+    low, high = (
+        arith.extui(wide, load_element_as_is(memory, add(at, n))) for n in range(2)
+    )
+    return arith.ori(low, arith.shli(high, constant(wide, 8)))
 
 
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:

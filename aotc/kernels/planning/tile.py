@@ -10,7 +10,7 @@ from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static
 from aotc.dtypes import bits, is_float
 from aotc.kernels import grain
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import FMA, KEPT_BYTES, Machine, Mma, multiplier_of
+from aotc.kernels.machine import KEPT_BYTES, Machine, Mma
 from aotc.kernels.schedule import Schedule
 
 
@@ -26,7 +26,7 @@ class Tile(Schedule):
         products: that one workgroup computes, of a batch of them.
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
         terms: of a sum that are multiplied at a time, which lie together in the packed
-            operand: 1, 2 or 4.
+            operand: 1, 2, 4 or 8.
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
         interleaved: how many products have the same columns in a panel, side by side.
@@ -114,26 +114,30 @@ _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory agai
 
 def choose_multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
     """Return the instruction for elements as they lie; None if there is none."""
-    found = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
+    dtypes = geometry.dtype, geometry.right_dtype
+    found = machine.multipliers_of(*dtypes, geometry.within)
     return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
 
 
-def widens(geometry: Geometry, lanes: int, terms: int) -> bool:
+def multiplier(geometry: Geometry, machine: Machine, terms: int) -> Mma:
+    """Return the instruction that multiplies so many terms at a time."""
+    return machine.multiplier_of(geometry.dtype, geometry.right_dtype, terms)
+
+
+def widens(geometry: Geometry, mma: Mma) -> bool:
     """Return whether a kernel copies rows of the left operand before they are read.
 
     Those of narrow elements, in the type that they are multiplied in; not bytes that
-    are multiplied as they are, if those of each run are a multiple of `terms`.
+    are multiplied as they are, if those of each run are a multiple of its terms.
 
     Args:
         geometry: what is computed.
-        lanes: of a vector of sums.
-        terms: that are multiplied at a time.
+        mma: what multiplies them.
     """
     if not geometry.is_narrow or 1 not in geometry.left_steps:
         return False
-    mma = multiplier_of(geometry.dtype, geometry.right_dtype, lanes, terms)
     is_kept = bits(mma.factor) == bits(geometry.dtype) and not mma.offset
-    is_whole = not is_float(geometry.dtype) and geometry.ends_with(terms)
+    is_whole = not is_float(geometry.dtype) and geometry.ends_with(mma.terms)
     return not (is_kept and is_whole)
 
 
@@ -203,7 +207,7 @@ def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Til
     tiles = [
         Tile(machine.lanes, vectors, rows, block=1, terms=terms)
         for vectors in widths_of(geometry, machine)
-        for rows in _rows_to_try(geometry, vectors, machine)
+        for rows in _rows_to_try(geometry, vectors, machine, terms)
     ]
     return tuple(
         sorted(
@@ -268,18 +272,17 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
     return min(_MOST_VECTORS, -(-geometry.group_features // machine.lanes))
 
 
-def _rows_to_try(geometry: Geometry, vectors: int, machine: Machine) -> Iterator[int]:
+def _rows_to_try(
+    geometry: Geometry, vectors: int, machine: Machine, terms: int
+) -> Iterator[int]:
     """The tiles' rows for which there are registers; others would split as fewer."""
-    width = _run_length(geometry)
-    terms = terms_at_a_time(geometry, machine)
-    if geometry.is_narrow and widens(geometry, machine.lanes, terms):
-        mma = choose_multiplier(geometry, machine)
-        has_offset = mma is not None and mma.offset != 0  # its sums, and its vector
-        spare = 1 + (vectors + 1 if has_offset else 0)
-        most = most_rows(vectors, PART, machine, spare=spare)
+    width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
+    spare = mma.spare + (vectors + 1 if mma.offset else 0)  # its sums, and its vector
+    if widens(geometry, mma):
+        most = most_rows(vectors, PART, machine, spare=max(1, spare))
     else:
         step = geometry.left_steps[0] * geometry.bytes // 4
-        most = most_rows(vectors, step, machine)
+        most = most_rows(vectors, step, machine, spare=spare)
     for rows in range(1, min(width, most) + 1):
         if max(split_evenly(width, rows)) == rows or rows == 1:
             yield rows
@@ -317,19 +320,19 @@ def cycles(
     panel in each step, of rows once in a tile. A step is that of as many terms as are
     multiplied at a time.
     """
-    known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
-    mma = next((mma for mma in known if mma.terms == terms), FMA)
+    mma = multiplier(geometry, machine, terms)
     if mma.factor == "f32":
         widening = _WIDENING.get(geometry.dtype, 0.0)
     else:
-        widening = float(mma.factor != geometry.dtype and geometry.bytes == 1)
-    is_copied = widens(geometry, machine.lanes, terms)
+        widening = float(bits(mma.factor) != bits(geometry.dtype))
+    is_copied = widens(geometry, mma)
     whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0
     for width, count in panels:
         for size in split_evenly(_run_length(geometry), rows):
-            busy = size * width * mma.operations + widening * width
+            whole_rows = -(-size // mma.rows) * mma.rows
+            busy = whole_rows * width * mma.operations + widening * width
             busy += width if mma.offset else 0
             if is_copied:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / machine.lanes

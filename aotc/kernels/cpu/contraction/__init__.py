@@ -54,7 +54,7 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
     x, y = given.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
 
-    widening = Widening.of(joined.whole, tile)
+    widening = Widening.of(joined.whole, tile, given.machine)
 
     def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
         anchor, packed = joined.anchors[part], 1 if tile.packed else None

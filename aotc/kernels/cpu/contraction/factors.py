@@ -7,6 +7,7 @@ other in memory: in a packed operand, [panel][depth / terms][column][terms].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant
@@ -14,9 +15,9 @@ from aotc.dialects.types import lowered_element
 from aotc.dtypes import UNSIGNED, bits
 from aotc.kernels.cpu import vectors
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import Mma, multiplier_of
-from aotc.kernels.planning.tile import Tile
-from aotc.mlir import Type, Value, arith
+from aotc.kernels.machine import FMA, Machine, Mma
+from aotc.kernels.planning.tile import Tile, multiplier
+from aotc.mlir import Type, Value, arith, ir
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Factors:
     mma: Mma
 
     @classmethod
-    def of(cls, geometry: Geometry, tile: Tile) -> Factors:
-        """Those of a kernel."""
-        sources = geometry.dtype, geometry.right_dtype
-        return cls(sources, tile.lanes, multiplier_of(*sources, tile.lanes, tile.terms))
+    def of(cls, geometry: Geometry, tile: Tile, machine: Machine | None) -> Factors:
+        """Those of a kernel, of floats if it is not known what runs it."""
+        mma = FMA if machine is None else multiplier(geometry, machine, tile.terms)
+        return cls((geometry.dtype, geometry.right_dtype), tile.lanes, mma)
 
     @property
     def terms(self) -> int:
@@ -75,33 +76,62 @@ class Factors:
 
     def offsets(self, count: int) -> Value:
         """Return a vector that has the offset of rows in so many lanes."""
-        signed = self.mma.offset - (1 << bits(self.mma.factor))
-        return constant(vectors.vector_type(count, self.element), signed)
+        size = bits(self.mma.factor)
+        number = self.mma.offset
+        if number >> (size - 1) > 0:  # as it is written of a type without a sign
+            number -= 1 << size
+        return constant(vectors.vector_type(count, self.element), number)
 
     def columns(self, memory: Value, at: Value, count: int) -> Value:
         """A vector of a panel, of which `count` columns are there."""
         if self._is_f32:
             return vectors.load(memory, at, self.lanes, count)
-        lanes = self.terms * self.lanes
+        lanes = self.run_lanes
         x = vectors.load_as_is(memory, at, lanes)
         return self._extend(x, lanes, self.sources[1])
 
-    def repeat(self, memory: Value, at: Value) -> Value:
-        """What a row has for some terms, in all lanes; those of several are widened."""
+    @property
+    def run_lanes(self) -> int:
+        """How many elements of either operand an instruction multiplies."""
+        return self.terms * self.lanes // self.mma.rows
+
+    def repeat(self, memory: Value, places: Sequence[Value]) -> Value:
+        """What some rows have for some terms, each as often as there are columns.
+
+        Args:
+            memory: that holds them; those of several terms are widened.
+            places: where those of each row are.
+        """
         if self.terms > 1:
-            return vectors.repeat_run(memory, at, self.terms, self.lanes)
+            times = self.lanes // self.mma.rows // len(places)
+            runs = [vectors.repeat_run(memory, at, self.terms, times) for at in places]
+            return vectors.concatenate(runs)
+        (at,) = places
         x = vectors.repeat(vectors.load_element(memory, at), self.lanes)
         return x if self._is_f32 else self._extend(x, self.lanes, self.sources[0])
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         """`total` and the products of `x` and `y`."""
         name = self.mma.intrinsic
-        if not name:
+        if not name and self._is_f32:
             return vectors.multiply_add(x, y, total)
-        if self.mma.adds:
+        if self.mma.adds and name:
             return vectors.call_intrinsic(name, [total, x, y], total.type)
-        products = vectors.call_intrinsic(name, [x, y], total.type)
-        return arith.addi(products, total)
+        return arith.addi(self._products(x, y, total.type), total)
+
+    def _products(self, x: Value, y: Value, kind: Type) -> Value:
+        """Products of integers, those of neighbours added, as a type of sums."""
+        name, pairs = self.mma.intrinsic, self.mma.pairs
+        if not name:
+            return arith.muli(arith.extsi(kind, x), arith.extsi(kind, y))
+        if not pairs:
+            return vectors.call_intrinsic(name, [x, y], kind)
+        half = ir.IntegerType.get_signless(bits(self.mma.sums) // 2)
+        narrow = vectors.vector_type(2 * self.lanes, half)
+        found = [vectors.call_intrinsic(name, [x, y], narrow)]
+        if self.mma.ones:
+            found.append(constant(narrow, 1))
+        return vectors.call_intrinsic(pairs, found, kind)
 
     def _extend(self, x: Value, count: int, source: str) -> Value:
         """Integers in the type that they are multiplied in."""

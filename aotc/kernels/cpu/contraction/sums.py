@@ -14,6 +14,7 @@ from aotc.dialects.views import Loop
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.factors import Factors
+from aotc.kernels.cpu.contraction.squares import Squares
 from aotc.kernels.cpu.contraction.widening import Left, Widening
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.prologue import Prologue
@@ -109,7 +110,7 @@ class Sums:
 
     @property
     def _factors(self) -> Factors:
-        return Factors.of(self.geometry, self.tile)
+        return Factors.of(self.geometry, self.tile, self.given.machine)
 
     @property
     def _right(self) -> Value:
@@ -205,7 +206,8 @@ class Sums:
         row, step = self.geometry.left_steps
         first = add(begin[0], rows[0] * row)
         left = Left(self.given.memories[0], first, row, step)
-        some = [sums[number] for number in chosen]
+        squares = Squares(len(rows), count, self._factors.mma.rows, self.tile.lanes)
+        some = squares.of_rows([sums[number] for number in chosen])
         sum_terms = self._sum_terms if self.widening is None else self._sum_parts
         has_offset = bool(self._factors.mma.offset)
         if has_offset:  # one more row, of what the others have too much
@@ -214,6 +216,7 @@ class Sums:
         if has_offset:
             excess = found[-count:] * len(rows)
             found = [*map(arith.subi, found[:-count], excess)]
+        found = squares.to_rows(found)
         known = dict(enumerate(sums)) | dict(zip(chosen, found, strict=True))
         return [known[number] for number in range(len(sums))]
 
@@ -253,8 +256,10 @@ class Sums:
         sums: Values,
     ) -> Values:
         """Add up products of some rows side by side and the vectors of a panel."""
-        lanes, terms, count = self.tile.lanes, self.tile.terms, panel.vectors
+        lanes, terms = self.tile.lanes, self.tile.terms
         factors, fetched = self._factors, terms * self.fetched_by_step
+        together = factors.mma.rows
+        count = together * panel.vectors
 
         def add_products(number: Value, some: Values) -> Values:
             begin = add(left.begin, scale(number, terms * left.step))
@@ -264,15 +269,18 @@ class Sums:
                 for place in range(0, fetched, LINE_BYTES // self.geometry.bytes):
                     vectors.prefetch(self._right, add(at, place))
 
-            def element(row: int) -> Value:
-                if row == rows:
-                    return factors.offsets(terms * lanes)
-                return factors.repeat(left.memory, add(begin, row * left.row))
+            def element(number: int) -> Value:
+                first = number * together
+                if first >= rows:
+                    return factors.offsets(factors.run_lanes)
+                own = [min(first + row, rows - 1) for row in range(together)]
+                places = [add(begin, row * left.row) for row in own]
+                return factors.repeat(left.memory, places)
 
             def columns(number: int) -> Value:
                 is_last = number == count - 1 and not self.tile.packed
                 held = panel.last if is_last else lanes
-                at = add(here, number * terms * lanes)
+                at = add(here, number * factors.run_lanes)
                 if self.prologue is None:
                     return factors.columns(self._right, at, held)
                 column = add(panel.column, number * lanes)

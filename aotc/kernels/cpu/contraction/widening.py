@@ -15,6 +15,7 @@ from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import visit_by_size
 from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import Machine
 from aotc.kernels.planning.tile import PART, Tile, widens
 from aotc.mlir import Value, arith
 
@@ -51,15 +52,17 @@ class Widening:
     factors: Factors
 
     @classmethod
-    def of(cls, geometry: Geometry, tile: Tile) -> Widening | None:
+    def of(
+        cls, geometry: Geometry, tile: Tile, machine: Machine | None
+    ) -> Widening | None:
         """That of a kernel, with memory on its stack.
 
         None where rows are read as they are, which are those of f32, such as lie
         neither by rows nor by terms, and bytes that are multiplied as they are.
         """
-        if not widens(geometry, tile.lanes, tile.terms):
+        factors = Factors.of(geometry, tile, machine)
+        if not widens(geometry, factors.mma):
             return None
-        factors = Factors.of(geometry, tile)
         memory = vectors.allocate(tile.rows * PART, factors.element)
         return cls(memory, tile.rows, factors)
 
