@@ -24,7 +24,8 @@ that take no room on the disk (the archive that is built of them does). A row sa
 
 With `--format pt2` and `onnx`, `decoders/sized_torch.py` writes the prompt's entry as
 an exported program, or as an ONNX file with external data (which needs `onnxscript`),
-and that is built; its weights are on the disk in whole.
+and that is built; its weights are on the disk in whole. With `--format gguf`
+`decoders/gguf.py` is built with integers of 4 bits (Q4_0; it needs `gguf`).
 """
 
 import argparse
@@ -133,7 +134,7 @@ STEP = {
     "entry": "step",
     "inputs": {"tokens": [[1, 1], "i4"], "position": [[], "i4"]},
 }
-FORMATS = {"py": "", "pt2": ", `.pt2`", "onnx": ", `.onnx`"}
+FORMATS = {"py": "", "pt2": ", `.pt2`", "onnx": ", `.onnx`", "gguf": ", `.gguf`"}
 PROMPT = {"entry": "main", "inputs": {"tokens": [[1, 128], "i8"]}}
 
 
@@ -141,8 +142,8 @@ def main():
     """Build, load, and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sizes", nargs="*", help=", ".join(SIZES))
-    parser.add_argument("--format", choices=("py", "pt2", "onnx"), default="py")
-    parser.add_argument("--dtype", choices=ITEM, default="f32")
+    parser.add_argument("--format", choices=FORMATS, default="py")
+    parser.add_argument("--dtype", choices=ITEM, help="f32 by default; of gguf Q4_0")
     parser.add_argument(
         "--targets", nargs="*", default=["x86_64-v4", "x86_64-v4,x86_64-v3"]
     )
@@ -151,6 +152,7 @@ def main():
     parser.add_argument("--rows", type=Path, help="rows that were printed before")
     parser.add_argument("--write", action="store_true", help="put it into docs/")
     options = parser.parse_args()
+    options.dtype = options.dtype or ("Q4_0" if options.format == "gguf" else "f32")
     before = options.rows.read_text().splitlines() if options.rows else []
     rows = [json.loads(line) for line in before if line.startswith("{")]
     for name in options.sizes or ([] if rows else DEFAULT):
@@ -167,7 +169,8 @@ def measure(name, options, targets):
     try:
         source, out = work / "source", work / "out"
         source.mkdir()
-        model = source / f"model.{options.format}"
+        suffix = {"gguf": "py"}.get(options.format, options.format)
+        model = source / f"model.{suffix}"
         sizes = write_model(SIZES[name], options.dtype, model)
         row = {"size": name, "dtype": options.dtype, "targets": targets}
         row |= {"format": options.format}
@@ -177,7 +180,7 @@ def measure(name, options, targets):
         row["bundle"] = used(bundle)
         if not options.no_load:
             first = next((bundle / "variants").glob(f"{targets.split(',')[0]}*")).stem
-            call = json.dumps(STEP if options.format == "py" else PROMPT)
+            call = json.dumps(STEP if suffix == "py" else PROMPT)
             for mode in ("private", "mapped"):
                 given = [sys.executable, "-c", LOAD, str(bundle), first, mode, call]
                 figures = min(load(given, sum(sizes)) for _ in range(LOADS))
@@ -205,6 +208,8 @@ def load(given, size):
 
 def write_model(size, dtype, file):
     """Write a model of one of the formats; return the bytes of each weight."""
+    if dtype == "Q4_0":
+        return write_gguf(size, dtype, file)
     if file.suffix == ".py":
         shutil.copy(MODEL, file)
         return write_weights(size, dtype, file.with_name("weights.safetensors"))
@@ -215,6 +220,19 @@ def write_model(size, dtype, file):
     given = [*writer, str(file), json.dumps(shapes)]
     subprocess.run(given, check=True, stdout=sys.stderr)  # exporters talk
     return [int(np.prod(shape)) * ITEM[dtype] for shape in shapes.values()]
+
+
+def write_gguf(size, dtype, file):
+    """Write a model whose weights are of a type of GGUF; return the bytes of each."""
+    import decoder_table
+
+    shutil.copy(decoder_table.MODEL, file)
+    decoder_table.write_gguf(size, dtype, file.with_name("model.gguf"))
+    held, elements = decoder_table.BYTES[dtype]
+    shapes = dict(size.tensors()).values()
+    return [
+        int(np.prod(x)) * held // elements if len(x) > 1 else 4 * x[0] for x in shapes
+    ]
 
 
 def write_weights(size, dtype, path):

@@ -51,6 +51,12 @@ class Arguments:
         assert self.scratch is not None
         return self.scratch
 
+    @property
+    def known_machine(self) -> Machine:
+        """The machine of a kernel that is planned for its instructions."""
+        assert self.machine is not None
+        return self.machine
+
     def operands_of(self, function: Function) -> dict[Value, Value]:
         """The memory of each argument of a region."""
         arguments = list(function.entry_block.arguments)

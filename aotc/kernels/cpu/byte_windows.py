@@ -21,7 +21,7 @@ from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.lines import Rows, rows_by_pixel
 from aotc.kernels.cpu.vectors import Values, add, index
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import Mma, multiplier_of
+from aotc.kernels.machine import Mma
 from aotc.kernels.planning.depthwise import Sweep
 from aotc.mlir import Type, Value, arith, ir
 
@@ -36,6 +36,7 @@ class ByteWindows:
         image: memory of the image.
         weights: memory of the weights, [position][channel].
         fill: the number around the image.
+        mma: what multiplies words; None where bytes are multiplied as f32.
     """
 
     geometry: Geometry
@@ -43,6 +44,7 @@ class ByteWindows:
     image: Value
     weights: Value
     fill: int
+    mma: Mma | None
 
     def sums(self, rows: Rows, column: Value, count: int) -> Values:
         """Return the sums of a tile, as vectors of i32.
@@ -59,7 +61,7 @@ class ByteWindows:
             weights = self._weights(some, column, count)
             totals = self._without_offset(weights, totals)
             totals = self._add_lines(rows, some, (column, count), weights, totals)
-        if self._mma is None:
+        if self.mma is None:
             return [arith.fptosi(self._integers(32), total) for total in totals]
         return totals
 
@@ -132,7 +134,7 @@ class ByteWindows:
     def _joined(self, loaded: Sequence[Value], *, is_weight: bool = False) -> Value:
         """Return bytes of some lines as a factor: of f32, or of words."""
         dtype = self.geometry.right_dtype if is_weight else self.geometry.dtype
-        if self._mma is None:
+        if self.mma is None:
             (x,) = loaded
             convert = arith.uitofp if dtype in UNSIGNED else arith.sitofp
             return convert(vectors.vector_type(self.sweep.lanes), x)
@@ -144,39 +146,29 @@ class ByteWindows:
                 word = arith.shli(word, constant(words, 8 * place))
             found = word if found is None else arith.ori(found, word)
         assert found is not None
-        if self._mma.offset and not is_weight:
+        if self.mma.offset and not is_weight:
             found = arith.xori(found, constant(words, self._offsets))
         return found
 
     # ---- products -------------------------------------------------------------------
 
     @property
-    def _mma(self) -> Mma | None:
-        """What multiplies words; None where bytes are multiplied as f32."""
-        if self.sweep.terms == 1:
-            return None
-        dtypes = self.geometry.dtype, self.geometry.right_dtype
-        return multiplier_of(*dtypes, self.sweep.lanes, self.sweep.terms)
-
-    @property
     def _offsets(self) -> int:
         """The offset of the instruction in each byte of a word, as an i32."""
-        assert self._mma is not None
-        word = self._mma.offset * 0x01010101
+        assert self.mma is not None
+        word = (self.mma.offset & 0xFF) * 0x01010101
         return word - (word >> 31 << 32)
 
     def _multiply_add(self, x: Value, weight: Value, total: Value) -> Value:
-        if self._mma is None:
+        if self.mma is None:
             return vectors.multiply_add(x, weight, total)
         byte = ir.IntegerType.get_signless(8)
         factors = (vectors.as_elements(each, byte) for each in (x, weight))
-        return vectors.call_intrinsic(
-            self._mma.intrinsic, [total, *factors], total.type
-        )
+        return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
         """Subtract what the offset of the instruction adds to all sums."""
-        if self._mma is None or not self._mma.offset:
+        if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)
         offsets = constant(self._integers(32), self._offsets)
@@ -186,7 +178,7 @@ class ByteWindows:
 
     @property
     def _sum_type(self) -> Type:
-        if self._mma is None:
+        if self.mma is None:
             return vectors.vector_type(self.sweep.lanes)
         return self._integers(32)
 

@@ -41,11 +41,14 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
     reduction = reduction_of(anchor, epilogue)
     windows = Windows(geometry, sweep, lines, reduction, epilogue)
     if not geometry.is_float:
-        memories = (
-            epilogue.memories[image.source],
-            epilogue.memories[anchor.operands[1]],
+        mma = None
+        if sweep.terms > 1:
+            dtypes = geometry.dtype, geometry.right_dtype
+            mma = given.known_machine.multiplier_of(*dtypes, sweep.terms)
+        memory, weights = (
+            epilogue.memories[each] for each in (image.source, anchor.operands[1])
         )
-        of_bytes = ByteWindows(geometry, sweep, *memories, image.fill)
+        of_bytes = ByteWindows(geometry, sweep, memory, weights, image.fill, mma)
         windows = replace(windows, of_bytes=of_bytes)
     windows.write(*given.workgroup)
 

@@ -25,7 +25,7 @@ from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import multiplier_of
+from aotc.kernels.machine import Mma
 from aotc.kernels.planning.dequantized import (
     ROUNDED,
     TERMS,
@@ -54,6 +54,7 @@ class RoundedSums:
         is_signed: whether the weight's integers are.
         block_sums: memory for what each block of the rows of a tile adds up to; None
             where nothing depends on that.
+        mma: what multiplies integers of a weight by those of rows.
     """
 
     geometry: Geometry
@@ -65,6 +66,7 @@ class RoundedSums:
     offsets: Value | None
     is_signed: bool
     block_sums: Value | None
+    mma: Mma
 
     fetched_by_step = 0  # of the next panel, beside other loads
 
@@ -101,6 +103,7 @@ class RoundedSums:
             offsets,
             is_signed,
             sums,
+            given.known_machine.multiplier_of("u8", "i8", TERMS),
         )
 
     def over_window(self, panel: Panel, rows: Rows) -> Values:
@@ -183,7 +186,6 @@ class RoundedSums:
             number: of the block.
         """
         left, right = begin
-        mma = multiplier_of("u8", "i8", self.tile.lanes, TERMS)
         zero = constant(self._words, 0)
         sums = [
             self._begin(row, number) if self.is_signed else zero
@@ -193,7 +195,7 @@ class RoundedSums:
 
         def dot(x: Value, weights: Value, total: Value) -> Value:
             return vectors.call_intrinsic(
-                mma.intrinsic, [total, weights, x], self._words
+                self.mma.intrinsic, [total, weights, x], self._words
             )
 
         for step in range(ROUNDED // TERMS):
