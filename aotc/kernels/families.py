@@ -140,6 +140,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         stored=lambda op: NARROW,
         widened=NARROW,
         prologue=ALIKE,
+        computed=depthwise.computed_operands,
         repeats=True,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,

@@ -146,6 +146,12 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
     return {} if source == x else {x: source}
 
 
+def computed_operands(op: GraphOp) -> list[Value]:
+    """Return the image of floats, which elementwise ops may make in registers."""
+    geometry = geometry_of(op)
+    return [op.operands[0]] if geometry is not None and geometry.is_float else []
+
+
 def _is_short(geometry: Geometry) -> bool:
     """Whether a line of a window is short enough to be written out."""
     positions = geometry.window[1]
