@@ -6,9 +6,9 @@
 Networks for images of 224×224 (ResNet-18 and 50, MobileNetV2, EfficientNet-B0, three
 layers of ViT-B/16; U8S8, static, a scale for each feature) and three layers of a
 transformer encoder of BERT's size (128 tokens; static and dynamic), with random
-weights. Each system runs in processes of its own, in turns. Beside the times stand the largest difference from the
-file evaluated node by node, relative to its largest value, and the bytes of the weights
-over those of the file.
+weights. Each system runs in processes of its own, in turns. Beside the times stand the
+largest difference from the file evaluated node by node, relative to its largest value,
+and the bytes of the weights over those of the file.
 """
 
 from __future__ import annotations

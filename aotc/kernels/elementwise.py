@@ -45,6 +45,8 @@ class Elementwise:
         dtypes: of all elements.
         sources: other dtypes, of elements of which casts make these.
         stored: other dtypes, of elements that casts make of these.
+        is_repeated: whether elements are computed several times, so that long formulas
+            are left to others.
     """
 
     operands: Operands
@@ -52,6 +54,7 @@ class Elementwise:
     dtypes: Container[str] = ("f32",)
     sources: Container[str] = ()
     stored: Container[str] = ()
+    is_repeated: bool = False
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
@@ -59,6 +62,8 @@ class Elementwise:
         if isinstance(op, Cast):
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
         if not all(kind in self.dtypes for kind in kinds):
+            return False
+        if self.is_repeated and type(op).is_approximated:
             return False
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
 

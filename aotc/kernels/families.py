@@ -141,9 +141,12 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         anchors=(MaxPool, SumPool),
         schedule=depthwise.Sweep,
         stored=lambda op: NARROW,
+        widened=NARROW,
         plan=depthwise.plan,
         workgroups=depthwise.workgroups,
         epilogue=BY_ROWS,
+        prologue=ALIKE,
+        repeats_prologue=True,
         candidates=depthwise.candidates,
     ),
     "rows": Family(

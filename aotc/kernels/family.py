@@ -62,6 +62,7 @@ class Family(Generic[A, S]):
             itself (`aotc.kernels.sharing`).
         numerics: the level of `--numerics` from which on it is taken.
         prologue_axes: how many of the last axes of its operand a row has.
+        repeats_prologue: whether it computes an element of its operand several times.
         second_columns: the axes of its second operand that are columns, if it computes
             the elementwise ops that make that, too (`aotc.kernels.cpu.prologue`).
         is_last: whether its anchors are looked for where the others have their
@@ -101,6 +102,7 @@ class Family(Generic[A, S]):
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
     candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
     prologue_axes: Callable[[GraphOp], int] = lambda op: 1
+    repeats_prologue: bool = False
     is_part: Callable[[GraphOp], bool] | None = None
     source: Callable[[A, S, Value], Value | None] | None = None
     most_joined: int = 1
@@ -174,7 +176,14 @@ class Family(Generic[A, S]):
         """Return what elementwise ops make an operand of an op in its kernel."""
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
-        return Elementwise(self.prologue, columns, dtypes, self.widened, self.widened)
+        return Elementwise(
+            self.prologue,
+            columns,
+            dtypes,
+            self.widened,
+            self.widened,
+            is_repeated=self.repeats_prologue,
+        )
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
     image = image_of(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
     memories = {**epilogue.memories}
-    memories[anchor.operands[0]] = memories[image.source]
+    if image.source in memories:
+        memories[anchor.operands[0]] = memories[image.source]
     reduction = reduction_of(anchor, memories)
     lines = given.size(image.geometry.lines)
     windows = Windows(
@@ -50,14 +51,16 @@ class Reduction:
     """What is made of a window.
 
     Args:
-        image: memory of the image.
+        operand: the image, as a value of the region.
+        image: memory of it; None where it is computed of what lies in memory.
         weights: memory of the weights, [position][channel of a group][feature]; None
             for pooling.
         start: what is made of no elements.
         merge: what is made of so far, and of an element that has no weight.
     """
 
-    image: Value
+    operand: Value
+    image: Value | None
     weights: Value | None = None
     start: float = 0.0
     merge: Callable[[Value, Value], Value] = arith.addf
@@ -71,12 +74,14 @@ class Reduction:
 
 def reduction_of(anchor: GraphOp, known: Mapping[Value, Value]) -> Reduction:
     """What an op makes of its windows, given where its operands lie."""
-    image = known[anchor.operands[0]]
+    operand = anchor.operands[0]
+    image = known.get(operand)
     if isinstance(anchor, ConvGeneral):
-        return Reduction(image, known[anchor.operands[1]])
+        return Reduction(operand, image, known[anchor.operands[1]])
     if isinstance(anchor, MaxPool):
-        return Reduction(image, start=MaxPool.start, merge=arith.maximumf)
-    return Reduction(image)
+        start, merge = MaxPool.start, arith.maximumf
+        return Reduction(operand, image, start=start, merge=merge)
+    return Reduction(operand, image)
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,7 @@ class Windows:
     @property
     def _byte_windows(self) -> ByteWindows:
         image, weights = self.reduction.image, self.reduction.weights
+        assert image is not None
         assert weights is not None
         return ByteWindows(self.geometry, self.sweep, image, weights, self.fill)
 
@@ -189,7 +195,7 @@ class Windows:
         def reduce_line(number: Value, totals: Values) -> Values:
             weights = self._weights(number, groups)
             begin = add(left, scale(number, line))
-            return self._reduce_line(rows, (begin, groups.count), weights, totals)
+            return self._reduce_line(rows, begin, groups, weights, totals)
 
         if not self.sweep.is_unrolled or rows.lines != (0, shape.window[0]):
             return loops.loop(*rows.lines, 1, totals, reduce_line)
@@ -200,7 +206,8 @@ class Windows:
     def _reduce_line(
         self,
         rows: Rows,
-        pixels: tuple[Value, int],
+        begin: Value,
+        groups: _Groups,
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
@@ -208,31 +215,40 @@ class Windows:
 
         Args:
             rows: of the tile.
-            pixels: where the first one's channels are, and of how many groups.
+            begin: where the channels of the first one's first pixel are.
+            groups: that these are of.
             weights: of the line, by position and channel of a group.
             totals: so far, by row.
         """
-        found, (begin, count) = list(totals), pixels
+        found = list(totals)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
             at = add(begin, pixel * self.geometry.channels)
-            for channel, x in enumerate(self._channels(at, count)):
+            for channel, x in enumerate(self._channels(at, groups)):
                 for row, position in uses:
                     weight = weights[position][channel]
                     found[row] = self.reduction.combine(found[row], x, weight)
         return found
 
-    def _channels(self, at: Value, groups: int) -> Values:
+    def _channels(self, at: Value, groups: _Groups) -> Values:
         """The channels of some groups in turn, each in the lanes of its features."""
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
-        x = vectors.load(self.reduction.image, at, lanes, groups * channels)
+        x = self._load(at, scale(groups.first, channels), groups.count * channels)
         if channels == features == 1:
             return [x]
-        inside = [min(lane // features, groups - 1) for lane in range(lanes)]
+        last = groups.count - 1
+        inside = [min(lane // features, last) for lane in range(lanes)]
         return [
             vectors.pick(x, [group * channels + channel for group in inside])
             for channel in range(channels)
         ]
+
+    def _load(self, at: Value, column: Value, count: int) -> Value:
+        """Some channels of a pixel, or what is computed of them."""
+        operand, image = self.reduction.operand, self.reduction.image
+        if image is None:
+            return self.epilogue.compute(operand, Place(at, column, 0, count))
+        return vectors.load(image, at, self.sweep.lanes, count)
 
     def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
         """The weights of a line of the window, by position and channel of a group."""

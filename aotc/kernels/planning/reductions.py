@@ -9,10 +9,11 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.walking import backward_slice, defining_op
-from aotc.kernels.elementwise import ALIKE, Elementwise
+from aotc.kernels.elementwise import ALIKE, NARROW, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
@@ -66,13 +67,20 @@ def is_in_memory(value: Value, columns: Sequence[int]) -> bool:
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)
-        is_repeated = isinstance(op, (Broadcast, Constant))
-        return isinstance(op, GraphOp) and op.on_vectors and not is_repeated
+        if not isinstance(op, GraphOp) or isinstance(op, (Broadcast, Constant)):
+            return False
+        return type(op).on_vectors or (isinstance(op, Cast) and _is_widening(op))
 
     return all(
         is_computed(each) or _is_written(each, columns)
         for each in backward_slice([value], is_computed)
     )
+
+
+def _is_widening(op: Cast) -> bool:
+    """Whether a cast is a step from bytes in memory to vectors of f32."""
+    dtypes = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+    return dtypes[0] in (*NARROW, "i32") and dtypes[1] in ("i32", "f32")
 
 
 def _is_written(value: Value, columns: Sequence[int]) -> bool:
@@ -82,5 +90,5 @@ def _is_written(value: Value, columns: Sequence[int]) -> bool:
         return True
     if not isinstance(op, (Broadcast, Constant)):
         return False
-    read = Elementwise(ALIKE, columns).operand(value)
+    read = Elementwise(ALIKE, columns, ("f32", "i32")).operand(value)
     return read is not None and not isinstance(read, Whole)
