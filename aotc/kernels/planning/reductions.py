@@ -88,6 +88,8 @@ def _is_written(value: Value, columns: Sequence[int]) -> bool:
     op = defining_op(value)
     if not isinstance(op, GraphOp) or type(op).in_memory:
         return True
+    if Tensor.of(value).dtype in NARROW:
+        return True  # by a kernel that quantises
     if not isinstance(op, (Broadcast, Constant)):
         return False
     read = Elementwise(ALIKE, columns, ("f32", "i32")).operand(value)
