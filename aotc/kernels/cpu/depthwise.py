@@ -143,6 +143,9 @@ class Windows:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
 
         def write_line(line: Line) -> None:
+            if shape.is_narrow:
+                write_tiles(line, (0, shape.window[0]))
+                return
             loops.branch(
                 lines.is_inside(line) if sweep.is_unrolled else False,
                 lambda: write_tiles(line, (0, shape.window[0])),
