@@ -50,6 +50,7 @@ PASSES = {
     "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",
     "fold-scales": "aotc.passes.fold_scales:FoldScales",
     "integer-products": "aotc.passes.integer_products:IntegerProducts",
+    "integer-sums": "aotc.passes.integer_sums:IntegerSums",
     "keep-quantized": "aotc.passes.keep_quantized:KeepQuantized",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",

@@ -53,8 +53,10 @@ class Dequantized:
 
     def difference(self, b: Builder, dtype: str) -> Value:
         """Return the integers less the zero in a wider dtype, as the value has them."""
-        found = b.cast(self.integers, dtype=dtype)
-        if self.zero is not None:
+        found, offset = b.cast(self.integers, dtype=dtype), self.offset
+        if offset is not None:
+            found = b.subtract(found, b.full_like(found, offset)) if offset else found
+        elif self.zero is not None:
             found = b.subtract(found, b.cast(self.zero, dtype=dtype))
         return self.moved(found, around=0)
 

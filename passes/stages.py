@@ -60,6 +60,7 @@ PASS_STAGES = (
             "simplify",
             "sink-reshapes",
             "integer-products",
+            "integer-sums",
             "keep-quantized",
             "fold-scales",
             "scale-weights",

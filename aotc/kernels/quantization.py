@@ -79,6 +79,7 @@ def _clamped(found: Quantization, op: object) -> Quantization | None:
     low, high = float(found.low), float(found.high)
     below: float | None = low
     above: float | None = high
+    source: Value
     if isinstance(op, Clamp):
         source, below, above = op.x, splat_of(op.low), splat_of(op.high)
     elif isinstance(op, Maximum):

@@ -271,7 +271,8 @@ def _why_convolution(op: ConvGeneral, _: Machine) -> str:
         return "its padding is negative"
     kernel: Any = Tensor.of(op.kernel).shape
     dtype = Tensor.of(op.x).dtype
-    if op.groups != 1 and dtype != "f32":
+    is_depthwise = op.groups == kernel[-1] and kernel[-2] == 1
+    if op.groups != 1 and dtype != "f32" and not is_depthwise:
         return f"it has {op.groups} groups, of {dtype}"
     channels, features = kernel[-2], kernel[-1] // op.groups
     if op.groups == 1 or features >= channels:

@@ -71,6 +71,7 @@ _FOR_GRAPHS = {
     "record-intermediates",
     "recover-ops",
     "integer-products",
+    "integer-sums",
     "keep-quantized",
     "relax-order",
     "rotate-pairs",

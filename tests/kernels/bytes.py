@@ -90,3 +90,13 @@ def moved(x):
     return np.transpose(q, (0, 3, 1, 2)), np.transpose(
         np.astype(q, "i16"), (1, 0, 2, 3)
     )
+
+
+@aotc.entry(x=aotc.Spec((2, 15, 16, 40)))
+def pools(x):
+    """Extremes and means of windows of bytes, and means of images."""
+    q = levels(x)
+    highest = nn.max_pool(q, (3, 3), (2, 2), ((1, 1), (1, 1)))
+    mean = nn.avg_pool(levels(x + 1.0, STEP, 9), (2, 2), (2, 2))
+    images = np.sum(levels(x * 2.0), (1, 2)) * 2.0**-8
+    return levels(highest), levels(mean), levels(images, STEP, 3)

@@ -18,12 +18,30 @@ from dataclasses import dataclass
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dtypes import UNSIGNED
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.lines import Rows, rows_by_pixel
-from aotc.kernels.cpu.vectors import Values, add, index
+from aotc.kernels.cpu.lines import Rows, rows_by_pixel, sees_no_padding
+from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.walks import least, most
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import Mma
 from aotc.kernels.planning.depthwise import Sweep
 from aotc.mlir import Type, Value, arith, ir
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of windows that are multiplied together.
+
+    Args:
+        numbers: of them, in a window.
+        first: the line of the image that the windows begin at.
+    """
+
+    numbers: range
+    first: Value
+
+    def tops(self, dilation: int) -> list[Value]:
+        """Return the line of the image that each is."""
+        return [add(self.first, number * dilation) for number in self.numbers]
 
 
 @dataclass(frozen=True)
@@ -54,34 +72,72 @@ class ByteWindows:
             column: the first channel.
             count: how many channels there are.
         """
-        lines = self.geometry.window[0]
+        lines, together = self.geometry.window[0], self.sweep.terms
         totals = [constant(self._sum_type, 0)] * rows.count
-        for first in range(0, lines, self.sweep.terms):
-            some = range(first, min(first + self.sweep.terms, lines))
+        for first in range(0, lines, together):
+            numbers = range(first, min(first + together, lines))
+            some = _Lines(numbers, add(index(0), rows.top))
             weights = self._weights(some, column, count)
             totals = self._without_offset(weights, totals)
+            weights, totals = self._without_padding(some, weights, totals)
             totals = self._add_lines(rows, some, (column, count), weights, totals)
         if self.mma is None:
             return [arith.fptosi(self._integers(32), total) for total in totals]
         return totals
 
+    def _without_padding(
+        self, lines: _Lines, weights: Values, totals: Values
+    ) -> tuple[Values, Values]:
+        """Return weights of the lines that are in the image, and sums of the others."""
+        if sees_no_padding(self.geometry):
+            return weights, totals
+        inside = [*map(self._is_inside, lines.tops(self.geometry.dilation[0]))]
+        kept = [self._kept(weight, inside) for weight in weights]
+        if self._has_zeros_around:
+            return kept, totals
+        around = self._joined([self._filled] * len(inside))
+        more = constant(self._sum_type, 0)
+        is_float = self.mma is None
+        for weight, own in zip(weights, kept, strict=True):  # bits of one, or of both
+            missing = (arith.subf if is_float else arith.xori)(weight, own)
+            more = self._multiply_add(around, missing, more)
+        add_up = arith.addf if is_float else arith.addi
+        return kept, [add_up(total, more) for total in totals]
+
+    def _kept(self, weight: Value, inside: Sequence[Value]) -> Value:
+        """Return what of weights is of lines in the image; zeros for other lines."""
+        if self.mma is None:
+            (is_inside,) = inside
+            return arith.select(is_inside, weight, constant(weight.type, 0))
+        i32 = ir.IntegerType.get_signless(32)
+        mask = constant(i32, 0)
+        for place, is_inside in enumerate(inside):
+            bits = constant(i32, _signed(0xFF << 8 * place))
+            mask = arith.ori(mask, arith.select(is_inside, bits, constant(i32, 0)))
+        return arith.andi(weight, vectors.repeat(mask, self.sweep.lanes))
+
+    def _is_inside(self, top: Value) -> Value:
+        """Return whether there is a line; one before the first is a large number."""
+        return int_compare("ult", top, index(self.geometry.size[0]))
+
     def _add_lines(
         self,
         rows: Rows,
-        lines: range,
+        lines: _Lines,
         columns: tuple[Value, int],
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
         """Add what some lines of the windows make to sums of a tile."""
         found = list(totals)
+        begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
-            x = self._pixel(rows, lines, pixel, *columns)
+            x = self._pixel(begins, pixel, *columns)
             for row, position in uses:
                 found[row] = self._multiply_add(x, weights[position], found[row])
-        if rows.inside is None or self.fill == 0:
+        if rows.inside is None or self._has_zeros_around:
             return found
-        around = self._joined([self._filled] * len(lines))
+        around = self._joined([self._filled] * len(begins))
         for position, inside in enumerate(rows.inside):
             for row in {*range(rows.count)} - {*inside}:
                 weight = weights[position]
@@ -90,31 +146,33 @@ class ByteWindows:
 
     # ---- operands -------------------------------------------------------------------
 
+    def _begins(self, rows: Rows, lines: _Lines) -> list[Value]:
+        """Return where windows begin in lines; in place of padding, in another line."""
+        shape = self.geometry
+        found = []
+        for top in lines.tops(shape.dilation[0]):
+            if not sees_no_padding(shape):
+                top = least(most(top, 0), shape.size[0] - 1)
+            distance = arith.subi(top, lines.first)
+            found.append(
+                add(rows.left, scale(distance, shape.size[1] * shape.channels))
+            )
+        return found
+
     def _pixel(
-        self, rows: Rows, lines: range, pixel: int, column: Value, count: int
+        self, begins: Sequence[Value], pixel: int, column: Value, count: int
     ) -> Value:
         """Return the channels of a pixel in some lines of the windows, as a factor."""
-        shape = self.geometry
-        line = shape.dilation[0] * shape.size[1] * shape.channels
-        begin = add(rows.left, add(column, pixel * shape.channels))
-        loaded = []
-        for number in lines:
-            at = add(begin, number * line)
-            if rows.lines == (0, shape.window[0]):
-                loaded.append(self._load(self.image, at, count))
-                continue
-            inside = _is_between(number, *rows.lines)
-            at = arith.select(inside, at, column)  # which can be read, whatever it is
-            x = self._load(self.image, at, count)
-            loaded.append(arith.select(inside, x, self._filled))
+        inner = add(column, pixel * self.geometry.channels)
+        loaded = [self._load(self.image, add(at, inner), count) for at in begins]
         return self._joined(loaded)
 
-    def _weights(self, lines: range, column: Value, count: int) -> Values:
+    def _weights(self, lines: _Lines, column: Value, count: int) -> Values:
         """Return those of some lines, as factors by position."""
         shape = self.geometry
         found = []
         for position in range(shape.window[1]):
-            places = [line * shape.window[1] + position for line in lines]
+            places = [line * shape.window[1] + position for line in lines.numbers]
             loaded = [
                 self._load(self.weights, add(column, place * shape.channels), count)
                 for place in places
@@ -150,14 +208,18 @@ class ByteWindows:
             found = arith.xori(found, constant(words, self._offsets))
         return found
 
+    @property
+    def _has_zeros_around(self) -> bool:
+        """Whether what is around an image adds nothing to sums."""
+        return self.fill == 0 and not (self.mma and self.mma.offset)
+
     # ---- products -------------------------------------------------------------------
 
     @property
     def _offsets(self) -> int:
         """The offset of the instruction in each byte of a word, as an i32."""
         assert self.mma is not None
-        word = (self.mma.offset & 0xFF) * 0x01010101
-        return word - (word >> 31 << 32)
+        return _signed((self.mma.offset & 0xFF) * 0x01010101)
 
     def _multiply_add(self, x: Value, weight: Value, total: Value) -> Value:
         if self.mma is None:
@@ -187,8 +249,6 @@ class ByteWindows:
         return vectors.vector_type(self.sweep.lanes, element)
 
 
-def _is_between(number: int, first: Value | int, last: Value | int) -> Value:
-    """Return whether a number is from `first` to before `last`."""
-    first, last = (index(x) if isinstance(x, int) else x for x in (first, last))
-    from_first = int_compare("uge", index(number), first)
-    return arith.andi(from_first, int_compare("ult", index(number), last))
+def _signed(word: int) -> int:
+    """Return the bits of a word as an i32."""
+    return word - (word >> 31 << 32)

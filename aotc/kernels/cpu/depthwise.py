@@ -146,6 +146,9 @@ class Windows:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
 
         def write_line(line: Line) -> None:
+            if self.of_bytes is not None:
+                write_tiles(line, (0, shape.window[0]))
+                return
             loops.branch(
                 lines.is_inside(line) if sweep.is_unrolled else False,
                 lambda: write_tiles(line, (0, shape.window[0])),
@@ -236,6 +239,13 @@ class Windows:
             vectors.pick(x, [group * channels + channel for group in inside])
             for channel in range(channels)
         ]
+
+    def _load(self, at: Value, column: Value, count: int) -> Value:
+        """Some channels of a pixel, or what is computed of them."""
+        operand, image = self.reduction.operand, self.reduction.image
+        if image is None:
+            return self.epilogue.compute(operand, Place(at, column, 0, count))
+        return vectors.load(image, at, self.sweep.lanes, count)
 
     def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
         """The weights of a line of the window, by position and channel of a group."""

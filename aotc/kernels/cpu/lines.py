@@ -36,6 +36,8 @@ class Rows:
         lines: of the window that are no padding: the first, and the one after them.
         inside: for each position of the window, the rows for which that is no padding;
             None if it is none for all of them.
+        top: the line of the image that the window begins at; before the image's first
+            one where there is padding.
     """
 
     left: Value
@@ -43,6 +45,7 @@ class Rows:
     count: int
     lines: Window
     inside: list[range] | None = None
+    top: Value | int = 0
 
     def rows_inside_at(self, position: int) -> range:
         """The rows for which a position of the window is no padding."""
@@ -109,7 +112,7 @@ class Lines:
         ) -> None:
             begin = add(add(left, scale(start, step)), -before)
             at = add(result, scale(start, shape.features))
-            write_tile(Rows(begin, at, count, window, inside))
+            write_tile(Rows(begin, at, count, window, inside, line.top))
 
         for first, count, number, inside in self._tiles():
             if number == 1:
@@ -138,10 +141,9 @@ class Lines:
         """Whether all lines of the windows of a line of results are in the image."""
         shape = self.geometry
         span = (shape.window[0] - 1) * shape.dilation[0]
-        lowest = (shape.result[0] - 1) * shape.strides[0] - shape.padding[0]
         if span >= shape.size[0]:
             return False
-        if shape.padding[0] == 0 and lowest + span < shape.size[0]:
+        if sees_no_padding(shape):
             return True
         # a line before the first one is a large number without a sign
         return int_compare("ult", line.top, index(shape.size[0] - span))
@@ -186,6 +188,13 @@ class Lines:
             ]
             found.append(range(seen[0], seen[-1] + 1) if seen else range(0))
         return None if all(len(rows) == count for rows in found) else found
+
+
+def sees_no_padding(geometry: Geometry) -> bool:
+    """Return whether the lines of all windows are in the image."""
+    span = (geometry.window[0] - 1) * geometry.dilation[0]
+    lowest = (geometry.result[0] - 1) * geometry.strides[0] - geometry.padding[0]
+    return geometry.padding[0] == 0 and lowest + span < geometry.size[0]
 
 
 def rows_by_pixel(geometry: Geometry, rows: Rows) -> dict[int, list[tuple[int, int]]]:

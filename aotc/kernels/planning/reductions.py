@@ -65,7 +65,8 @@ def is_in_memory(value: Value, columns: Sequence[int], machine: Machine) -> bool
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
-    elementwise = Elementwise(ALIKE, columns, machine.dtypes, NARROW)
+    dtypes = (*machine.dtypes, "i32")
+    elementwise = Elementwise(ALIKE, columns, dtypes, NARROW)
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)
@@ -84,7 +85,9 @@ def _is_written(value: Value, columns: Sequence[int]) -> bool:
     op = defining_op(value)
     if not isinstance(op, GraphOp) or type(op).in_memory:
         return True
+    if Tensor.of(value).dtype in NARROW:
+        return True  # by a kernel that quantises
     if not isinstance(op, (Broadcast, Constant)):
         return False
-    read = Elementwise(ALIKE, columns).operand(value)
+    read = Elementwise(ALIKE, columns, ("f32", "i32")).operand(value)
     return read is not None and not isinstance(read, Whole)
