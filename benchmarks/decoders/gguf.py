@@ -24,7 +24,7 @@ _kind = _table.dtype if _is_narrow else numpy.dtype("f4")
 cache = aotc.State(
     [
         {
-            name: numpy.zeros((1, CAPACITY, _heads, _depth), _kind)
+            name: numpy.zeros((1, _heads, CAPACITY, _depth), _kind)
             for name in ("key", "value")
         }
         for _ in range(_layers)
@@ -35,13 +35,28 @@ cache = aotc.State(
 @aotc.entry(tokens=aotc.Spec((1, PROMPT), "i32"))
 def prefill(weights, cache, tokens):
     """The scores of the token after a prompt, at the first positions."""
-    return run(weights, cache, tokens, np.arange(PROMPT))
+
+    def attend(held, q, k, v):
+        return nn.attention(q, k, v, causal=True)
+
+    return run(weights, cache, tokens, np.arange(PROMPT), attend)
 
 
 @aotc.entry(tokens=aotc.Spec((1, 1), "i32"), position=aotc.Spec((), "i32"))
 def step(weights, cache, tokens, position):
     """The scores of the token after this one, which is at `position`."""
-    return run(weights, cache, tokens, np.reshape(position, (1,)))
+    seen = np.arange(CAPACITY)[None, :] <= position
+
+    def attend(held, q, k, v):
+        keys, values = (by_heads(held[name]) for name in ("key", "value"))
+        return nn.attention(q, keys, values, mask=seen)
+
+    return run(weights, cache, tokens, np.reshape(position, (1,)), attend)
+
+
+def by_heads(x):
+    """Swap positions and heads: in caches, those of a head lie together."""
+    return np.transpose(x, (0, 2, 1, 3))
 
 
 def linear(x, weight):
@@ -56,12 +71,11 @@ def norm(x, weight):
     return nn.rms_norm(x, np.astype(weight, x.dtype))
 
 
-def run(weights, cache, tokens, positions):
+def run(weights, cache, tokens, positions, attend):
     """New keys and values, and the scores after the last of the tokens."""
     table = weights["token_embd"]["weight"]
     is_quantized = isinstance(table, nn.QuantizedWeights)
     x = nn.embedding(table.dequantize() if is_quantized else table, tokens)
-    seen = np.arange(CAPACITY)[None, :] <= positions[:, None]
     new = []
     for number, old in enumerate(cache):
         p = {k: w["weight"] for k, w in weights["blk"][str(number)].items()}
@@ -70,11 +84,13 @@ def run(weights, cache, tokens, positions):
         q, k, v = (np.reshape(linear(h, p[f"attn_{name}"]), heads) for name in "qkv")
         q, k = (nn.rotary_embedding(y, positions[None]) for y in (q, k))
         held = {
-            name: np.dynamic_update_slice(old[name], y, [0, positions[0], 0, 0])
+            name: np.dynamic_update_slice(
+                old[name], by_heads(y), [0, 0, positions[0], 0]
+            )
             for name, y in (("key", k), ("value", v))
         }
-        y = nn.attention(q, held["key"], held["value"], mask=seen)
-        x = x + linear(np.reshape(y, x.shape), p["attn_output"])
+        y = np.reshape(attend(held, q, k, v), x.shape)
+        x = x + linear(y, p["attn_output"])
         h = norm(x, p["ffn_norm"])
         gated = nn.silu(linear(h, p["ffn_gate"])) * linear(h, p["ffn_up"])
         x = x + linear(gated, p["ffn_down"])

@@ -85,7 +85,10 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     table, geometry = table_of(op), geometry_of(op)
     if table is None or geometry is None or not has_dots(machine):
         return False
-    if why_not(op, table, geometry) or geometry.left_steps != (geometry.depth, 1):
+    if why_not(op, table, geometry) or geometry.left_steps[0] not in (
+        0,
+        geometry.depth,
+    ):
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]

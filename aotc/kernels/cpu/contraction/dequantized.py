@@ -87,6 +87,7 @@ class DequantizedSums:
             sums = self._sum_block(rows.count, count, left, right)
             places = [add(at, vector * lanes) for vector in range(count)]
             scales = [vectors.load(self.scales, place, lanes) for place in places]
+            self._fetch_blocks(at, count * lanes)
             found = [
                 vectors.multiply_add(x, scales[n % count], total)
                 for n, (x, total) in enumerate(zip(sums, totals, strict=True))
@@ -160,6 +161,15 @@ class DequantizedSums:
         if self.tile.ahead:
             for place in range(0, count, LINE_BYTES):
                 vectors.prefetch(self.right, add(at, PREFETCH_BYTES + place))
+
+    def _fetch_blocks(self, at: Value, count: int) -> None:
+        """The same of what there is for each block of some columns."""
+        parts = [self.scales] + ([] if self.offsets is None else [self.offsets])
+        for memory in parts if self.tile.ahead else ():
+            size = memory.type.element_type.width // 8
+            ahead = PREFETCH_BYTES // 4 // size  # blocks have fewer bytes than terms
+            for place in range(0, count, LINE_BYTES // size):
+                vectors.prefetch(memory, add(at, ahead + place))
 
     def _integers(self, at: Value, count: int) -> Callable[[int, int], Value]:
         """Return what gives the integers of a term and a vector of columns, as f32.
