@@ -124,12 +124,11 @@ def operand_of(value: Value) -> Operand:
 
 def is_repeated(value: Value) -> bool:
     """Return whether an operand repeats something that is smaller in memory."""
-    *_, last = _moves(value) or [None]
-    return isinstance(last, Broadcast)
+    return isinstance([defining_op(value), *_moves(value)][-1], Broadcast)
 
 
 def _moves(value: Value) -> list[Broadcast | Reshape]:
-    """Return the reshapes that make a value of a broadcast, and that, the last first."""
+    """Return the reshapes of a broadcast that a value is, and that, from the last on."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)
