@@ -128,7 +128,7 @@ def is_repeated(value: Value) -> bool:
 
 
 def _moves(value: Value) -> list[Broadcast | Reshape]:
-    """Return the reshapes of a broadcast that a value is, and that, from the last on."""
+    """Return the broadcast that makes a value, after the reshapes that follow it."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)
