@@ -305,19 +305,27 @@ def _add_prologues(region: Region) -> None:
     computed = region.family.computed(region.anchor)
     kept = [value for value in operands if value not in computed]
     for operand in computed:
-        view, value = defining_op(operand), region.views.get(operand, operand)
-        is_viewed = isinstance(view, GraphOp) and value != operand
-        if is_viewed and has_one_use(operand):
-            region.before.insert(0, view)
-            region.values[operand] = None
-        _add_prologue(region, value, _prologue_of(region, value), kept)
-        if operand in region.values and is_viewed:
-            if value in region.values:
-                views = {x: y for x, y in region.views.items() if x != operand}
-                region.views = views
-            else:
-                region.before.remove(view)
-                del region.values[operand]
+        view, value = defining_op(operand), region.views.get(operand)
+        if value is None:
+            _add_prologue(region, operand, _prologue_of(region, operand), kept)
+        elif has_one_use(operand):
+            assert isinstance(view, GraphOp)
+            _add_behind(region, view, value, kept)
+
+
+def _add_behind(
+    region: Region, view: GraphOp, value: Value, kept: Collection[Value]
+) -> None:
+    """Add the ops that make what a view is of, and that as well, if there are any."""
+    region.before.insert(0, view)
+    region.values[view.results[0]] = None
+    _add_prologue(region, value, _prologue_of(region, value), kept)
+    if value in region.values:
+        others = {x: y for x, y in region.views.items() if x != view.results[0]}
+        region.views = others
+    else:
+        region.before.remove(view)
+        del region.values[view.results[0]]
 
 
 def _add_prologue(

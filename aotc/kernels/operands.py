@@ -124,12 +124,11 @@ def operand_of(value: Value) -> Operand:
 
 def is_repeated(value: Value) -> bool:
     """Return whether an operand repeats something that is smaller in memory."""
-    *_, last = _moves(value) or [None]
-    return isinstance(last, Broadcast)
+    return isinstance([defining_op(value), *_moves(value)][-1], Broadcast)
 
 
 def _moves(value: Value) -> list[Broadcast | Reshape]:
-    """Return the reshapes of a broadcast that make a value, and it, the last first."""
+    """Return the broadcast that makes a value, after the reshapes that follow it."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)

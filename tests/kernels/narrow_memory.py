@@ -76,8 +76,6 @@ for _dtype in HALVES:
         return aotc.Spec(shape, dtype)
 
     _entry(f"rows_{_dtype}", _rows, x=_spec(_ANY, 72))
-    _entry(f"read_twice_{_dtype}", _read_twice, x=_spec(7, 601), y=_spec(7, 601))
-    _entry(f"long_rows_{_dtype}", _long_rows, x=_spec(2, 4103))
     _entry(f"columns_{_dtype}", _columns, x=_spec(3, 41, 17))
     _entry(
         f"windows_{_dtype}", _windows, x=_spec(1, 9, 11, 40), kernel=_spec(3, 3, 1, 40)
@@ -90,7 +88,10 @@ for _dtype in HALVES:
         _stepped,
         **{"q": _spec(2, 1, 4, 24), "k": _cache, "v": _cache, "position": _POSITION},
     )
-    _entry(f"gradient_{_dtype}", _gradient, x=_spec(9, 100))
+
+_entry("read_twice", _read_twice, **dict.fromkeys("xy", aotc.Spec((7, 601), "bf16")))
+_entry("long_rows", _long_rows, x=aotc.Spec((2, 4103), "f16"))
+_entry("gradient", _gradient, x=aotc.Spec((9, 100), "bf16"))
 
 
 # ---- caches that hold less than what attention takes --------------------------------

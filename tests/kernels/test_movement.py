@@ -120,7 +120,7 @@ def narrow_or_small(x, y, z):
     return np.concatenate([x, y], 1), np.concatenate([z, z], 1)
 
 
-@aotc.entry(x=aotc.Spec((8, n, 16)), y=aotc.Spec((40, 32), "bf16"))
+@aotc.entry(x=aotc.Spec((8, n, 16)), y=aotc.Spec((40, 32), "f64"))
 def of_another_form(x, y):
     return np.concatenate([x, x], 1), np.concatenate([y, y], 1)
 

@@ -100,7 +100,7 @@ def as_words(x: Value) -> Value:
     return _make("vector.bitcast", [x], _integers(size))
 
 
-def as_elements(x: Value, element: Type) -> Value:
+def as_elements(x: Value, element: ir.IntegerType | ir.FloatType) -> Value:
     """The inverse of `as_words`."""
     size = _lanes(x) * 32 // element.width
     return _make("vector.bitcast", [x], vector_type(size, element))

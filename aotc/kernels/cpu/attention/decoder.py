@@ -84,11 +84,18 @@ class _Scratch:
     def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
         """Allocate it on the stack."""
         assert isinstance(sizes.length, int)
-        depth, keys = (round_up(n, tile.lanes) for n in (sizes.depth, tile.keys))
-        rows = depth, keys, *[tile.lanes] * 3
-        sums = allocate_sums(sizes, sizes.length)
-        found = (vectors.allocate(sizes.length * n) for n in rows)
-        return cls(depth, keys, *found, sums)
+        count, lanes = sizes.length, tile.lanes
+        depth, keys = (round_up(n, lanes) for n in (sizes.depth, tile.keys))
+        return cls(
+            depth,
+            keys,
+            scaled=vectors.allocate(count * depth),
+            weights=vectors.allocate(count * keys),
+            highest=vectors.allocate(count * lanes),
+            totals=vectors.allocate(count * lanes),
+            factors=vectors.allocate(count * lanes),
+            sums=allocate_sums(sizes, count),
+        )
 
 
 @dataclass(frozen=True)

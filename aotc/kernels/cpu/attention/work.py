@@ -128,9 +128,13 @@ class Scratch:
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
         """Allocate it on the stack."""
-        rows = sizes.depth, tile.keys, 1
-        columns = [vectors.allocate(count * tile.columns) for count in rows]
-        return cls(*columns, allocate_sums(sizes, tile.columns))
+        columns = tile.columns
+        return cls(
+            queries=vectors.allocate(sizes.depth * columns),
+            scores=vectors.allocate(tile.keys * columns),
+            factors=vectors.allocate(columns),
+            sums=allocate_sums(sizes, columns),
+        )
 
 
 def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
