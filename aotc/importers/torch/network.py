@@ -55,6 +55,8 @@ from aotc.tracing.survey import require_importable
 
 # larger constants are stored with the weights instead of in the code
 _LARGEST_CONSTANT = 64 << 10
+_QUANTIZED = "quantized_decomposed.", "torchao."  # names of quantised ops begin so
+_ZERO_POINTS = (torch.int32, torch.int64)  # dtypes of what they subtract
 
 
 def network_of(
@@ -210,6 +212,7 @@ def _slots(program: Any) -> Iterator[_Slot]:
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
+    offsets = set(_uniform_zero_points(program))
     first: dict[Any, str] = {}
     leaves = 0
     for spec in signature.input_specs:
@@ -218,6 +221,8 @@ def _slots(program: Any) -> Iterator[_Slot]:
             leaves += 1
         elif spec.target not in stored:
             yield _Slot("fixed")
+        elif spec.target in offsets:
+            yield _Slot("fixed", value=array_of(stored[spec.target]))
         else:
             tensor = stored[spec.target]
             key = first.setdefault(memory_of(tensor), spec.target)
@@ -237,6 +242,21 @@ def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
         if spec.kind in _STORED and users[spec.arg.name]:
             held = spec.target in program.state_dict
             yield spec, (program.state_dict if held else program.constants)[spec.target]
+
+
+def _uniform_zero_points(program: Any) -> Iterator[str]:
+    """The names of what quantised ops subtract, if it is one number for all channels.
+
+    What is known of it decides whether integers can be multiplied.
+    """
+    nodes_of = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    for spec, tensor in _stored_tensors(program):
+        readers = nodes_of[spec.arg.name].users
+        of_levels = all(str(n.target).startswith(_QUANTIZED) for n in readers)
+        is_small = 0 < tensor.nbytes <= _LARGEST_CONSTANT
+        if of_levels and is_small and tensor.dtype in _ZERO_POINTS:
+            if bool((tensor == tensor.flatten()[0]).all()):
+                yield spec.target
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
