@@ -55,8 +55,7 @@ from aotc.tracing.survey import require_importable
 
 # larger constants are stored with the weights instead of in the code
 _LARGEST_CONSTANT = 64 << 10
-_QUANTIZED = "quantized_decomposed.", "torchao."  # names of quantised ops begin so
-_ZERO_POINTS = (torch.int32, torch.int64)  # dtypes of what they subtract
+_ZERO_POINTS = {"zero_point", "zero_points"}  # as quantised ops call them
 
 
 def network_of(
@@ -251,12 +250,21 @@ def _uniform_zero_points(program: Any) -> Iterator[str]:
     """
     nodes_of = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec, tensor in _stored_tensors(program):
-        readers = nodes_of[spec.arg.name].users
-        of_levels = all(str(n.target).startswith(_QUANTIZED) for n in readers)
+        node = nodes_of[spec.arg.name]
+        roles = {role for reader in node.users for role in _roles(node, reader)}
         is_small = 0 < tensor.nbytes <= _LARGEST_CONSTANT
-        if of_levels and is_small and tensor.dtype in _ZERO_POINTS:
-            if bool((tensor == tensor.flatten()[0]).all()):
-                yield spec.target
+        is_read = roles and roles <= _ZERO_POINTS and is_small
+        if is_read and bool((tensor == tensor.flatten()[0]).all()):
+            yield spec.target
+
+
+def _roles(node: Any, reader: Any) -> set[str]:
+    """What an op calls the arguments that a node is."""
+    schema = getattr(reader.target, "_schema", None)
+    named = [*reader.kwargs.items()]
+    if schema is not None:
+        named += zip((x.name for x in schema.arguments), reader.args, strict=False)
+    return {name for name, value in named if value is node} or {""}
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
