@@ -191,15 +191,17 @@ def test_static_and_dynamic_products_are_those_of_integers_and_weights_stay_so()
         array.dtype == np.float32 and array.size >= 8 * 32
         for array in program.parameters.values()
     )
-    found = reference.evaluate(program.module, "main", arguments(program, x))
+    found = reference.evaluate(program.module, "main", arguments(program, x.numpy()))
     for one, other in zip(found, module(x), strict=True):
         np.testing.assert_allclose(one, other.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def arguments(program, x):
     """The weights of a program's only entry, and its input."""
-    *weights, _ = program.entries[0].arguments
-    return [*(np.asarray(program.parameters[w.name]) for w in weights), x.numpy()]
+    return [
+        np.asarray(program.parameters[port.name]) if port.kind == "weight" else x
+        for port in program.entries[0].arguments
+    ]
 
 
 # ---- files --------------------------------------------------------------------------
