@@ -13,6 +13,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+NOMINAL_GHZ = 3.0  # the clock that expected times are for
+
 # flag in /proc/cpuinfo → LLVM feature, where the name differs
 _X86_RENAMED = {
     "fpu": "x87",

@@ -30,6 +30,9 @@ class Node(ABC):
         Of two objects that differ in nothing but their parts, the second is equal.
         """
 
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
+        """Refuse arrays that do not fit each other, when a tree of them is stored."""
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -140,6 +143,16 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
             )
     keys = tuple(tree if isinstance(tree, OrderedTree) else sorted(tree))
     return Structure.of_dict(keys, tuple(_flatten(tree[key], leaves) for key in keys))
+
+
+def nodes_in(tree: Any) -> Iterator[Node]:
+    """Yield the nodes of a tree, those in the parts of others after these."""
+    if isinstance(tree, Node):
+        yield tree
+        tree = tree.parts()[0]
+    if isinstance(tree, (dict, list, tuple)):
+        for child in tree.values() if isinstance(tree, dict) else tree:
+            yield from nodes_in(child)
 
 
 def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:

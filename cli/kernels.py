@@ -8,8 +8,8 @@ from typing import Any
 
 from aotc.artifacts.manifest import Variant
 from aotc.cli import output
+from aotc.processor import NOMINAL_GHZ
 
-NOMINAL_GHZ = 3.0  # the clock that expected times are for
 _PLACES_SHOWN = 2
 _COLUMNS = (
     "KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B", "MS", "GFLOP/S",

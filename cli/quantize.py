@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from aotc.cli import output
 from aotc.cli.build import source_and_entries
 from aotc.cli.progress import reporter
 from aotc.cli.verb import FilePath, OutputFile, format_option, quiet_option, verb
+from aotc.errors import InputError
+from aotc.target import Target
 
 # as in `aotc.quantization`, which is imported on use: a test compares them
 RECIPES = (
@@ -36,6 +39,17 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
             return lost_share(str(value))
         except ValueError as error:
             self.fail(str(error))
+
+
+def _target(
+    ctx: click.Context, param: click.Parameter, given: str | None
+) -> Target | None:
+    """The target of a name, of several the best; by default this machine's, if any."""
+    if given is not None:
+        return Target.named(given)[-1]
+    with suppress(InputError):  # no level of a processor that there are targets for
+        return Target.named("native")[0]
+    return None
 
 
 @verb(
@@ -109,6 +123,12 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     "be given again.",
 )
 @click.option(
+    "-t",
+    "--target",
+    callback=_target,
+    help="Whose model says how long layers take at best; by default this machine's.",
+)
+@click.option(
     "-o",
     "--output",
     "program",
@@ -125,6 +145,7 @@ def quantize(
     data: Path | None,
     held_out: Path | None,
     ranges: Path | None,
+    target: Target | None,
     metric: str,
     program: Path | None,
     quiet: bool,
@@ -154,6 +175,7 @@ def quantize(
             data=data,
             held_out=held_out,
             ranges=ranges,
+            target=target,
             tell=progress.step,
         )
     document = {"schema": "aotc.quantize/1", **report.to_json()}

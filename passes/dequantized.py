@@ -16,7 +16,7 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
-from aotc.passes.quantized.ranges import keeps_values, may_wrap
+from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 _Move = Transpose | Reshape | Windows | Pad
 
@@ -79,7 +79,9 @@ class Dequantized:
         if self.zero is None or self.offset is not None:
             least, greatest = integer_bounds(self.kind.dtype)
             return least <= (self.offset or 0) <= greatest
-        return Tensor.of(_unmoved(self.zero)).dtype == self.kind.dtype
+        low, high = value_range(_unmoved(self.zero))
+        least, greatest = integer_bounds(self.kind.dtype)
+        return least <= low <= high <= greatest
 
     @property
     def is_padded(self) -> bool:

@@ -6,9 +6,10 @@
 
 where weights decide %q, integers of at most 8 bits, and %s, %z and what may be added
 are the same in each block along the axis that is summed up; one block may be all of it.
-So kernels can make floats of integers as they read them, and nothing else is stored. A
-zero point that is one known number is subtracted when the model is built. How many bits
-integers have is found from the ops that make them: `clip`, `&`, `>>`.
+The scale may be 1, of a product that is scaled afterwards. So kernels can make floats
+of integers as they read them, and nothing else is stored. A zero point that is one
+known number is subtracted when the model is built. How many bits integers have is found
+from the ops that make them: `clip`, `&`, `>>`.
 
     graph.gather(graph.dequantize(%q, %s), %i)
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
@@ -191,14 +192,14 @@ class _Form:
 
     Args:
         integers: of any integer dtype.
-        scale: of f32.
+        scale: of f32; None for 1, where sums are scaled afterwards.
         zero: what is subtracted from the integers; None for nothing.
         less: what is subtracted from the product; None for nothing.
         is_added: whether that is added instead.
     """
 
     integers: Value
-    scale: Value
+    scale: Value | None
     zero: Value | None = None
     less: Value | None = None
     is_added: bool = False
@@ -206,7 +207,9 @@ class _Form:
     def block(self, axis: int) -> int:
         """Return how many neighbours along an axis share all but the integers."""
         parts = [x for x in (self.scale, self.zero, self.less) if x is not None]
-        return gcd(*(run_length(x, axis) for x in parts))
+        size = Tensor.of(self.integers).shape[axis]
+        whole = size if isinstance(size, int) else 1
+        return gcd(whole, *(run_length(x, axis) for x in parts))
 
     def write(self, b: Builder, axis: int, block: int) -> Value:
         """Write the op, and what makes its operands."""
@@ -215,7 +218,8 @@ class _Form:
             found = first_of_blocks(b, value, axis, block)
             return _as_narrow(b, found) or found
 
-        scale = part(self.scale)
+        ones = Tensor.of(self.integers).with_dtype("f32")
+        scale = part(b.full(ones, 1.0) if self.scale is None else self.scale)
         number = self._known_zero()
         q = _shifted(b, self.integers, number or 0)
         bounds = [bound - (number or 0) for bound in value_range(self.integers)]
@@ -303,7 +307,9 @@ def _form_of(value: Value) -> _Form | None:
             if found is not None:
                 return replace(found, less=more, is_added=True)
         return None
-    return _product_of(value)
+    found = _product_of(value)
+    steps = _steps_of(value) if found is None else None
+    return found if steps is None else _Form(steps[0], None, steps[1])
 
 
 def _product_of(value: Value) -> _Form | None:

@@ -82,7 +82,8 @@ ALLOWED = {
     | {"importers", "passes", "reference", "backend", "runtime", "cache", "worker"}
     | {"packager", "program_files", "kernels"},
     "quantization": TRACING
-    | {"importers", "program_files", "passes", "reference", "cache", "numpy", "nn"},
+    | {"importers", "program_files", "passes", "reference", "cache", "numpy", "nn"}
+    | {"kernels"},
     "tuning": PROGRAM | {"kernels", "passes", "backend", "checks", "runtime"},
     "provenance": PROGRAM | {"backend"},
     "packager": PROGRAM | {"backend", "provenance", "program_files"},

@@ -61,6 +61,43 @@ class QuantizedWeights(Node):
         if self.order is not None and self.axis is None:
             fail("bad-axis", "expected the axis of an order; got None")
 
+    def check(self) -> None:
+        """Refuse data that are no integers, and scales of another shape.
+
+        Raises:
+            InputError: `dtype-mismatch`, `shape-mismatch`, `bad-axis`.
+        """
+        self._require_integers()
+        expected = self._scale_shape()
+        for name in ("scale", "zero_point", "minimum"):
+            found = getattr(self, name)
+            shape = () if found is None else tuple(getattr(found, "shape", ()))
+            if shape not in ((), expected):
+                counted = "row" if self.block is None else f"block of {self.block}"
+                fail(
+                    "shape-mismatch",
+                    f"expected for {name} a number, or with an axis one for each "
+                    f"{counted} of weights {list(self.shape)}: {list(expected)}; got "
+                    f"{list(shape)}",
+                )
+
+    def _require_integers(self) -> None:
+        kind = dtypes.canonical(self.data.dtype)
+        if kind not in dtypes.INTEGERS:
+            fail("dtype-mismatch", f"expected data that are integers; got {kind}")
+
+    def _scale_shape(self) -> tuple[int, ...]:
+        """The shape of scales, if there is more than one."""
+        if self.axis is None:
+            return ()
+        if not -self.ndim <= self.axis < self.ndim:
+            fail("bad-axis", f"expected an axis of {list(self.shape)}; got {self.axis}")
+        axis = self.axis % self.ndim
+        if self.block is None:
+            return (self.shape[axis],)
+        blocks = -(-self.shape[axis] // max(self.block, 1))
+        return (*self.shape[:axis], blocks, *self.shape[axis + 1 :])
+
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape of the weights."""
@@ -103,9 +140,7 @@ class QuantizedWeights(Node):
 
     def _in_data_order(self, dtype: str | None) -> Array:
         """The weights as floats, in the order of the data."""
-        kind = dtypes.canonical(self.data.dtype)
-        if kind not in dtypes.INTEGERS:
-            fail("dtype-mismatch", f"expected data that are integers; got {kind}")
+        self._require_integers()
         wanted = dtypes.canonical(dtype or self.dtype)
         working = accumulator(wanted)
         has_spare = self.bits is not None and self.bits < _bits_of(self.data)

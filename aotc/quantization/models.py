@@ -25,6 +25,7 @@ from aotc.quantization.recipe import Recipe, is_recipe
 from aotc.quantization.report import Report
 from aotc.quantization.trained import Trained
 from aotc.system_errors import system_errors
+from aotc.target import Target
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def quantize_model(
     data: Path | None = None,
     held_out: Path | None = None,
     ranges: Path | None = None,
+    target: Target | None = None,
     tell: Tell = lambda text: None,
 ) -> Report:
     """Quantise a model, and write the program, its parameters and the recipe.
@@ -88,6 +90,7 @@ def quantize_model(
         data: `.npz` file to calibrate with.
         held_out: one to measure on; by default the same.
         ranges: a file of what quantisation-aware training has found.
+        target: to say the times of layers for.
         tell: gets what is being done.
 
     Raises:
@@ -102,7 +105,7 @@ def quantize_model(
     tell("imports the model")
     program = importers.load(source, tuple(entries))
     with context(), ir.Location.unknown():
-        found = quantize(program, choice, calibration, measured, tell, trained)
+        found = quantize(program, choice, calibration, measured, tell, trained, target)
         tell("writes the program")
         found.program.stage = "graph"
         found.recipe.write(files.recipe)

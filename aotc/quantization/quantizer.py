@@ -40,6 +40,7 @@ from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.statistics import observe
 from aotc.quantization.trained import Trained
+from aotc.target import Target
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def quantize(
     held_out: Data | None = None,
     tell: Tell = lambda text: None,
     trained: Trained | None = None,
+    target: Target | None = None,
 ) -> Quantized:
     """Quantise a program that was imported.
 
@@ -74,6 +76,7 @@ def quantize(
         held_out: to measure on, if that is other data.
         tell: gets what is being done.
         trained: the ranges of quantisation-aware training, instead of calibration.
+        target: to say the times of layers for.
 
     Raises:
         InputError: `nothing-to-quantize`, `no-calibration-data`, `bad-data`,
@@ -120,7 +123,8 @@ def quantize(
     rounded = calibration.rounded(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
-    report = Report.of(program, made, recipe, layers, errors, refusals, chosen)
+    given = layers, errors, refusals, chosen, target
+    report = Report.of(program, made, recipe, *given)
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
 

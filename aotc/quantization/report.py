@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from aotc.computed_arrays import Array
+from aotc.processor import NOMINAL_GHZ
 from aotc.program import Program
+from aotc.quantization.expected_time import expected_times
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer, Refusal
@@ -19,6 +21,7 @@ from aotc.quantization.measuring import Calls, Measured, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
+from aotc.target import Target
 
 
 @dataclass
@@ -96,6 +99,7 @@ class Row:
         bytes_before: of its weight.
         bytes_after: of integers and scales.
         error: on the data, if there is any.
+        seconds: at best, before and after; None where no model says so.
         sensitivity: what the program loses if this layer alone has a precision, by
             its name; empty where that was not measured.
     """
@@ -104,6 +108,7 @@ class Row:
     bytes_before: int
     bytes_after: int
     error: LayerError | None
+    seconds: tuple[float, float] | None = None
     sensitivity: Mapping[str, Measured] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -116,6 +121,8 @@ class Row:
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
         }
+        if self.seconds is not None:
+            row["seconds_before"], row["seconds_after"] = self.seconds
         if self.error is not None:
             sqnr = self.error.sqnr
             row["sqnr_db"] = sqnr if math.isfinite(sqnr) else None
@@ -138,6 +145,7 @@ class Report:
         evaluations: how many programs were measured to choose it.
         files: paths of what was written, by what it is.
         unread: arrays of the data that no entry has as an input.
+        target: whose model says the times of layers.
     """
 
     recipe: Recipe
@@ -148,6 +156,7 @@ class Report:
     evaluations: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    target: Target | None = None
 
     @classmethod
     def of(
@@ -159,19 +168,40 @@ class Report:
         errors: Mapping[str, LayerError],
         refusals: Sequence[Refusal],
         chosen: Chosen | None,
+        target: Target | None = None,
     ) -> Report:
         """Return the report of a program that was quantised."""
         rows = []
-        for layer, plan in zip(layers, recipe.layers, strict=True):
+        names = [plan.precision for plan in recipe.layers]
+        times = None if target is None else expected_times(layers, names, target)
+        for number, (layer, plan) in enumerate(zip(layers, recipe.layers, strict=True)):
             sizes = layer.shape, layer.summed
             wide, narrow = 4 * math.prod(layer.shape), plan.kind.stored_bytes(*sizes)
             alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
-            rows.append(Row(plan, wide, narrow, errors.get(layer.name), alone))
+            seconds = None if times is None else times[number]
+            error = errors.get(layer.name)
+            rows.append(Row(plan, wide, narrow, error, seconds, alone))
         first, last = (
             sum(x.nbytes for x in p.parameters.values()) for p in (before, after)
         )
         evaluations = 0 if chosen is None else chosen.evaluations
-        return cls(recipe, tuple(rows), tuple(refusals), first, last, evaluations)
+        return cls(
+            recipe,
+            tuple(rows),
+            tuple(refusals),
+            first,
+            last,
+            evaluations,
+            target=None if times is None else target,
+        )
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Of all layers, before and after, at best."""
+        found = [row.seconds for row in self.rows if row.seconds is not None]
+        if self.target is None:
+            return None
+        return sum(each[0] for each in found), sum(each[1] for each in found)
 
     def to_json(self) -> dict[str, Any]:
         """Schema `aotc.quantize/1`."""
@@ -182,6 +212,7 @@ class Report:
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
             "evaluations": self.evaluations,
+            "expected": self._expected(),
             "layers": [row.to_json() for row in self.rows],
             "kept": [
                 {"op": r.op, "where": r.where, "why": r.why, "bytes": r.bytes}
@@ -189,6 +220,17 @@ class Report:
             ],
             "unread": list(self.unread),
             "files": dict(self.files),
+        }
+
+    def _expected(self) -> dict[str, Any] | None:
+        if self.seconds is None:
+            return None
+        before, after = self.seconds
+        return {
+            "target": str(self.target),
+            "nominal_ghz": NOMINAL_GHZ,
+            "seconds_before": before,
+            "seconds_after": after,
         }
 
     def to_text(self) -> str:
@@ -201,6 +243,12 @@ class Report:
             f"parameters: {self.bytes_before:,} → {self.bytes_after:,} bytes "
             f"({share:.0%})",
         ]
+        if self.seconds is not None:
+            before, after = map(_time_text, self.seconds)
+            lines.append(
+                f"layers take at best: {before} → {after}, of the least sizes, by the "
+                f"model of {self.target} on one core at {NOMINAL_GHZ:g} GHz"
+            )
         if quality := self.recipe.quality:
             lines.append(
                 f"lost by {quality['metric']}: {quality['lost']:.4%} on "
@@ -227,9 +275,19 @@ def _row_text(row: Row, width: int) -> str:
     plan = row.plan
     text = f"{plan.layer:<{width}}  {plan.precision:<12}"
     text += f" {row.bytes_before:>11,} → {row.bytes_after:>10,}"
+    if row.seconds is not None:
+        before, after = map(_time_text, row.seconds)
+        text += f"  {before:>8} → {after:>8}"
     if row.error is not None:
         text += f"  {row.error.sqnr:5.1f} dB  cosine {row.error.cosine:.6f}"
     if row.sensitivity:
         alone = ", ".join(f"{k} {v.lost:.3%}" for k, v in row.sensitivity.items())
         text += f"  alone: {alone}"
     return text + (f"  ({plan.why}, at {plan.where})" if plan.why else "")
+
+
+def _time_text(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

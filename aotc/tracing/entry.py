@@ -16,7 +16,7 @@ import numpy as np
 from aotc import dtypes
 from aotc.errors import InputError
 from aotc.parameter_archive import UnevaluatedArray
-from aotc.pytree import flatten, leaf_names
+from aotc.pytree import flatten, leaf_names, nodes_in
 from aotc.tracing.archives import load_arrays
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
 from aotc.tracing.scopes import current_scope
@@ -118,6 +118,8 @@ class Weights(Stored):
     ) -> None:
         super().__init__(tree, copy=copy)
         self.metadata = dict(metadata or {})
+        for node in nodes_in(tree):
+            node.check()
 
     @classmethod
     def load(cls, path: str | Path) -> Weights:

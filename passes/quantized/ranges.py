@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +12,9 @@ from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Maximum, Minimum, Subtract
 from aotc.dialects.ops.bits import BitwiseAnd, ShiftRight
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.rounding import RoundEven
 from aotc.dialects.ops.selection import Cast, Clamp
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Concatenate, Pad
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
@@ -52,6 +55,10 @@ def _range_of(value: Value, known: Known) -> Range | None:
             return _with_number(op, known)
         case Cast() if Tensor.of(op.x).dtype.lstrip("iu").isdigit():
             return value_range(op.x, known)
+        case Cast():
+            return _of_clamped(op.x)
+        case Broadcast():
+            return value_range(op.x, known)
         case Concatenate():
             ranges = [value_range(x, known) for x in op.operands]
             return min(x for x, _ in ranges), max(x for _, x in ranges)
@@ -61,6 +68,19 @@ def _range_of(value: Value, known: Known) -> Range | None:
         case GraphOp() if type(op).rearranges and len(op.operands) == 1:
             return value_range(op.operands[0], known)
     return None
+
+
+def _of_clamped(x: Value) -> Range | None:
+    """Return the range of floats between two known numbers, cast; NaN becomes 0."""
+    op = defining_op(x)
+    while isinstance(op, (Reshape, Broadcast, RoundEven)):
+        op = defining_op(op.x)
+    bounds = (op.low, op.high) if isinstance(op, Clamp) else ()
+    ends = [splat_of(bound) for bound in bounds]
+    if not ends or any(end is None or not math.isfinite(end) for end in ends):
+        return None
+    low, high = (float(end or 0) for end in ends)
+    return min(0, math.floor(low)), max(0, math.ceil(high))
 
 
 def _with_number(op: GraphOp, known: Known) -> Range | None:

@@ -125,6 +125,23 @@ def test_scales_of_another_shape_are_refused_where_they_are_used():
 @pytest.mark.parametrize(
     ("code", "options"),
     [
+        ("dtype-mismatch", {"data": Q.astype("f4")}),
+        ("shape-mismatch", {"scale": SCALE[:, :1], "axis": 1, "block": 4}),
+        ("shape-mismatch", {"scale": SCALE}),
+        ("shape-mismatch", {"zero_point": ZERO, "axis": 1}),
+        ("bad-axis", {"axis": 2}),
+    ],
+)
+def test_what_fits_nothing_is_refused_when_it_is_stored(code, options):
+    given = {"data": Q, "scale": np.float32(1)} | options
+    with pytest.raises(InputError) as caught:
+        aotc.Weights({"layer": [nn.QuantizedWeights(**given)]})
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
         ("bad-bits", {"bits": 1}),
         ("bad-bits", {"bits": 9}),
         ("bad-axis", {"order": np.arange(6)}),

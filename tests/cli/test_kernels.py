@@ -9,8 +9,9 @@ import pytest
 
 from aotc.artifacts.manifest import Variant
 from aotc.cli.bench_report import _kernel_cells
-from aotc.cli.kernels import NOMINAL_GHZ, KernelTable, expected
+from aotc.cli.kernels import KernelTable, expected
 from aotc.cli.main import main
+from aotc.processor import NOMINAL_GHZ
 from aotc.timing.dispatches import Dispatch
 
 MACHINE = {"flops_per_cycle": 64, "bytes_per_cycle": 8}

@@ -9,7 +9,16 @@ import pytest
 
 import aotc
 from aotc import reference
+from aotc.dialects import context
+from aotc.dialects.functions import functions_of
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.mlir import ir
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
 
 torch = pytest.importorskip("torch")
 
@@ -131,6 +140,68 @@ def test_scales_may_be_without_zeros_and_of_all_levels():
         return levels, ops.dequantize_affine(levels, block, scale, None, torch.int8)
 
     agrees(symmetric, ROWS)
+
+
+class Products(torch.nn.Module):
+    """Products by integers with scales, as PT2E and torchao leave them."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("first", "second", "third"):
+            levels = RNG.integers(-127, 128, (8, 32)).astype("i1")
+            self.register_buffer(name, torch.from_numpy(levels))
+        self.register_buffer("scales", torch.linspace(0.01, 0.02, 8))
+        self.register_buffer("zeros", torch.zeros(8, dtype=torch.int64))
+
+    def by_weight(self, x, levels):
+        given = self.scales, self.zeros, 0, -127, 127, torch.int8
+        return x @ decomposed().dequantize_per_channel(levels, *given).t()
+
+    def forward(self, x):
+        ops = decomposed()
+        static = 0.02, 100, 0, 255, torch.uint8
+        first = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *static), *static)
+        limits = 0, 255, torch.uint8
+        found = ops.choose_qparams(x, 0, 255, 1e-5, torch.uint8)
+        scale, zero = (part[0] for part in found)
+        levels = ops.quantize_per_tensor.tensor(x, scale, zero, *limits)
+        second = ops.dequantize_per_tensor.tensor(levels, scale, zero, *limits)
+        plain = (x @ self.third.to(torch.float32).t()) * self.scales
+        return (
+            self.by_weight(first, self.first),
+            self.by_weight(second, self.second),
+            plain,
+        )
+
+
+def test_static_and_dynamic_products_are_those_of_integers_and_weights_stay_so():
+    x, module = ROWS[0], Products().eval()
+    program = aotc.from_torch(module, (x,)).program()
+    with context(), ir.Location.unknown():
+        run_passes(Unit(program), PASS_STAGES[0].passes(), silently=True)
+    ops = functions_of(program.module)["main"].entry_block.operations
+    read = [
+        [Tensor.of(value).dtype for value in op.operands]
+        for op in ops
+        if isinstance(op, DotGeneral)
+    ]
+    assert sorted(read) == [["f32", "f32"], ["u8", "i8"], ["u8", "i8"]]
+    assert sum(isinstance(op, Dequantize) for op in ops) == 1
+    assert not any(
+        array.dtype == np.float32 and array.size >= 8 * 32
+        for array in program.parameters.values()
+    )
+    found = reference.evaluate(program.module, "main", arguments(program, x.numpy()))
+    for one, other in zip(found, module(x), strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def arguments(program, x):
+    """The weights of a program's only entry, and its input."""
+    return [
+        np.asarray(program.parameters[port.name]) if port.kind == "weight" else x
+        for port in program.entries[0].arguments
+    ]
 
 
 # ---- files --------------------------------------------------------------------------

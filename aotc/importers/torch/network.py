@@ -55,6 +55,7 @@ from aotc.tracing.survey import require_importable
 
 # larger constants are stored with the weights instead of in the code
 _LARGEST_CONSTANT = 64 << 10
+_ZERO_POINTS = {"zero_point", "zero_points"}  # as quantised ops call them
 
 
 def network_of(
@@ -210,6 +211,7 @@ def _slots(program: Any) -> Iterator[_Slot]:
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
+    offsets = set(_uniform_zero_points(program))
     first: dict[Any, str] = {}
     leaves = 0
     for spec in signature.input_specs:
@@ -218,6 +220,8 @@ def _slots(program: Any) -> Iterator[_Slot]:
             leaves += 1
         elif spec.target not in stored:
             yield _Slot("fixed")
+        elif spec.target in offsets:
+            yield _Slot("fixed", value=array_of(stored[spec.target]))
         else:
             tensor = stored[spec.target]
             key = first.setdefault(memory_of(tensor), spec.target)
@@ -237,6 +241,30 @@ def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
         if spec.kind in _STORED and users[spec.arg.name]:
             held = spec.target in program.state_dict
             yield spec, (program.state_dict if held else program.constants)[spec.target]
+
+
+def _uniform_zero_points(program: Any) -> Iterator[str]:
+    """The names of what quantised ops subtract, if it is one number for all channels.
+
+    What is known of it decides whether integers can be multiplied.
+    """
+    nodes_of = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    for spec, tensor in _stored_tensors(program):
+        node = nodes_of[spec.arg.name]
+        roles = {role for reader in node.users for role in _roles(node, reader)}
+        is_small = 0 < tensor.nbytes <= _LARGEST_CONSTANT
+        is_read = roles and roles <= _ZERO_POINTS and is_small
+        if is_read and bool((tensor == tensor.flatten()[0]).all()):
+            yield spec.target
+
+
+def _roles(node: Any, reader: Any) -> set[str]:
+    """What an op calls the arguments that a node is."""
+    schema = getattr(reader.target, "_schema", None)
+    named = [*reader.kwargs.items()]
+    if schema is not None:
+        named += zip((x.name for x in schema.arguments), reader.args, strict=False)
+    return {name for name, value in named if value is node} or {""}
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
