@@ -10,6 +10,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
@@ -45,6 +46,7 @@ class Elementwise:
         dtypes: of all elements.
         sources: other dtypes, of elements of which casts make these.
         stored: other dtypes, of elements that casts make of these.
+        looks_up: whether tables of bytes are among them.
     """
 
     operands: Operands
@@ -52,12 +54,15 @@ class Elementwise:
     dtypes: Container[str] = ("f32",)
     sources: Container[str] = ()
     stored: Container[str] = ()
+    looks_up: bool = False
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
         kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
         if isinstance(op, Cast):
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
+        if isinstance(op, Lookup):
+            return self.looks_up and all(kind in self.stored for kind in kinds)
         if not all(kind in self.dtypes for kind in kinds):
             return False
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors

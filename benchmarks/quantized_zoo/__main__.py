@@ -24,7 +24,7 @@ import numpy as np
 import aotc
 from aotc.errors import AotcError
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.target import Target, cpu_level
 
 from .networks import NETWORKS
 from .quantizers import quantize
@@ -114,7 +114,7 @@ def main() -> int:
     """Print a row for each model."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", nargs="*", default=[], help="kinds or networks")
-    parser.add_argument("--target", type=Target.parse, default=Target.parse("native"))
+    parser.add_argument("--target", default=cpu_level(), help="this machine's level")
     asked, failed = parser.parse_args(), 0
     print(HEAD)
     for name, how in MODELS:
@@ -123,7 +123,7 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found = compare(name, how, asked.target, Path(folder))
+                found = compare(name, how, Target.parse(asked.target), Path(folder))
             except AotcError as error:
                 failed += 1
                 print(f"| {kind} | {name} | {how} | {error.code}: {error} |")
