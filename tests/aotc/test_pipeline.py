@@ -80,6 +80,7 @@ _FOR_GRAPHS = {
     "sink-reshapes",
     "sink-transposes",
     "specialize",
+    "tabulate-bytes",
     "widen-scales",
 }
 
