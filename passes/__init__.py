@@ -45,6 +45,7 @@ PASSES = {
     "cse": "aotc.passes.cse:Cse",
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
     "drop-requantization": "aotc.passes.drop_requantization:DropRequantization",
+    "tabulate-bytes": "aotc.passes.tabulate_bytes:TabulateBytes",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",
     "rotate-pairs": "aotc.passes.rotate_pairs:RotatePairs",

@@ -18,14 +18,12 @@ Ensures: no op is added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.entries import entries_of, weight_ports
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp, evaluate
@@ -33,18 +31,20 @@ from aotc.dialects.movement import Movement
 from aotc.dialects.ops.contraction import BYTES
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast, Reshape
-from aotc.dialects.patterns.values import made_by, splat_of
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
-from aotc.mlir import Function, Operation, Value
+from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
-from aotc.program import Program
+from aotc.passes.quantized.numbers import (
+    Numbers,
+    is_quantization,
+    known_number,
+    numbers_of_weights,
+)
 
 Array = np.ndarray[Any, Any]
-_Numbers = Mapping[Value, Array]
 
 
 class DropRequantization(Pass):
@@ -57,30 +57,17 @@ class DropRequantization(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        numbers = _numbers_of_weights(unit.program)
+        numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
         bodies = [x for x in functions if not x.is_external and fused_of(x) is None]
         return any([_change(function, numbers) for function in bodies])
 
 
-def _numbers_of_weights(program: Program) -> dict[Value, Array]:
-    """Return the weights of all entries that are one number, where they are at hand."""
-    if not program.has_arrays:
-        return {}
-    functions, found = functions_of(program.module), dict[Value, Array]()
-    for entry in entries_of(program.module):
-        for value, port in weight_ports(functions[entry.name], entry):
-            if element_count(port.type.shape) == 1:
-                array = np.asarray(program.parameters[port.name])
-                found[value] = array.reshape(())
-    return found
-
-
-def _change(function: Function, numbers: _Numbers) -> bool:
+def _change(function: Function, numbers: Numbers) -> bool:
     weights = weight_values(function)
     changed = False
     for op in [*function.entry_block.operations]:
-        if not _is_quantization(op) or op.results[0] in weights:
+        if not is_quantization(op) or op.results[0] in weights:
             continue
         found = _Requantization.before(op.results[0], numbers)
         if found is not None and found.changes_nothing(numbers):
@@ -90,14 +77,6 @@ def _change(function: Function, numbers: _Numbers) -> bool:
             found.erase()
             changed = True
     return changed
-
-
-def _is_quantization(op: Operation) -> bool:
-    """Return whether an op makes bytes of other numbers."""
-    if not isinstance(op, Cast):
-        return False
-    kinds = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
-    return kinds[0] not in BYTES and kinds[1] in BYTES
 
 
 @dataclass(frozen=True)
@@ -114,7 +93,7 @@ class _Requantization:
     path: tuple[tuple[GraphOp, Value], ...]
 
     @staticmethod
-    def before(value: Value, numbers: _Numbers) -> _Requantization | None:
+    def before(value: Value, numbers: Numbers) -> _Requantization | None:
         """Return how a tensor of bytes is made of another one, if it is.
 
         Args:
@@ -133,7 +112,7 @@ class _Requantization:
                 return _Requantization(read, tuple(path))
             value = read
 
-    def changes_nothing(self, numbers: _Numbers) -> bool:
+    def changes_nothing(self, numbers: Numbers) -> bool:
         """Return whether each byte comes out as it goes in.
 
         What is read of an axis that is empty in a call is 0, of floats as of bytes.
@@ -150,12 +129,12 @@ class _Requantization:
                     return False
         return True
 
-    def _take_through(self, found: Array, first: int, numbers: _Numbers) -> Array:
+    def _take_through(self, found: Array, first: int, numbers: Numbers) -> Array:
         """Return what the ops of the path from one on make of numbers."""
         with np.errstate(all="ignore"):
             for op, _ in self.path[first:]:
                 if not _moves(op):
-                    known = [_number(x, numbers) for x in op.operands]
+                    known = [known_number(x, numbers) for x in op.operands]
                     given = [found if x is None else x for x in known]
                     (found,) = evaluate(op, given, [])
         return found
@@ -177,14 +156,14 @@ class _Requantization:
             op.operation.erase()
 
 
-def _read(op: GraphOp, numbers: _Numbers) -> Value | None:
+def _read(op: GraphOp, numbers: Numbers) -> Value | None:
     """Return the one operand of an op that is no number; None for other ops."""
     if _moves(op):
         read: Value = op.operands[0]
         return read
     if not (isinstance(op, Cast) or type(op).on_vectors):
         return None
-    others = {x for x in op.operands if _number(x, numbers) is None}
+    others = {x for x in op.operands if known_number(x, numbers) is None}
     return others.pop() if len(others) == 1 else None
 
 
@@ -203,14 +182,3 @@ def _may_read_nothing(op: GraphOp) -> bool:
 
 def _is_same(found: Array, expected: Array) -> bool:
     return found.dtype == expected.dtype and bool((found == expected).all())
-
-
-def _number(value: Value, numbers: _Numbers) -> Array | None:
-    """Return the number that all elements of a value are, if it is known."""
-    while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
-        value = op.x
-    if value in numbers:
-        return numbers[value]
-    number = splat_of(value)
-    kind = dtypes.to_numpy(Tensor.of(value).dtype)
-    return None if number is None else np.array(number).astype(kind)

@@ -56,6 +56,7 @@ PASS_STAGES = (
             "recover-ops",
             "pad-entries",
             "drop-requantization",
+            "tabulate-bytes",
             "sink-transposes",
             "simplify",
             "sink-reshapes",

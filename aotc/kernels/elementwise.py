@@ -10,6 +10,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
@@ -47,6 +48,7 @@ class Elementwise:
         sources: other dtypes, of elements of which casts make these.
         stored: other dtypes, of elements that casts make of these.
         is_plain: whether they take few instructions, none being approximated.
+        looks_up: whether tables of bytes are among them.
     """
 
     operands: Operands
@@ -55,12 +57,15 @@ class Elementwise:
     sources: Container[str] = ()
     stored: Container[str] = ()
     is_plain: bool = False
+    looks_up: bool = False
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
         kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
         if isinstance(op, Cast):
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
+        if isinstance(op, Lookup):
+            return self.looks_up and all(kind in self.stored for kind in kinds)
         if not all(kind in self.dtypes for kind in kinds):
             return False
         if self.is_plain and type(op).is_approximated:

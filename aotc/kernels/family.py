@@ -166,7 +166,10 @@ class Family(Generic[A, S]):
         """Return what elementwise ops follow an op in its kernel on a machine."""
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
-        return Elementwise(self.epilogue, columns, dtypes, NARROW, self.stored(op))
+        stored = self.stored(op)
+        return Elementwise(
+            self.epilogue, columns, dtypes, NARROW, stored, looks_up=machine.looks_up
+        )
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
         """Return what elementwise ops make the second operand of an op."""

@@ -142,6 +142,15 @@ class Machine:
         ]
         return found[0] if found else FMA
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether it takes entries of 256 bytes by the elements of a vector.
+
+        AVX-512 does in four instructions for 16 (`aotc.kernels.cpu.lookup`). Others
+        read one entry after the other, which IREE's code does as well.
+        """
+        return self.lanes == 16
+
     def half_fills(self, elements: int) -> bool:
         """Whether elements beside each other fill half a vector, or more."""
         return 2 * elements >= self.lanes

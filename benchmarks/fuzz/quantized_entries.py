@@ -212,7 +212,7 @@ class QuantizedEntry:
         self.add(source, (batch, rows, other.shape[1]), found, other)
 
     def convolution(self) -> None:
-        """Windows of an image or a sequence: of all channels, of each, and of groups."""
+        """Windows of an image or a sequence, of all channels, of each or of groups."""
         windows = self._windows()
         if windows is None:
             return
@@ -316,7 +316,7 @@ class QuantizedEntry:
         self.add(self.one_of(ROWS).format(found.floats), found.shape, found)
 
     def movement(self) -> None:
-        """Bytes in another order or form, quantised again as they were, or otherwise."""
+        """Bytes in another order or form, quantised again as they were or not."""
         found = self.one_of(self.levels)
         first, *rest = found.shape
         order = (0, *(1 + int(n) for n in self.rng.permutation(len(rest))))
@@ -326,7 +326,8 @@ class QuantizedEntry:
             (f"np.transpose({{0}}, {order})", moved),
             ("{0}[..., ::-1]", found.shape),
             (f"{{0}}[..., :{(last + 1) // 2}]", (*found.shape[:-1], (last + 1) // 2)),
-            ('np.take({0}, numpy.array([0, -1, 9]), axis=-1, mode="clip")', (*found.shape[:-1], 3)),
+            ("np.take({0}, numpy.array([0, -1, 9]), axis=-1, mode='clip')",
+             (*found.shape[:-1], 3)),
             ("np.pad({0}, %s)" % ([(0, 0)] * len(rest) + [(1, 2)]),
              (*found.shape[:-1], last + 3)),
         ]  # fmt: skip

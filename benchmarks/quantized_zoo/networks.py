@@ -34,7 +34,7 @@ class Network:
     is_words: bool = False
 
     def module(self) -> nn.Module:
-        """Return the module in eval mode; batch norms have the statistics of a batch."""
+        """Return the module in eval mode, with the statistics of a batch."""
         torch.manual_seed(0)
         found = self.make()
         with torch.no_grad():

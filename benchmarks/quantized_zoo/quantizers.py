@@ -36,7 +36,7 @@ def quantize(network: Network, how: str, folder: Path) -> tuple[Path, Run]:
         return WAYS[how](network, folder)
 
 
-# ---- ONNX -------------------------------------------------------------------------------
+# ---- ONNX ----------------------------------------------------------------------------
 
 
 def _exported(network: Network, folder: Path) -> Path:
@@ -133,7 +133,7 @@ def _onnx_runtime(file: Path) -> Run:
     return lambda x: np.asarray(session.run(None, {"x": x})[0])
 
 
-# ---- PyTorch ----------------------------------------------------------------------------
+# ---- PyTorch -------------------------------------------------------------------------
 
 
 def _pt2e(network: Network, folder: Path) -> tuple[Path, Run]:
@@ -173,7 +173,7 @@ def _saved(module: Any, example: Any, folder: Path) -> tuple[Path, Run]:
     return file, lambda x: run(torch.tensor(x)).detach().numpy()
 
 
-# ---- GGUF -------------------------------------------------------------------------------
+# ---- GGUF ----------------------------------------------------------------------------
 
 MODEL = """
 import aotc
@@ -185,7 +185,8 @@ WIDTH, HEADS = {width}, 4
 
 
 def attention(w, x):
-    parts = np.split(w["inputs"]["0"]["weight"].linear(x, w["inputs"]["0"]["bias"]), 3, -1)
+    packed = w["inputs"]["0"]
+    parts = np.split(packed["weight"].linear(x, packed["bias"]), 3, -1)
     q, k, v = (np.reshape(y, (*x.shape[:2], HEADS, WIDTH // HEADS)) for y in parts)
     y = np.reshape(nn.attention(q, k, v, causal=True), x.shape)
     return w["output"]["weight"].linear(y, w["output"]["bias"])

@@ -6,16 +6,28 @@ from typing import Any, Self
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Int
+from aotc.dialects.attributes import Array, Int
 from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
-from aotc.dialects.graph import CUT, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import (
+    CUT,
+    NOT_DIFFERENTIABLE,
+    GraphOp,
+    Operand,
+    Pure,
+    Result,
+    Tangent,
+)
+from aotc.dialects.lowering import Lowering, scalars
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.ops.unary import Unary
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
-from aotc.mlir import Value
+from aotc.mlir import Value, arith, ir, tensor
 
 BYTES = "i8", "u8"
 SCALES = "f32", "f16", "bf16"
@@ -141,6 +153,63 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
             low=0,
             high=16,
         ),
+    ]
+
+
+_ENTRIES = 256  # as many as there are bytes
+_SQUARES = (np.arange(_ENTRIES) ** 2 >> 8).astype(np.uint8)
+
+
+class Lookup(Unary, name="lookup", traits=[Pure]):
+    """y = the entry of `table` that a byte of x counts, from 0 to 255 by its bits."""
+
+    why = "a function of a byte, computed by the build: the same on every target"
+    dtypes = BYTES
+
+    table: Array
+
+    @classmethod
+    def infer(cls, x: Tensor, *, table: np.ndarray) -> Tensor:
+        """The shape of x, and the dtype of the table."""
+        require_dtype(x, BYTES)
+        found = Tensor(np.shape(table), dt.canonical(table.dtype))
+        require_dtype(found, BYTES)
+        if found.shape != (_ENTRIES,):
+            raise InputError(
+                "bad-attribute", f"expected a table of {_ENTRIES} bytes; got {found}"
+            )
+        return x.with_dtype(found.dtype)
+
+    @staticmethod
+    def ref(x: np.ndarray, *, table: np.ndarray) -> np.ndarray:
+        """The formula."""
+        found: np.ndarray = table[x.view(np.uint8)]
+        return found
+
+    jvp = NOT_DIFFERENTIABLE("bytes have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bytes have no derivative")
+
+    @staticmethod
+    def lower(low: Lowering, op: "Lookup", x: Value) -> Value:
+        """An element of a constant, in the order of signed bytes.
+
+        VMVX casts bytes to positions by their sign, also where zeros are asked for.
+        """
+        table = np.roll(op.table.view(np.int8), _ENTRIES // 2)
+        entries = constant_of(Array.encode(table))  # of elements as of tensors
+
+        def body(element: Value) -> Value:
+            number = conversion("i8", "i32")(element)
+            middle = scalars.constant(number.type, _ENTRIES // 2)
+            place = arith.index_cast(ir.IndexType.get(), arith.addi(number, middle))
+            return tensor.extract(entries, [place])
+
+        return low.pointwise([x], Tensor.of(op.y), body)
+
+    samples = [
+        Sample((Tensor((3, 100), "u8"),), {"table": _SQUARES}, low=0, high=256),
+        Sample((Tensor(("n",), "i8"),), {"table": _SQUARES}, low=-128, high=128),
+        Sample((Tensor((0,), "u8"),), {"table": _SQUARES[::-1].astype(np.int8)}, low=0),
     ]
 
 

@@ -81,6 +81,7 @@ _FOR_GRAPHS = {
     "sink-reshapes",
     "sink-transposes",
     "specialize",
+    "tabulate-bytes",
     "widen-scales",
 }
 

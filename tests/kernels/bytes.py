@@ -53,6 +53,16 @@ def shifted(w, x):
 
 
 @aotc.entry(x=ROWS)
+def tables(w, x):
+    """Functions of one byte: behind a product, whose bytes are read too, and alone."""
+    y = nn.quantize(levels(x) @ weight(w["rows"]), 2.0**-1, 7, "i8")
+    z = nn.dequantize(y, 2.0**-1, 7)
+    gate = levels(nn.sigmoid(z * 0.25), 2.0**-8, 0)
+    alone = nn.quantize(np.tanh(levels(x)), 2.0**-7, -3, "i8")
+    return nn.quantize(z * gate, 2.0**-2, 100, "u8"), levels(nn.gelu(z)), alone, y
+
+
+@aotc.entry(x=ROWS)
 def attention(w, x):
     """Products of what calls give, in heads, and what a projection makes of them."""
     heads = np.reshape(levels(x, 2.0**-2, 131), (2, 40, 4, 16))

@@ -68,3 +68,15 @@ def test_kernels_read_and_write_bytes(name):
     assert kinds.count("contraction") == {"attention": 3, "residual": 1}[name]
     for op in calls[:-1]:
         assert {Tensor.of(x).dtype for x in op.results} <= {"u8", "i16"}
+
+
+def test_tables_of_bytes_are_part_of_kernels_where_vectors_look_up():
+    counts = {}
+    for name in ("x86_64-v4", "x86_64-v3"):
+        unit = Unit(load(MODEL)).fork(Target.parse(name))
+        for stage in PASS_STAGES[:2]:
+            run_passes(unit, stage.passes())
+        functions = functions_of(unit.module).values()
+        regions = [x for x in functions if fused_of(x) is not None]
+        counts[name] = sum(str(region).count("graph.lookup") for region in regions)
+    assert counts == {"x86_64-v4": 2, "x86_64-v3": 0}

@@ -21,6 +21,7 @@ from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.activation import Relu
 from aotc.dialects.ops.binary import Maximum, Minimum
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, lowered_element
@@ -29,6 +30,7 @@ from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.lookup import look_up
 from aotc.kernels.cpu.rounding import round_to, round_to_bytes
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
@@ -223,6 +225,8 @@ class Epilogue:
         if isinstance(op, Cast):
             dtypes = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
             return [_cast(x, *dtypes) for x in given[0]]
+        if isinstance(op, Lookup):
+            return [look_up(x, op.table) for x in given[0]]
         if type(op).is_approximated and len(given[0]) > 1:
             long = [vectors.concatenate(each) for each in given]
             (found,) = as_tuple(type(op).lower(VectorLowering(), op, *long))

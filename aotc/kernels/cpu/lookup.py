@@ -1,0 +1,63 @@
+"""Entries of a table of 256 bytes, for vectors of 16 elements (AVX-512 BW).
+
+The table is 128 words of two entries each in four registers. One instruction takes a
+word of two registers by six bits of an index (vpermi2w); the seventh bit chooses
+between two such words, and the last one between the entries of a word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aotc.dialects.lowering.scalars import constant, constant_of, int_compare
+from aotc.kernels.cpu.vectors import (
+    as_elements,
+    as_words,
+    call_intrinsic,
+    vector_type,
+)
+from aotc.mlir import Value, arith, ir
+
+_LANES = 16
+_WORDS = 32  # of a register
+_TAKE_WORDS = "llvm.x86.avx512.vpermi2var.hi.512"
+
+
+def look_up(x: Value, table: np.ndarray) -> Value:
+    """Return the entries for a vector of bytes, as i32.
+
+    Args:
+        x: i32, of which the last eight bits count, or bytes as they were loaded.
+        table: 256 entries, of i8 or u8.
+    """
+    i32 = vector_type(_LANES, ir.IntegerType.get_signless(32))
+    if x.type != i32:
+        x = arith.extui(i32, x)
+    index = arith.andi(x, constant(i32, 255))
+    words = _registers(table)
+    place = arith.shrui(index, constant(i32, 1))
+    low, high = (_take(words[n], place, words[n + 1]) for n in (0, 2))
+    is_high = int_compare("ugt", index, constant(i32, 127))
+    pair = arith.select(is_high, high, low)
+    odd = arith.andi(index, constant(i32, 1))
+    entry = arith.shrui(pair, arith.shli(odd, constant(i32, 3)))
+    if table.dtype == np.uint8:
+        return arith.andi(entry, constant(i32, 255))
+    spare = constant(i32, 24)
+    return arith.shrsi(arith.shli(entry, spare), spare)
+
+
+def _registers(table: np.ndarray) -> list[Value]:
+    """Return the table as words, in four registers."""
+    kind = vector_type(_WORDS, ir.IntegerType.get_signless(16))
+    parts = np.ascontiguousarray(table).view("<i2").reshape(4, _WORDS)
+    return [
+        constant_of(ir.DenseElementsAttr.get(np.ascontiguousarray(part), type=kind))
+        for part in parts
+    ]
+
+
+def _take(first: Value, place: Value, second: Value) -> Value:
+    """Return words of two registers, by the six lowest bits of places."""
+    words = as_elements(place, ir.IntegerType.get_signless(16))
+    return as_words(call_intrinsic(_TAKE_WORDS, [first, words, second], first.type))
