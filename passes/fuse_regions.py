@@ -36,6 +36,7 @@ from aotc.kernels.capabilities import (
 )
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.geometry import state_bound
+from aotc.kernels.integer_gains import slow_integers_in
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.machine import Machine
 from aotc.kernels.refusal import weights_dequantized_in
@@ -142,6 +143,7 @@ class FuseRegions(Pass):
             )
             note_shared_work(unit.module, capabilities)
         unit.notes += weights_dequantized_in(unit.module, capabilities)
+        unit.notes += slow_integers_in(unit.module, capabilities)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
         return True

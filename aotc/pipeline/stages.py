@@ -117,6 +117,7 @@ class Lower(Stage):
         build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
         if self.name == "regions":
             _warn_of_dequantized(build)
+            _warn_of_slow_integers(build)
         _state_intermediates(build)
 
     def _passes(self, build: Build) -> Sequence[Pass]:
@@ -156,6 +157,16 @@ def _warn_of_dequantized(build: Build) -> None:
             f"{place}: {note.why}"
         )
         warnings.warn(text, stacklevel=2)
+
+
+def _warn_of_slow_integers(build: Build) -> None:
+    """Warn of targets for which the floats of a quantised model would be faster."""
+    from aotc.kernels.integer_gains import SlowIntegers
+
+    for unit in build.units:
+        for note in unit.notes:
+            if isinstance(note, SlowIntegers):
+                warnings.warn(f"{unit.target}: {note}", stacklevel=2)
 
 
 def _note_ops(build: Build, stage: str) -> None:

@@ -1,15 +1,16 @@
 """Kernels for RISC-V against the reference evaluator, on an emulated processor.
 
-    python -m benchmarks.emulation.riscv [--vlen 128 256] [--rounds N] [--seed S]
+    python -m benchmarks.emulation.riscv [MODEL] [--vlen 128 256] [--rounds N]
 
 There is no runtime of IREE for RISC-V to be had, so kernels are called by themselves:
-the object file that IREE's compiler makes of a model (of one op an entry, of random
-sizes: `shapes`) is linked with a small program in C, `call_kernel.c`, once for each
-kernel, which QEMU runs. Its memory is random, and the reference evaluates the region
-that the kernel is of on the same arrays. Needs Debian's packages qemu-user,
+the object file that IREE's compiler makes of a model (by default of one op an entry, of
+random sizes: `shapes`) is linked with a small program in C, `call_kernel.c`, once for
+each kernel, which QEMU runs. Its memory is random, and the reference evaluates the
+region that the kernel is of on the same arrays. Needs Debian's packages qemu-user,
 gcc-riscv64-linux-gnu and libc6-dev-riscv64-cross. A kernel whose operands the compiler
-has merged is left out, and said so. Exits with 1 if one differs, writes beyond its
-memory, or if none was compared.
+has merged, or of whose sizes calls decide some, is left out, and said so. Integers are
+to be equal. Exits with 1 if one differs, writes beyond its memory, or if none was
+compared.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ import numpy as np
 from aotc import reference
 from aotc.backend import compile_units
 from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.types import Tensor
+from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
@@ -87,10 +90,23 @@ def cases(model: Path) -> list[Case]:
         with unit.module.context:
             taken, _ = signature(function)
             scratch = kernel.scratch
-        given = [np.asarray(rng.normal(size=x.shape), "f4") for x in taken]
+            is_static = all(isinstance(n, int) for x in taken for n in x.shape)
+        if not is_static:
+            print(f"{name}: left out, calls decide sizes")
+            continue
+        given = [_random(rng, x) for x in taken]
         results = reference.evaluate(unit.module, name, given)
         found.append(Case(name, kernel.name, given, results, scratch))
     return found
+
+
+def _random(rng: np.random.Generator, kind: Tensor) -> Any:
+    """Return random numbers of a type, integers of its whole range."""
+    dtype = to_numpy(kind.dtype)
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, kind.shape, dtype, endpoint=True)
+    return np.asarray(rng.normal(size=kind.shape), dtype)
 
 
 def compile_model(model: Path, folder: Path) -> Path:
@@ -132,7 +148,14 @@ def linked(case: Case, objects: Path, folder: Path) -> Path:
     name = f"--globalize-symbol={case.kernel}"
     subprocess.run([f"{TOOLS}objcopy", name, objects, exported], check=True)
     subprocess.run(
-        [f"{TOOLS}gcc", "-std=c11", "-O1", f'-DKERNEL="{case.kernel}"', _SOURCE]
+        [
+            f"{TOOLS}gcc",
+            "-std=c11",
+            "-O1",
+            "-static",
+            f'-DKERNEL="{case.kernel}"',
+            _SOURCE,
+        ]
         + [exported, "-o", program],
         check=True,
     )
@@ -142,7 +165,8 @@ def linked(case: Case, objects: Path, folder: Path) -> Path:
 def wrong_in(case: Case, program: Path, vlen: int) -> str:
     """What is wrong with the results of a kernel; "" if nothing is."""
     memory = program.with_suffix(".memory")
-    arrays = [*case.arguments, *(np.full_like(x, np.nan) for x in case.results)]
+    unwritten = [np.frombuffer(b"\xff" * x.nbytes, x.dtype) for x in case.results]
+    arrays = [*case.arguments, *unwritten]
     memory.write_bytes(b"".join(array.tobytes() for array in arrays))
     sizes = [str(array.nbytes) for array in arrays]
     own = 4 * case.scratch * max(SHARES)
@@ -158,13 +182,23 @@ def wrong_in(case: Case, program: Path, vlen: int) -> str:
         )
         if done.returncode:
             return f"in {shares} shares it ends with {done.returncode}"
-        found = np.frombuffer(done.stdout, "f4", (len(done.stdout) - own) // 4)
-        wanted = np.concatenate([x.ravel() for x in case.results])
-        scale = 2e-5 * max(1.0, float(abs(wanted).max()))
-        if not np.allclose(found, wanted, 2e-5, scale):
-            far = float(abs(found - wanted).max())
-            return f"in {shares} shares it is off by {far:.1e}"
+        first = 0
+        for wanted in case.results:
+            part = done.stdout[first : first + wanted.nbytes]
+            first += wanted.nbytes
+            far = _difference(np.frombuffer(part, wanted.dtype), wanted.ravel())
+            if far:
+                return f"in {shares} shares it is off by {far:.1e}"
     return ""
+
+
+def _difference(found: Any, wanted: Any) -> float:
+    """Return by how much numbers differ, if by more than rounding explains; else 0."""
+    if np.issubdtype(wanted.dtype, np.integer):
+        return float(abs(found.astype("i8") - wanted.astype("i8")).max())
+    scale = 2e-5 * max(1.0, float(abs(wanted).max()))
+    is_near = np.allclose(found, wanted, 2e-5, scale)
+    return 0.0 if is_near else float(abs(found - wanted).max())
 
 
 def main() -> int:
@@ -176,13 +210,16 @@ def main() -> int:
     add("--vlen", type=int, nargs="+", default=[128, 256], help="bits of a register")
     add("--rounds", type=int, default=3, help="entries of each kind (3)")
     add("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    add("model", nargs="?", type=Path, help="of static sizes")
+    asked = parser.parse_intermixed_args()
     warnings.simplefilter("ignore")
     families, left_out, failed = Counter[str](), [], 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        model = folder / "model.py"
-        model.write_text(model_source(asked.seed, asked.rounds), encoding="utf-8")
+        model = asked.model or folder / "model.py"
+        if asked.model is None:
+            source = model_source(asked.seed, asked.rounds)
+            model.write_text(source, encoding="utf-8")
         objects = compile_model(model, folder)
         for case in cases(model):
             if not has_own_bindings(case, folder):

@@ -136,8 +136,8 @@ def plan_alike(
 
     def slowdown(vectors: int) -> float:
         return sum(
-            _time(size, choose_tile(size, machine, terms, vectors), machine)
-            / _time(size, own, machine)
+            time_of(size, choose_tile(size, machine, terms, vectors), machine)
+            / time_of(size, own, machine)
             for size, own in zip(sizes, tiles, strict=True)
         )
 
@@ -157,7 +157,7 @@ def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
     return plan_fetching(op, tile) if own.ahead else tile
 
 
-def _time(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
     """Cycles of a product, by its sums or by the memory that its weight comes from."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0

@@ -107,7 +107,7 @@ PART = 272  # terms of rows that are widened together; a power of two would alia
 _MOST_ROWS, _MOST_VECTORS = 14, 8
 _MOST_CANDIDATES = 8  # of rows and vectors, to measure
 # of a vector, in multiply-adds, beside which most of it is done
-_WIDENING = {"f32": 0.0, "bf16": 0.5, "f16": 0.25}
+_WIDENING = {"f32": 0.0, "bf16": 0.5, "f16": 0.25, "i8": 0.5, "u8": 0.5}
 _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
@@ -321,10 +321,9 @@ def cycles(
     multiplied at a time.
     """
     mma = multiplier(geometry, machine, terms)
-    if mma.factor == "f32":
-        widening = _WIDENING.get(geometry.dtype, 0.0)
-    else:
-        widening = float(bits(mma.factor) != bits(geometry.dtype))
+    is_widened = bits(mma.factor) != bits(geometry.dtype)
+    widening = _WIDENING[geometry.dtype] if is_widened else 0.0
+    copied = 32 * machine.lanes // bits(mma.factor)  # elements of a vector
     is_copied = widens(geometry, mma)
     whole, rest = divmod(geometry.group_features, vectors * machine.lanes)
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
@@ -335,7 +334,7 @@ def cycles(
             busy = whole_rows * width * mma.operations + widening * width
             busy += width if mma.offset else 0
             if is_copied:  # of the rows: a vector is loaded, and stored
-                busy += (2 + widening) * terms * size / machine.lanes
+                busy += (2 + widening) * terms * size / copied
             steps = -(-geometry.depth // terms)
             total += count * machine.tile_cycles(steps, size, width, busy)
     panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
