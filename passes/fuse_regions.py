@@ -209,7 +209,7 @@ def _all_anchors(
             (op, capabilities.family_of(fused).fetch_ahead(op, fused))
             for op, fused in anchors
         ]
-        if between[name] > capabilities.machine.third_cache
+        if between[name] > capabilities.kept_bytes
         else anchors
         for name, anchors in found.items()
     }

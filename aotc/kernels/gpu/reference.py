@@ -56,7 +56,7 @@ def launch(
             for number, kind in enumerate(map(Tensor.of, term.results))
         ]
     given = [Buffer.of(f"a{number}", x) for number, x in enumerate(arguments)]
-    taken: list[Buffer | int] = [*given, *made, *symbols[: kernel.symbols]]
+    taken: list[Buffer | int] = [*given, *made, *kernel.numbers(symbols)]
     evaluate(kernel.text, taken, (count, 1, 1), programs)
     return made
 
