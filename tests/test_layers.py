@@ -71,7 +71,7 @@ ALLOWED = {
     | {"program_files", "numpy", "nn", "random", "optim", "transforms", "control"}
     | {"linalg", "special", "complexes", "fft", "debug"},
     # what becomes of them
-    "kernels": MODEL,
+    "kernels": MODEL | {"worker"},
     "passes": PROGRAM | {"kernels"},
     "reference": MODEL | {"passes"},
     "cache": EDGE,

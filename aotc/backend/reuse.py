@@ -23,7 +23,7 @@ from aotc.mlir import ir
 from aotc.passes.base import Unit
 
 # what the worker reports of the module, and not of its own work
-_FACTS = ("flags", "compiler", "statistics", "memory", "rewrites")
+_FACTS = ("flags", "compiler", "statistics", "memory", "rewrites", "device_kernels")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class KeptModule:
         unit: Unit,
         crossed: tuple[bytes, str],
         settings: Mapping[str, Any],
+        more: Mapping[str, str],
     ) -> KeptModule:
         """Where the module of a lowered program is kept.
 
@@ -48,6 +49,7 @@ class KeptModule:
             unit: the program, and its target.
             crossed: what IREE gets of it: bytecode, and the frame as text.
             settings: for the worker that compiles it.
+            more: what else it depends on.
         """
         target = unit.target
         assert target is not None
@@ -58,6 +60,7 @@ class KeptModule:
             "flags": digest(*settings["flags"]),
             "flags for smaller steps": digest(*settings["smaller_steps"]),
             "block of sums": str(settings["sum_block"]),
+            **more,
             **_toolchain(),
         }
         return cls(cache, Recipe("module", f"{target}: {names}", parts))
@@ -91,7 +94,8 @@ class KeptModule:
 
     def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
         """Keep a module; what to add to the reason of the miss if that fails."""
-        facts = json.dumps({name: report[name] for name in _FACTS}, sort_keys=True)
+        known = {name: report[name] for name in _FACTS if name in report}
+        facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)
         return f", not kept: {failure}" if failure else ""
 

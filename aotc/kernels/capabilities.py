@@ -34,7 +34,6 @@ from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
 
-
 WITHOUT_TRITON = (
     "kernels of GPUs are compiled by the package 'triton', which is not installed"
 )
@@ -50,6 +49,8 @@ class Emitted:
         machine_of: the model of the processor of a target; None if there is none.
         most_tensors: that a kernel reads and writes, beside the operands of its anchor.
         why_none: why there is no model for a target, in words.
+        why_unwritten: why a region has no kernel, though its anchor by itself has one;
+            "" if it has.
         on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
             loader share their work.
     """
@@ -58,6 +59,7 @@ class Emitted:
     machine_of: Callable[[Target], Any]
     most_tensors: int
     why_none: str
+    why_unwritten: Callable[[Function], str] = lambda region: ""
     on_gpus: bool = False
 
 
@@ -66,6 +68,7 @@ _GPUS = Emitted(
     gpu_of,
     most_tensors=16,
     why_none="kernels are planned by a model of the chip",
+    why_unwritten=gpu_families.why_unwritten,
     on_gpus=True,
 )
 BACKENDS = {

@@ -188,6 +188,8 @@ def _why_no_schedule(
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"
+    if fused is not None and capabilities.emitted.on_gpus:
+        return "there is no code for what it and the ops around it compute"
     if fused is not None:
         return (
             "its right operand is no weight, its columns are not side by side, and its "

@@ -136,4 +136,5 @@ def emit_planned(
             schedule.warps,
             getattr(schedule, "stages", 1),
             is_large,
+            precision,
         )

@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
@@ -25,12 +26,14 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone_op
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
 from aotc.kernels.gpu.attention import AttentionTile
-from aotc.kernels.gpu.emitter import FORMS
+from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
+from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.products import ProductTile
 from aotc.kernels.gpu.rows import ReduceTile
@@ -38,7 +41,8 @@ from aotc.kernels.planning.reductions import is_in_memory, reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
-from aotc.mlir import func, ir
+from aotc.mlir import Function, func, ir
+from aotc.numerics import RELAXED, STRICT
 
 _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums
@@ -56,14 +60,17 @@ class _Planning:
     Args:
         form: its name, a key of `FORMS`.
         dtypes: that elements may have.
+        precision: of products of f32, as Triton names it.
     """
 
     form: str
     dtypes: Container[str] = _FLOATS
+    precision: str = "ieee"
 
     def plan(self, op: GraphOp, machine: Gpu) -> Any:
         """Return the schedule for an op on a chip; None where there is no kernel."""
-        if not self._is_apt(op):
+        is_known = self.precision in ("ieee", machine.relaxed)
+        if not (is_known and self._is_apt(op)):
             return None
         term, form = term_of_op(op), FORMS[self.form]
         if term is None or not form.takes(term):
@@ -118,33 +125,50 @@ def _column_axes(op: GraphOp) -> int:
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
 _ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+# f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
+_RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
+_RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
-# the form of the kernels of each family
-FORM_OF = {
-    "contraction": "product",
-    "attention": "attention",
-    "pooling": "rows",
-    "rows": "rows",
+
+def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
+    return Family(
+        anchors=(DotGeneral, ConvGeneral),
+        schedule=ProductTile,
+        plan=planning.plan,
+        workgroups=planning.workgroups,
+        epilogue=OF_COLUMNS,
+        floats=_FLOATS,
+        stored=lambda op: NARROW,
+        numerics=numerics,
+    )
+
+
+def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
+    return Family(
+        anchors=(Attention,),
+        schedule=AttentionTile,
+        plan=planning.plan,
+        workgroups=planning.workgroups,
+        floats=_FLOATS,
+        numerics=numerics,
+    )
+
+
+_PLANNING = {
+    "contraction-tf32x3": _RELAXED_PRODUCTS,
+    "attention-tf32x3": _RELAXED_ATTENTION,
+    "contraction": _PRODUCTS,
+    "attention": _ATTENTION,
+    "pooling": _ROWS,
+    "rows": _ROWS,
 }
 
 # of those that compute one op, the first with a plan for it is taken
 FAMILIES: dict[str, Family[Any, Any]] = {
-    "contraction": Family(
-        anchors=(DotGeneral, ConvGeneral),
-        schedule=ProductTile,
-        plan=_PRODUCTS.plan,
-        workgroups=_PRODUCTS.workgroups,
-        epilogue=OF_COLUMNS,
-        floats=_FLOATS,
-        stored=lambda op: NARROW,
-    ),
-    "attention": Family(
-        anchors=(Attention,),
-        schedule=AttentionTile,
-        plan=_ATTENTION.plan,
-        workgroups=_ATTENTION.workgroups,
-        floats=_FLOATS,
-    ),
+    "contraction-tf32x3": _contraction(_RELAXED_PRODUCTS, RELAXED),
+    "attention-tf32x3": _attention(_RELAXED_ATTENTION, RELAXED),
+    "contraction": _contraction(_PRODUCTS, STRICT),
+    "attention": _attention(_ATTENTION, STRICT),
     "pooling": Family(
         anchors=(MaxPool, SumPool),
         schedule=ReduceTile,
@@ -168,6 +192,28 @@ FAMILIES: dict[str, Family[Any, Any]] = {
 }
 
 
+def kernel_of_region(function: Function) -> GpuKernel | NoKernel:
+    """Return the kernel of a region, as it is planned."""
+    fused = fused_of(function)
+    assert fused is not None
+    with function.context, known_contracts(contracts_of(function)):
+        term = term_of(function)
+    if term is None:
+        return NoKernel("an op of it is no nest of loops")
+    planning, schedule = (
+        _PLANNING[fused.kernel],
+        FAMILIES[fused.kernel].schedule_of(fused),
+    )
+    name = f"aotc_{fused.kernel}".replace("-", "_")
+    return emit_planned(term, name, planning.form, schedule, planning.precision)
+
+
+def why_unwritten(function: Function) -> str:
+    """Return why a region has no kernel; "" if it has one."""
+    found = kernel_of_region(function)
+    return found.why if isinstance(found, NoKernel) else ""
+
+
 def why_no_schedule(op: GraphOp) -> str:
     """Return why none of the families has a kernel for an op, in words."""
     kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
@@ -178,4 +224,4 @@ def why_no_schedule(op: GraphOp) -> str:
         return "it has no elements"
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return "its derivative, or something else, reads its statistics"
-    return "no form of kernels has its loops, or its elements are too few to gain by one"
+    return "no form of kernels has its loops, or it is too small to gain by one"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.types import Size, Tensor, bounds, symbols_of
 from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.compiling import KernelSource
 from aotc.kernels.gpu.frames import Sizes
 from aotc.kernels.gpu.printing import print_module
 from aotc.kernels.gpu.tiles import Memories, memory_element
@@ -37,6 +38,7 @@ class GpuKernel:
         warps: of a program.
         stages: of what is loaded ahead.
         is_large: whether it computes with i64.
+        precision: of products of f32, as Triton names it.
     """
 
     name: str
@@ -47,6 +49,12 @@ class GpuKernel:
     warps: int
     stages: int
     is_large: bool
+    precision: str
+
+    @property
+    def source(self) -> KernelSource:
+        """What Triton gets of it."""
+        return KernelSource(self.name, self.text, self.warps, self.stages)
 
     def numbers(self, symbols: Sequence[int]) -> list[int]:
         """Return the numbers that it takes, given the values of the symbols."""
