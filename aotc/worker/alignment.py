@@ -22,7 +22,7 @@ _OWN = {
     "stream.resource.alloca",
     "stream.resource.constants",
     "stream.tensor.import",
-    "stream.parameter.load",
+    "stream.cmd.parameter.load",
     "stream.file.constant",
     "stream.resource.map",
 }
