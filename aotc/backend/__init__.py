@@ -524,8 +524,9 @@ def _with_device_facts(
     """Return the list of kernels with what is to be told of their code on a GPU."""
     if not facts:
         return kernels
-    rows = [{**row, "device": facts[row["name"]]} for row in kernels["regions"]]
-    return {**kernels, "regions": rows}
+    codes, compiler = facts["codes"], facts["compiler"]
+    rows = [{**row, "device": codes[row["name"]]} for row in kernels["regions"]]
+    return {**kernels, "regions": rows, "compiler": compiler}
 
 
 def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:

@@ -76,9 +76,7 @@ class DeviceKernels:
         cache: Cache | None,
     ) -> DeviceKernels | None:
         """Return those of a lowered module; None if it has none."""
-        found = {
-            each.name: each.launch for each in kernels_of(module) if each.launch
-        }
+        found = {each.name: each.launch for each in kernels_of(module) if each.launch}
         machine = gpu_of(target)
         if not found or machine is None:
             return None
@@ -215,8 +213,8 @@ class DeviceKernels:
     def facts(
         self, codes: Mapping[str, Compiled], unaligned: Collection[str]
     ) -> dict[str, Any]:
-        """What a manifest tells of the code of each kernel, by name."""
-        return {
+        """What a manifest tells of the code of kernels, by name, and of the compiler."""
+        rows = {
             name: {
                 "threads": made.threads,
                 "shared_bytes": made.shared,
@@ -228,6 +226,7 @@ class DeviceKernels:
             }
             for name, made in codes.items()
         }
+        return {"codes": rows, "compiler": f"triton {triton_version()}"}
 
 
 def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:

@@ -100,7 +100,7 @@ def kernels_listed(
         if SHARED_WORK in function.attributes
     }
     return {
-        "machine": machine.stated(),
+        "chip" if capabilities.emitted.on_gpus else "machine": machine.stated(),
         "regions": regions,
         "without": without,
         "shared_work": shared,

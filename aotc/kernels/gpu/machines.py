@@ -59,7 +59,7 @@ class Gpu:
     def stated(self) -> dict[str, Any]:
         """What a manifest says of the model: rates are of the whole chip."""
         return {
-            "chip": self.arch,
+            "name": self.arch,
             "flops_per_ns": dict(self.rates),
             "bytes_per_ns": self.bandwidth,
         }
