@@ -186,6 +186,7 @@ _region = record(
                 "spilled": nullable(integer(0)),
                 "aligned": boolean,
                 "sha256": _digest,
+                "text": _digest,
             }
         ),
     },
@@ -294,6 +295,9 @@ _self_check = record(
         "rounding_ulp_below": number,
         "by": one_of("machine", "emulator", "evaluator"),
         "blocks": _blocks,
+        "kernels": record(
+            {name: integer(0) for name in ("launches", "programs", "evaluated")}
+        ),
     },
 )
 _data = {"sha256": _digest, "samples": integer(0)}

@@ -220,8 +220,8 @@ def _is_of_device(row: Row) -> bool:
 def _device_cells(row: Row) -> tuple[str, ...]:
     device = row["device"]
     return (
-        row["precision"],
-        *(_number(device[name]) for name in ("registers", "spilled", "shared_bytes")),
+        row.get("precision", "-"),
+        *(str(device[name]) for name in ("registers", "spilled", "shared_bytes")),
     )
 
 
@@ -230,8 +230,8 @@ def _compiled_by(known: Row) -> Iterator[str]:
     if "chip" in known and "compiler" in known:
         yield (
             f"compiled for {known['chip']['name']} by {known['compiler']}; REGISTERS "
-            "and SPILLED are those of a thread, as the assembler says, and SHARED bytes "
-            "of a program"
+            "and SPILLED are those of a thread, as the assembler says, and SHARED the "
+            "bytes of a program"
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -213,7 +214,7 @@ class DeviceKernels:
     def facts(
         self, codes: Mapping[str, Compiled], unaligned: Collection[str]
     ) -> dict[str, Any]:
-        """What a manifest tells of the code of kernels, by name, and of the compiler."""
+        """What a manifest tells of the code of kernels by name, and of the compiler."""
         rows = {
             name: {
                 "threads": made.threads,
@@ -222,7 +223,8 @@ class DeviceKernels:
                 "registers": made.registers,
                 "spilled": made.spilled,
                 "aligned": name not in unaligned,
-                "sha256": digest(made.code),
+                "sha256": sha256(made.code).hexdigest(),
+                "text": digest(self.launches[name].text),
             }
             for name, made in codes.items()
         }

@@ -31,6 +31,7 @@ from aotc.passes.stages import (
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
 from aotc.program import Program
+from aotc.target import Target
 
 if TYPE_CHECKING:
     from aotc.checks.report import SelfCheck
@@ -101,13 +102,13 @@ class Lower(Stage):
             require_supported(build.program.module, build.targets)
             build.units = [build.unit.fork(target) for target in build.targets]
         if not self.stage.per_target:
-            build.run_passes(build.unit, self.name, self._passes(build))
+            build.run_passes(build.unit, self.name, self.passes(build))
             build.report.passes = build.unit.records
             _note_ops(build, self.name)
             return
         for number, unit in enumerate(build.units, 1):
             build.step(f"{unit.target}, target {number} of {len(build.units)}")
-            build.run_passes(unit, self.name, self._passes(build))
+            build.run_passes(unit, self.name, self.passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
         from aotc.checks.budget import Fit
         from aotc.tuning import TuningUse
@@ -119,7 +120,8 @@ class Lower(Stage):
             _warn_of_dequantized(build)
         _state_intermediates(build)
 
-    def _passes(self, build: Build) -> Sequence[Pass]:
+    def passes(self, build: Build) -> Sequence[Pass]:
+        """Return those of a build."""
         from aotc.checks.budget import FitMemory
         from aotc.passes.fuse_regions import FuseRegions
         from aotc.passes.join_products import JoinProducts
@@ -213,7 +215,7 @@ def _fusing(build: Build) -> FuseRegions:
     """The pass that forms the regions of a build."""
     from aotc.passes.fuse_regions import FuseRegions
 
-    passes = Lower("regions", PASS_STAGES[1])._passes(build)
+    passes = Lower("regions", PASS_STAGES[1]).passes(build)
     found = [each for each in passes if isinstance(each, FuseRegions)]
     if not found:
         raise InputError(
@@ -275,6 +277,15 @@ class Compile(Stage):
         )
 
 
+def _with_regions(build: Build, original: Program, target: Target) -> Program:
+    """Return the program of a target with its regions, made anew of the original."""
+    unit = Unit(original.copy(), target)
+    for stage in PASS_STAGES:
+        if stage.name in ("optimized", "regions"):
+            run_passes(unit, Lower(stage.name, stage).passes(build), silently=True)
+    return unit.program
+
+
 class CompareWithSource(Stage):
     """The compiled entries beside their source."""
 
@@ -332,7 +343,12 @@ class CheckItself(Stage):
                 written = build.weights, build.archives
                 packed = packager.PackedWeights(bundle(), *written)
                 given = graph, graph.module, packed, report.variants
-                return check_entries(*given, full=full, begin=build.step)
+                return check_entries(
+                    *given,
+                    full=full,
+                    begin=build.step,
+                    regions=lambda target: _with_regions(build, graph, target),
+                )
 
             if build.cache is None:
                 report.self_checks = check()

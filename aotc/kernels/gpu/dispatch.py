@@ -104,7 +104,8 @@ def _write_kernel(
     )
     facts = facts_of(planned, None)
     del facts["shares"]  # of threads: GPUs have none that claim work
-    facts["precision"] = kernel.precision
+    if kernel.multiplies:
+        facts["precision"] = kernel.precision
     with ir.InsertionPoint(module.body), function.location:
         holder = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)

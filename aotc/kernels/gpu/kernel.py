@@ -52,6 +52,11 @@ class GpuKernel:
     precision: str
 
     @property
+    def multiplies(self) -> bool:
+        """Whether it has products that are computed by `precision`."""
+        return '"tt.dot"(' in self.text
+
+    @property
     def source(self) -> KernelSource:
         """What Triton gets of it."""
         return KernelSource(self.name, self.text, self.warps, self.stages)
