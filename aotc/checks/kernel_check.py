@@ -35,7 +35,7 @@ from aotc.mlir import Function
 from aotc.program import Program
 
 Arrays = list[Any]
-STEPS = 100_000  # of the evaluator, for all entries of a target
+STEPS = 50_000  # of the evaluator, for all entries of a target
 _SHARE = 8  # launches that share what is left
 
 
