@@ -118,6 +118,7 @@ class Lower(Stage):
         build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
         if self.name == "regions":
             _warn_of_dequantized(build)
+            _warn_without_kernels(build)
         _state_intermediates(build)
 
     def passes(self, build: Build) -> Sequence[Pass]:
@@ -140,6 +141,23 @@ class Lower(Stage):
             for each in passes
             if not isinstance(each, JoinProducts)
         ]
+
+
+def _warn_without_kernels(build: Build) -> None:
+    """Warn of targets that would have kernels, were all installed that makes them."""
+    from aotc.kernels.capabilities import NoKernels, capabilities_of
+
+    found: dict[NoKernels, list[str]] = {}
+    for target in build.targets:
+        capabilities = capabilities_of(target)
+        if isinstance(capabilities, NoKernels) and capabilities.cure:
+            found.setdefault(capabilities, []).append(str(target))
+    for each, names in found.items():
+        text = (
+            f"code for {', '.join(names)} is IREE's alone, and slower: {each.why} "
+            f"[no-kernels]; {each.cure}"
+        )
+        warnings.warn(text, stacklevel=2)
 
 
 def _warn_of_dequantized(build: Build) -> None:

@@ -57,7 +57,9 @@ def resnet_block(weights, x):
     return nn.relu(nn.conv2d(h, weights["conv2"], padding="SAME") + x)
 
 
-cache = aotc.State({name: numpy.zeros((1, LENGTH, HEADS, DEPTH), "f4") for name in "kv"})
+cache = aotc.State(
+    {name: numpy.zeros((1, LENGTH, HEADS, DEPTH), "f4") for name in "kv"}
+)
 
 
 @aotc.entry(state=cache, x=aotc.Spec((1, 1, WIDTH)), position=aotc.Spec((), "i32"))
@@ -83,9 +85,7 @@ optimizer = optim.adam(1e-2)
 trained = aotc.State({"params": start, "moments": optimizer.init(start)})
 
 
-@aotc.entry(
-    state=trained, x=aotc.Spec((32, WIDTH)), labels=aotc.Spec((32,), "i32")
-)
+@aotc.entry(state=trained, x=aotc.Spec((32, WIDTH)), labels=aotc.Spec((32,), "i32"))
 def train_mlp(state, x, labels):
     """A step of Adam for a dense network of two layers; returns the loss."""
 
