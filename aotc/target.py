@@ -294,7 +294,7 @@ _TABLE = [
     _cuda("sm_86", "NVIDIA RTX 30, A10 and newer", "7.6", 11060),
     _cuda("sm_89", "NVIDIA RTX 40, L4, H100 and newer", "8.4", 12040),
     _cuda("sm_90a", "NVIDIA H100, H200 and GH200", "8.4", 12040, others="sm_89"),
-    _cuda("sm_100a", "NVIDIA B200 and GB200", "8.6", 12080, others="sm_89"),
+    _cuda("sm_100a", "NVIDIA B200 and GB200", "8.6", 12070, others="sm_89"),
     _cuda("sm_120", "NVIDIA RTX 50 and newer", "8.7", 12080),
     Target(
         name="vulkan",

@@ -314,9 +314,8 @@ class _Job:
         device_kernels = DeviceKernels.of(
             unit.module, target, unit.program.numerics, processes, cache
         )
-        settings["device_kernels"] = device_kernels is not None
-        parts = device_kernels.parts() if device_kernels else {}
-        kept = KeptModule.of(cache, unit, crossed, settings, parts) if cache else None
+        settings["device_kernels"] = device_kernels.parts() if device_kernels else {}
+        kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
         passes = tuple(unit.program.passes)
         kernels = kernels_listed(unit.module, target, passes)
         return cls(

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,6 +58,7 @@ class DeviceKernels:
         launches: by the name of the executable.
         jobs: processes that compile them at most.
         cache: what keeps their code.
+        made: what has been compiled so far.
     """
 
     target: Target
@@ -66,6 +67,7 @@ class DeviceKernels:
     launches: Mapping[str, Launch]
     jobs: int
     cache: Cache | None
+    made: dict[KernelSource, Compiled] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -113,17 +115,16 @@ class DeviceKernels:
             for name, launch in self.launches.items()
         }
         missing: dict[KernelSource, str] = {}
-        found: dict[KernelSource, Compiled] = {}
         for name, source in sources.items():
-            kept = self._find(source)
+            kept = self.made.get(source) or self._find(source)
             if kept is not None:
-                found[source] = kept
+                self.made[source] = kept
             else:
                 missing.setdefault(source, name)
-        for source, made in self._compile_all(missing, running):
-            found[source] = made
-            self._keep(source, made)
-        return {name: found[source] for name, source in sources.items()}
+        for source, found in self._compile_all(missing, running):
+            self.made[source] = found
+            self._keep(source, found)
+        return {name: self.made[source] for name, source in sources.items()}
 
     def _compile_all(
         self, missing: Mapping[KernelSource, str], running: Running

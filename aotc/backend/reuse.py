@@ -40,7 +40,6 @@ class KeptModule:
         unit: Unit,
         crossed: tuple[bytes, str],
         settings: Mapping[str, Any],
-        more: Mapping[str, str],
     ) -> KeptModule:
         """Where the module of a lowered program is kept.
 
@@ -49,7 +48,6 @@ class KeptModule:
             unit: the program, and its target.
             crossed: what IREE gets of it: bytecode, and the frame as text.
             settings: for the worker that compiles it.
-            more: what else it depends on.
         """
         target = unit.target
         assert target is not None
@@ -60,7 +58,7 @@ class KeptModule:
             "flags": digest(*settings["flags"]),
             "flags for smaller steps": digest(*settings["smaller_steps"]),
             "block of sums": str(settings["sum_block"]),
-            **more,
+            **settings["device_kernels"],
             **_toolchain(),
         }
         return cls(cache, Recipe("module", f"{target}: {names}", parts))

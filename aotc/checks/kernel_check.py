@@ -56,13 +56,14 @@ class EvaluatedKernels:
         compiled: digests of the texts that were compiled.
         steps: that the evaluator may still run.
         count: what it has evaluated.
+        known: the kernel and the term of each region that it has met.
     """
 
     program: Program
     compiled: Collection[str]
     steps: float
     count: KernelCount = field(default_factory=KernelCount)
-    _kernels: dict[str, tuple[GpuKernel, Term]] = field(default_factory=dict)
+    known: dict[str, tuple[GpuKernel, Term]] = field(default_factory=dict)
     _stored: dict[str, Any] = field(default_factory=dict)
 
     def call(
@@ -100,9 +101,11 @@ class EvaluatedKernels:
     ) -> Arrays:
         """Return the results of a region."""
         name, module = name_of(function), self.program.module
-        if name not in self._kernels:
-            self._kernels[name] = self._kernel_of(function)
-        kernel, term = self._kernels[name]
+        if name not in self.known:
+            kernel, term = self.kernel_of(function)
+            assert digest(kernel.text) in self.compiled, "another text was compiled"
+            self.known[name] = kernel, term
+        kernel, term = self.known[name]
         wanted = reference.evaluate(module, name, arguments)
         with function.context, known_contracts(contracts_of(function)):
             total = evaluate_size(kernel.programs, symbols)
@@ -124,10 +127,10 @@ class EvaluatedKernels:
         self.count = self.count.plus(total, run)
         return results
 
-    def _kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
+    def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
+        """Return the kernel and the term of a region."""
         kernel = kernel_of_region(function)
         assert not isinstance(kernel, NoKernel), kernel.why
-        assert digest(kernel.text) in self.compiled, "another text was compiled"
         with function.context, known_contracts(contracts_of(function)):
             term = term_of(function)
         assert term is not None

@@ -205,18 +205,18 @@ def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
     """
 
     def hook(backend: Any = None, stages: Any = None, *_: Any) -> tuple[str, str]:
-        for name, change in (("ptx", _without_scratch), ("amdgcn", _scratch_unset)):
+        for name, change in (("ptx", _without_scratch), ("amdgcn", _as_iree_launches)):
             if stages is not None and name in stages:
                 make = stages[name]
                 stages[name] = lambda source, metadata, make=make, change=change: (
-                    change(make(source, metadata), kernel)
+                    change(make(source, metadata), kernel, metadata["shared"])
                 )
         return "", ""
 
     return hook
 
 
-def _without_scratch(ptx: str, kernel: KernelSource) -> str:
+def _without_scratch(ptx: str, kernel: KernelSource, _: int = 0) -> str:
     """Return PTX whose entry takes no pointers to scratch."""
     head = _ENTRY.search(ptx)
     assert head is not None
@@ -229,13 +229,20 @@ def _without_scratch(ptx: str, kernel: KernelSource) -> str:
     return ptx.replace(head[0], f"{head[1]}\n\t{parameters}{head[3]}")
 
 
-def _scratch_unset(assembly: str, kernel: KernelSource) -> str:
-    """Return code of AMD's chips whose pointers to scratch no one has to give.
+_LDS = ".amdhsa_group_segment_fixed_size 0\n", ".group_segment_fixed_size: 0\n"
 
-    They stay where the arguments lie, as `hidden_none`: "space needs to be left for it,
-    but nothing needs to be set up" (LLVM, "User Guide for AMDGPU Backend", "AMDHSA Code
-    Object V3 Metadata").
+
+def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
+    """Return code of AMD's chips that has what it needs without being given more.
+
+    Pointers to scratch stay where the arguments lie, as `hidden_none`: "space needs to
+    be left for it, but nothing needs to be set up" (LLVM, "User Guide for AMDGPU
+    Backend", "AMDHSA Code Object V3 Metadata"). Memory that threads share begins at 0
+    and is of a fixed size: IREE asks HIP for none.
     """
+    for stated in _LDS:
+        assert assembly.count(stated) == 1, f"{kernel.name}: {stated}"
+        assembly = assembly.replace(stated, f"{stated[:-2]}{shared}\n")
     marker = ".value_kind:     global_buffer"
     before, rest = assembly.split(".args:", 1)
     arguments, after = rest.split("    .group_segment_fixed_size:", 1)

@@ -72,10 +72,11 @@ class _Planning:
         is_known = self.precision in ("ieee", machine.relaxed)
         if not (is_known and self._is_apt(op)):
             return None
-        term, form = term_of_op(op), FORMS[self.form]
-        if term is None or not form.takes(term):
-            return None
-        return form.plan(term, machine)
+        with op.operation.context:
+            term, form = term_of_op(op), FORMS[self.form]
+            if term is None or not form.takes(term):
+                return None
+            return form.plan(term, machine)
 
     def _is_apt(self, op: GraphOp) -> bool:
         """Whether a kernel has the elements of an op, and it is worth a launch."""
@@ -91,15 +92,16 @@ class _Planning:
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
-        term = term_of_op(op)
-        assert term is not None
-        return FORMS[self.form].programs(term, schedule), 1
+        with op.operation.context:
+            term = term_of_op(op)
+            assert term is not None
+            return FORMS[self.form].programs(term, schedule), 1
 
 
 def term_of_op(op: GraphOp) -> Term | None:
     """Return the term of an op by itself, of its first result; None if it has none."""
     given = [value.type for value in op.operands]
-    with op.operation.context, ir.Location.unknown():
+    with ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("alone", (given, [op.results[0].type]))

@@ -195,6 +195,11 @@ class _Program:
             held = self.run(block, [np.asarray(index, first.dtype), *held])
         return held
 
+    def _scf_if(self, step: Step, condition: Array) -> list[Any]:
+        if bool(condition):
+            return self.run(step.blocks[0], [])
+        return self.run(step.blocks[1], []) if len(step.blocks) > 1 else []
+
 
 def _moved(x: Any, function: Any) -> Any:
     """Return an array, or pointers, in another shape."""
