@@ -332,8 +332,8 @@ def test_modules_hold_the_code_of_kernels_as_it_was_compiled(
         at = export.field(2)
         assert at is not None
         assert [export.number(at + 4 * n) for n in range(3)] == [THREADS, 1, 1]
-        if target.startswith("cuda"):  # HIP is asked for none: see `compiling`
-            assert export.value(3) == SHARED
+        # a fault of IREE's: see `compiling`
+        assert export.value(3) == (SHARED if target.startswith("cuda") else 0)
         assert export.value(4) == launch.numbers
         begin, count = export.vector(5)
         flags = [export.number(begin + 8 * n, 8) & 1 for n in range(count)]
