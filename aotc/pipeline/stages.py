@@ -20,6 +20,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.limits import graph_ops, require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import (
@@ -254,7 +255,7 @@ def _state_intermediates(build: Build) -> None:
         for entry in unit.program.entries:
             found.setdefault(entry.name, {}).update(dict.fromkeys(entry.intermediates))
     module = build.program.module
-    with module.context:
+    with module.context, ir.Location.unknown():  # of IR that is lowered, too
         for name, tensors in found.items():
             if tensors:
                 write_intermediates(functions_of(module)[name], [*tensors])
