@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from aotc import options, processor
 from aotc.errors import InputError, SetupError
@@ -71,11 +72,12 @@ class Target:
 
     @classmethod
     def named(cls, text: str) -> tuple[Target, ...]:
-        """All targets that `text` names: `cpu` names a set, `native` this machine's.
+        """All targets that `text` names: `cpu` and `cuda` name sets, `native` one.
 
         `cpu` are the levels that common processors of the architecture of this machine
-        have, and the loader takes the best one that a device runs. `native` is the best
-        level of this machine, and never its model.
+        have, and the loader takes the best one that a device runs. `cuda` are the GPUs
+        that kernels differ for, where there is what compiles them, and else PTX for all
+        of them. `native` is the best level of this machine, and never its model.
 
         Raises:
             InputError: no such target; the hint lists those that there are.
@@ -83,6 +85,8 @@ class Target:
         name = text.strip().lower()
         if name == "cpu":
             return tuple(TARGETS[each] for each in _cpu_set())
+        if name == "cuda" and find_spec("triton") is not None:
+            return tuple(TARGETS[each] for each in _CUDA_SET)
         if name == "native":
             return (_native(),)
         return (cls.parse(text),)
@@ -177,20 +181,32 @@ PEELING = "--iree-llvmcpu-vector-pproc-strategy=peel"
 _PLAIN_REDUCTIONS = "--iree-codegen-llvmgpu-use-reduction-vector-distribution=false"
 
 
-def _cuda(sm: str, summary: str, ptx_isa: str, driver_api: int) -> Target:
-    """PTX text: the driver translates it for this GPU generation or a newer one."""
+def _cuda(
+    sm: str, summary: str, ptx_isa: str, driver_api: int, others: str = ""
+) -> Target:
+    """PTX text: the driver translates it for this GPU generation or a newer one.
+
+    Args:
+        sm: that kernels of aotc's own are for; with an `a`, it is that one alone.
+        summary: of the target.
+        ptx_isa: version of the PTX text.
+        driver_api: the lowest that reads it.
+        others: the architecture that IREE generates other code for, if it does not
+            know the first.
+    """
+    newer = "" if sm.endswith("a") else " or newer"
     return Target(
         name=f"cuda:{sm}",
         summary=summary,
         backend="cuda",
-        needs=f"NVIDIA GPU {sm} or newer, driver with CUDA "
+        needs=f"NVIDIA GPU {sm.removesuffix('a')}{newer}, driver with CUDA "
         f"{driver_api // 1000}.{driver_api % 1000 // 10} or newer",
         sm=sm,
         ptx_isa=ptx_isa,
         min_cuda_driver_api=driver_api,
         flags=(
             "--iree-hal-target-device=cuda",
-            f"--iree-cuda-target={sm}",
+            f"--iree-cuda-target={others or sm}",
             _PLAIN_REDUCTIONS,
         ),
     )
@@ -273,10 +289,12 @@ _TABLE = [
         ("m", "a", "f", "d", "c", "v"),
         "--iree-llvmcpu-target-abi=lp64d",
     ),
-    # No sm_90 and sm_100: this IREE refuses them, and such GPUs run the PTX of sm_89.
+    # This IREE knows neither sm_90 nor sm_100: such GPUs run its PTX of sm_89.
     _cuda("sm_80", "NVIDIA A100 and newer", "7.6", 11060),
     _cuda("sm_86", "NVIDIA RTX 30, A10 and newer", "7.6", 11060),
     _cuda("sm_89", "NVIDIA RTX 40, L4, H100 and newer", "8.4", 12040),
+    _cuda("sm_90a", "NVIDIA H100, H200 and GH200", "8.4", 12040, others="sm_89"),
+    _cuda("sm_100a", "NVIDIA B200 and GB200", "8.6", 12070, others="sm_89"),
     _cuda("sm_120", "NVIDIA RTX 50 and newer", "8.7", 12080),
     Target(
         name="vulkan",
@@ -288,6 +306,7 @@ _TABLE = [
     ),
     _rocm("gfx942", "AMD Instinct MI300"),
     _rocm("gfx1100", "AMD Radeon RX 7900"),
+    _rocm("gfx1201", "AMD Radeon RX 9070"),
     Target(
         name="metal",
         summary="Apple GPU under macOS",
@@ -331,6 +350,10 @@ _CPU_SETS = {
     "arm64": _ARM,
     "riscv64": ("riscv64",),
 }
+
+
+# PTX for all GPUs, and code for those that have instructions of their own for matrices
+_CUDA_SET = ("cuda:sm_80", "cuda:sm_90a", "cuda:sm_100a")
 
 
 # what is added to `cpu` for programs with weights of bytes

@@ -176,6 +176,19 @@ _region = record(
         "shares": integer(1),
         "cycles": integer(0),
         "sizes": mapping(_identifier, integer(0)),
+        "precision": _string,
+        "device": record(
+            {
+                "threads": integer(1),
+                "shared_bytes": integer(0),
+                "stages": integer(1),
+                "registers": nullable(integer(0)),
+                "spilled": nullable(integer(0)),
+                "aligned": boolean,
+                "sha256": _digest,
+                "text": _digest,
+            }
+        ),
     },
 )
 _without = record(
@@ -195,6 +208,14 @@ _kernels = record(
         "machine": record(
             {"flops_per_cycle": integer(1), "bytes_per_cycle": integer(1)}
         ),
+        "chip": record(
+            {
+                "name": _string,
+                "flops_per_ns": mapping(_identifier, integer(1)),
+                "bytes_per_ns": integer(1),
+            }
+        ),
+        "compiler": _string,
         "without": listing(_without),
         "shared_work": mapping(_identifier, _shared_work),
         "none": _string,
@@ -274,6 +295,9 @@ _self_check = record(
         "rounding_ulp_below": number,
         "by": one_of("machine", "emulator", "evaluator"),
         "blocks": _blocks,
+        "kernels": record(
+            {name: integer(0) for name in ("launches", "programs", "evaluated")}
+        ),
     },
 )
 _data = {"sha256": _digest, "samples": integer(0)}

@@ -214,6 +214,11 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
             reasons.setdefault(each["why"], []).append(each["sizes"])
         for why, sizes in reasons.items():
             lines.append(f"{title}: NOT CHECKED{sizes_text(sizes)}: {why}")
+        if kernels := row.get("kernels"):
+            lines.append(
+                f"{title}: {kernels['evaluated']:,} of {kernels['programs']:,} "
+                f"programs of kernels evaluated, in {kernels['launches']} launches"
+            )
     return lines
 
 

@@ -11,10 +11,9 @@ from aotc.cli import output
 from aotc.processor import NOMINAL_GHZ
 
 _PLACES_SHOWN = 2
-_COLUMNS = (
-    "KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B", "MS", "GFLOP/S",
-    "ROOFLINE", "SOURCE",
-)  # fmt: skip
+_COLUMNS = ("KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B")
+_OF_MODEL = ("MS", "GFLOP/S", "ROOFLINE")
+_OF_DEVICE = ("F32 PRODUCTS", "REGISTERS", "SPILLED", "SHARED")
 
 Row = Mapping[str, Any]
 
@@ -88,6 +87,8 @@ class KernelTable:
             "variant": self.variant.id,
             "none": None if regions else self._why_none,
             "machine": {**machine, "nominal_ghz": NOMINAL_GHZ} if machine else None,
+            "chip": self._known.get("chip"),
+            "compiler": self._known.get("compiler"),
             "kernels": [{**row, **expected(row, machine)} for row in regions],
             "without_kernel": self._without,
             "other_dispatches": self._others,
@@ -101,8 +102,10 @@ class KernelTable:
         regions, machine = self._regions, self._known.get("machine")
         if regions:
             cells = [_cells(row, machine) for row in regions]
-            lines.append(output.table(_COLUMNS, cells))
+            figures = _OF_DEVICE if _is_of_device(regions[0]) else _OF_MODEL
+            lines.append(output.table((*_COLUMNS, *figures, "SOURCE"), cells))
             lines += [*_totals(regions), *_assumptions(machine), *_least(regions)]
+            lines += _compiled_by(self._known)
             lines += winograd_notes(regions)
         else:
             lines.append(f"no kernels: {self._why_none}")
@@ -196,11 +199,40 @@ def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
         _number(row["flops"] / 1e9),
         _number((row["bytes_read"] + row["bytes_written"]) / 1e6),
         _number(figures["intensity"]),
+        *(_device_cells(row) if _is_of_device(row) else _model_cells(figures)),
+        places_text([each for _, each in rows]),
+    )
+
+
+def _model_cells(figures: Mapping[str, float | None]) -> tuple[str, ...]:
+    return (
         _number(figures["expected_ms"]),
         _number(figures["expected_gflops"]),
         "-" if figures["roofline"] is None else f"{figures['roofline']:.0%}",
-        places_text([each for _, each in rows]),
     )
+
+
+def _is_of_device(row: Row) -> bool:
+    """Whether a kernel is one of a GPU."""
+    return "device" in row
+
+
+def _device_cells(row: Row) -> tuple[str, ...]:
+    device = row["device"]
+    return (
+        row.get("precision", "-"),
+        *(str(device[name]) for name in ("registers", "spilled", "shared_bytes")),
+    )
+
+
+def _compiled_by(known: Row) -> Iterator[str]:
+    """What code of GPUs was made by, and what its figures are."""
+    if "chip" in known and "compiler" in known:
+        yield (
+            f"compiled for {known['chip']['name']} by {known['compiler']}; REGISTERS "
+            "and SPILLED are those of a thread, as the assembler says, and SHARED the "
+            "bytes of a program"
+        )
 
 
 def _number(value: float | None) -> str:

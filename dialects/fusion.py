@@ -43,3 +43,9 @@ def mark_fused(function: Function, fused: Fused) -> None:
     function.attributes[FUSED] = attribute_of(
         {"kernel": fused.kernel, "tile": fused.tile}
     )
+
+
+def target_of(region: Function) -> str | None:
+    """Return what the regions of the module of a region are for; None if it is open."""
+    attributes = region.operation.parent.attributes
+    return str(plain_of(attributes[TARGET])) if TARGET in attributes else None

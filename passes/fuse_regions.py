@@ -12,15 +12,15 @@ A region is differentiated by no one, so derivatives are written before.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from aotc.dialects.entries import Entry, entries_of, weight_ports
-from aotc.dialects.function_table import index_functions, table_of
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import Fused
+from aotc.dialects.function_table import erase, index_functions, table_of
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
@@ -44,9 +44,10 @@ from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.transposes import without_transposes
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Module, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
+from aotc.passes.inline import inline_calls
 from aotc.passes.outlining import Outlining
 from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.quantized.ranges import Range, value_range
@@ -132,9 +133,14 @@ class FuseRegions(Pass):
         with index_functions(unit.module):
             if not self.anchors_only:
                 _bring_widening_to_readers(unit)
-            for region in self.regions(unit, capabilities):
-                fused = tuned.choose(region.fused, region.anchor, region.key())
-                outlining.outline(region, fused)
+            for fusing in (self, replace(self, anchors_only=True)):
+                for region in fusing.regions(unit, capabilities):
+                    fused = tuned.choose(region.fused, region.anchor, region.key())
+                    outlining.outline(region, fused)
+                unwritten = _take_back_unwritten(unit.module, capabilities)
+                if not unwritten:
+                    break
+                outlining.forget(unwritten)
             note_refusals(
                 unit.module,
                 capabilities,
@@ -190,6 +196,29 @@ class FuseRegions(Pass):
         return frozenset(filter(None, self.without.split("+")))
 
 
+def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]:
+    """Inline the regions that there is no code for; return their names."""
+    functions = functions_of(module)
+    unwritten = {
+        name
+        for name, function in functions.items()
+        if fused_of(function) is not None
+        and capabilities.emitted.why_unwritten(function)
+    }
+
+    def chosen(call: func.CallOp) -> Function | None:
+        name = callee_of(call)
+        return functions[name] if name in unwritten else None
+
+    if unwritten:
+        for name, function in functions.items():
+            if name not in unwritten and not function.is_external:
+                inline_calls(function, chosen)
+        for name in unwritten:
+            erase(functions[name])
+    return unwritten
+
+
 # ---- what becomes a region ----------------------------------------------------------
 
 
@@ -241,7 +270,7 @@ def _all_anchors(
             (op, capabilities.family_of(fused).fetch_ahead(op, fused))
             for op, fused in anchors
         ]
-        if between[name] > capabilities.machine.third_cache
+        if between[name] > capabilities.kept_bytes
         else anchors
         for name, anchors in found.items()
     }

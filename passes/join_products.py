@@ -63,7 +63,7 @@ class JoinProducts(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether there are any to join."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
             return False
         with index_functions(unit.module) as functions:
             outlining = Outlining()

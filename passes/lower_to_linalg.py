@@ -10,9 +10,9 @@ What is left is of upstream dialects, without encodings, of signless integers; e
 symbol is computed once, from the input sizes that say what it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from aotc.dialects import iree_text
 from aotc.dialects.callees import declaration_of
@@ -27,7 +27,7 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import fused_of, target_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
@@ -36,7 +36,8 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
 from aotc.dialects.walking import walk
 from aotc.errors import CompileError
-from aotc.kernels.cpu.dispatch import call_kernel
+from aotc.kernels.cpu import dispatch as cpu
+from aotc.kernels.gpu import dispatch as gpu
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
 from aotc.passes.double_reads import (
@@ -45,6 +46,9 @@ from aotc.passes.double_reads import (
 )
 from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
 from aotc.passes.state_windows import windows_in_place
+from aotc.target import Target
+
+_Emitter: TypeAlias = Callable[[Function, Sequence[Value], Lowering], list[Value]]
 
 
 class LowerToLinalg(Pass):
@@ -141,7 +145,7 @@ class _Inlined:
         if isinstance(op, func.CallOp):
             callee = self.functions[callee_of(op)]
             if fused_of(callee) is not None:
-                return call_kernel(callee, operands, self.lowering)
+                return _emitter_of(callee)(callee, operands, self.lowering)
             declared = declaration_of(callee)
             if declared is not None:
                 return declared.lower(self.lowering, op, operands, self)
@@ -163,6 +167,20 @@ class _Inlined:
             iree_text.optimization_barrier(each) if value in self.in_memory else each
             for value, each in zip(op.results, lowered, strict=True)
         ]
+
+
+# by backend; without a target, regions are those of processors
+_EMITTERS: Mapping[str, _Emitter] = {
+    "llvm-cpu": cpu.call_kernel,
+    "cuda": gpu.call_kernel,
+    "rocm": gpu.call_kernel,
+}
+
+
+def _emitter_of(region: Function) -> _Emitter:
+    """Return what writes the kernel of a region, for the target of its module."""
+    target = target_of(region)
+    return _EMITTERS["llvm-cpu" if target is None else Target.parse(target).backend]
 
 
 def _read_symbols(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
@@ -48,6 +48,11 @@ class Outlining:
             made = call(self.share_function(name), given)
         replace_by_call(region.ops, results, made, late)
         _erase_unread(region.views)
+
+    def forget(self, names: Container[str]) -> None:
+        """Take note that some of the functions are no more."""
+        known = self._by_text.items()
+        self._by_text = {text: name for text, name in known if name not in names}
 
     def share_function(self, name: str) -> str:
         """Return an earlier function like the one called `name`, else this name.

@@ -50,7 +50,7 @@ class SplitProducts(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
             return False
         functions = functions_of(unit.module)
         changed = False

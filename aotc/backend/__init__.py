@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc import options
 from aotc.artifacts.backends import BACKENDS
@@ -45,6 +45,9 @@ from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import PEELING, Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
 from aotc.writing import make_folder, write_text
+
+if TYPE_CHECKING:
+    from aotc.backend.device_kernels import DeviceKernels
 
 VECTOR_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=true"
 
@@ -181,7 +184,8 @@ def compile_units(
         SetupError: the compiler is not installed.
     """
     require_compiler()
-    jobs = [_Job.of(unit, cache, dump=dump) for unit in units]
+    processes = max(1, _most_processes() // max(1, len(units)))
+    jobs = [_Job.of(unit, cache, dump=dump, processes=processes) for unit in units]
     with _workers(len(jobs)) as (pool, running):
         work = [pool.submit(_compile, job, running) for job in jobs]
         meanwhile()
@@ -209,15 +213,19 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
 @contextmanager
 def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
     """Threads that wait for compilers; an interrupt, too, leaves no compiler behind."""
-    jobs = options.get("AOTC_JOBS") or os.cpu_count() or 1
     running = Running()
-    with ThreadPoolExecutor(max_workers=min(jobs, count)) as pool:
+    with ThreadPoolExecutor(max_workers=min(_most_processes(), count)) as pool:
         try:
             yield pool, running
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
             raise
+
+
+def _most_processes() -> int:
+    """Return how many compilers work at a time."""
+    return options.get("AOTC_JOBS") or os.cpu_count() or 1
 
 
 def require_compiler() -> None:
@@ -252,6 +260,7 @@ class _Job:
         passes: that the program went through.
         kernels: of the program.
         kept: where the cache has the module, if there is one.
+        device_kernels: those for a GPU, if there are any.
     """
 
     target: Target
@@ -261,6 +270,7 @@ class _Job:
     passes: tuple[str, ...]
     kernels: dict[str, Any]
     kept: KeptModule | None
+    device_kernels: DeviceKernels | None
 
     @classmethod
     def of(
@@ -270,9 +280,19 @@ class _Job:
         *,
         dump: Path | None = None,
         only_plans: bool = False,
+        processes: int = 1,
     ) -> _Job:
-        """The job for a program that is lowered."""
+        """The job for a program that is lowered.
+
+        Args:
+            unit: the program, and its target.
+            cache: where modules are taken from and kept.
+            dump: folder for what the compiler is given beside the IR.
+            only_plans: whether only the memory of calls is asked for.
+            processes: that compile kernels for GPUs.
+        """
         from aotc.backend.crossing import crossing  # with all kernels
+        from aotc.backend.device_kernels import DeviceKernels
         from aotc.kernels.listing import kernels_listed
 
         assert unit.target is not None
@@ -291,10 +311,16 @@ class _Job:
             folder = make_folder(dump / target.id)
             write_text(folder / "iree-frame.mlir", crossed[1])
             settings["dump"] = str(folder.absolute() / "vmfb-passes")
+        device_kernels = DeviceKernels.of(
+            unit.module, target, unit.program.numerics, processes, cache
+        )
+        settings["device_kernels"] = device_kernels.parts() if device_kernels else {}
         kept = KeptModule.of(cache, unit, crossed, settings) if cache else None
         passes = tuple(unit.program.passes)
         kernels = kernels_listed(unit.module, target, passes)
-        return cls(target, entries, crossed, settings, passes, kernels, kept)
+        return cls(
+            target, entries, crossed, settings, passes, kernels, kept, device_kernels
+        )
 
 
 def _plans(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
@@ -428,7 +454,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         memory_unknown=_unknown_memory(job.entries, plans),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
-        kernels=job.kernels,
+        kernels=_with_device_facts(job.kernels, report.get("device_kernels", {})),
         reuse=reuse,
         kept=job.kept,
     )
@@ -441,18 +467,65 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
         with _disk_errors(root):
             (root / "graph.mlirbc").write_bytes(bytecode)
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
-        for flags in with_fewer_vectors(job.settings["flags"]):
-            code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
-            if not any(said in log for said in _TOO_LARGE):
-                break
-        if running.is_stopped:
-            raise CancelledError
-        if code != 0 or not (root / "report.json").is_file():
-            refusal = _refusal(job.target, code, log, root)
-            raise refusal or _failure(job.target, code, log)
-        report = json.loads((root / "report.json").read_text(encoding="utf-8"))
+        if job.device_kernels is not None:
+            report = _run_with_kernels(job, job.device_kernels, root, running)
+        else:
+            report = _report(job, root, running)
         only_plans = job.settings["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
+
+
+def _run_with_kernels(
+    job: _Job, kernels: DeviceKernels, root: Path, running: Running
+) -> dict[str, Any]:
+    """What the worker reports of a module with kernels for GPUs.
+
+    Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
+    its own does. Where IREE lets one read or write a part of a tensor in place, which
+    may begin anywhere, it is compiled anew for that (see `aotc.worker.alignment`).
+    """
+    from aotc.backend.crossing import with_executables
+
+    unaligned: list[str] = []
+    while True:
+        codes = kernels.compile(running, unaligned)
+        with _disk_errors(root):
+            kernels.write_objects(root, codes)
+            frame = with_executables(job.crossed[1], kernels.executables(codes))
+            (root / "frame.mlir").write_text(frame, encoding="utf-8")
+        report = _report(job, root, running)
+        met = [name for name in report.pop("unaligned") if name not in unaligned]
+        if not met:
+            return {**report, "device_kernels": kernels.facts(codes, unaligned)}
+        unaligned += met
+
+
+def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
+    """What the worker reports of the files in a folder."""
+    for flags in with_fewer_vectors(job.settings["flags"]):
+        code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
+        if not any(said in log for said in _TOO_LARGE):
+            break
+    if running.is_stopped:
+        raise CancelledError
+    if code != 0 or not (root / "report.json").is_file():
+        refusal = _refusal(job.target, code, log, root)
+        raise refusal or _failure(job.target, code, log)
+    found: dict[str, Any] = json.loads(
+        (root / "report.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def _with_device_facts(
+    kernels: dict[str, Any], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the list of kernels with what is to be told of their code on a GPU."""
+    if not facts:
+        return kernels
+    codes, compiler = facts["codes"], facts["compiler"]
+    rows = [{**row, "device": codes[row["name"]]} for row in kernels["regions"]]
+    return {**kernels, "regions": rows, "compiler": compiler}
 
 
 def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:

@@ -6,6 +6,7 @@ globals for weights and state, and the exported functions around the graph funct
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotc.backend.state_exports import reader_name, writer_name
@@ -104,6 +105,8 @@ def frame_text(program: Program) -> str:
         if iree_text.body_of(function) is not None:
             lines += iree_text.definition(function)
     for kernel in kernels_of(program.module):
+        if kernel.launch is not None:  # whose code is yet to be compiled
+            continue
         lines += frame.executable(
             kernel.name,
             f"{kernel.name}.body",
@@ -112,5 +115,15 @@ def frame_text(program: Program) -> str:
             kernel.elements,
             kernel.symbols,
         )
+    return _module_text(lines)
+
+
+def with_executables(frame_text: str, lines: Sequence[str]) -> str:
+    """Return IREE's side of a module with more of it, such as `device_executable`."""
+    head, *rest = frame_text.splitlines()
+    return "\n".join([head, *(f"  {line}" for line in lines), *rest]) + "\n"
+
+
+def _module_text(lines: Sequence[str]) -> str:
     body = "\n".join(f"  {line}" for line in lines)
     return f"module @aotc {{\n{body}\n}}\n"

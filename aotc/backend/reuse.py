@@ -23,7 +23,7 @@ from aotc.mlir import ir
 from aotc.passes.base import Unit
 
 # what the worker reports of the module, and not of its own work
-_FACTS = ("flags", "compiler", "statistics", "memory", "rewrites")
+_FACTS = ("flags", "compiler", "statistics", "memory", "rewrites", "device_kernels")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class KeptModule:
             "flags": digest(*settings["flags"]),
             "flags for smaller steps": digest(*settings["smaller_steps"]),
             "block of sums": str(settings["sum_block"]),
+            **settings["device_kernels"],
             **_toolchain(),
         }
         return cls(cache, Recipe("module", f"{target}: {names}", parts))
@@ -91,7 +92,8 @@ class KeptModule:
 
     def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
         """Keep a module; what to add to the reason of the miss if that fails."""
-        facts = json.dumps({name: report[name] for name in _FACTS}, sort_keys=True)
+        known = {name: report[name] for name in _FACTS if name in report}
+        facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)
         return f", not kept: {failure}" if failure else ""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc.artifacts.checked import RUN_BY, sizes_text
 from aotc.checks.judging import UNITS, Verdict
+from aotc.checks.kernel_count import KernelCount
 
 _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
 
@@ -95,6 +96,7 @@ class SelfCheck:
         is_lasting: whether another run here would find the same: neither time nor
             memory ran out.
         blocks: how many were compared, if it was done block by block.
+        kernels: how much of its kernels was evaluated, where no GPU is for them.
     """
 
     entry: str
@@ -105,6 +107,7 @@ class SelfCheck:
     by: str = "machine"
     is_lasting: bool = True
     blocks: BlockCount | None = None
+    kernels: KernelCount | None = None
 
     @property
     def operations(self) -> float:
@@ -194,6 +197,7 @@ class SelfCheck:
             "error_below": _next_power_of_ten(self.error),
             **figures,
             **({} if self.blocks is None else {"blocks": self.blocks.to_json()}),
+            **({} if self.kernels is None else {"kernels": self.kernels.to_json()}),
         }
 
     def __str__(self) -> str:
@@ -209,6 +213,8 @@ class SelfCheck:
             reasons.setdefault(why, []).append(sizes)
         for why, skipped in reasons.items():
             rows.append(f"{title} NOT CHECKED{sizes_text(skipped)}: {why}")
+        if self.kernels is not None:
+            rows.append(f"{title}: {self.kernels}")
         return "\n".join(rows)
 
     def _error_text(self) -> str:

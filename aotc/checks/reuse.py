@@ -26,6 +26,7 @@ from aotc.backend.reuse import stated_version
 from aotc.cache import Cache, Recipe, arrays_digest, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
+from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import BlockCount, SelfCheck
 from aotc.mlir import Module
 from aotc.program import Program
@@ -140,6 +141,7 @@ def _row(stored: Mapping[str, Any]) -> SelfCheck:
         tuple(results),
         stored["by"],
         blocks=BlockCount(**stored["blocks"]) if stored["blocks"] else None,
+        kernels=KernelCount(**stored["kernels"]) if stored["kernels"] else None,
     )
 
 

@@ -9,9 +9,16 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count, groupby
 from math import inf
@@ -33,6 +40,8 @@ from aotc.checks.failures import (
     wrong_results,
 )
 from aotc.checks.judging import Rounding, Verdict, judge
+from aotc.checks.kernel_check import STEPS, EvaluatedKernels, kernel_texts
+from aotc.checks.kernel_count import KernelCount
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
 from aotc.checks.rounding import Noise, is_float
@@ -69,6 +78,7 @@ _SECONDS = 300  # for one compiled call
 _ENDLESS_SECONDS = 20  # where the reference evaluator has not seen it end
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
+_EVALUATED = 2  # items of an entry whose kernels are evaluated
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -91,6 +101,7 @@ def check_entries(
     full: bool = False,
     begin: Callable[[str], None] = lambda _: None,
     entries: Container[str] | None = None,
+    regions: Callable[[Target], Program] | None = None,
 ) -> list[SelfCheck]:
     """Compare entries with the reference evaluator.
 
@@ -102,6 +113,8 @@ def check_entries(
         full: compare at all sizes, however long the reference evaluator takes.
         begin: is told what is compared next.
         entries: names of those to compare; None for all.
+        regions: gives the program with the regions of a target, whose kernels are
+            evaluated if this machine does not run them; None for none.
 
     Raises:
         CompileError: `self-check`: an entry computes something else.
@@ -122,9 +135,18 @@ def check_entries(
             for target, code in found.items()
             for entry in points
         ]
+        known = {each.name for each in entries_of(graph)}
+        if regions is not None:
+            here = {str(target) for target in found}
+            given = [each for each in variants if str(each.target) in here]
+            subjects = {
+                entry.name: Subject(program, graph, entry)
+                for entry in points
+                if entry.name in known
+            }
+            rows = _evaluate_kernels(rows, subjects, given, regions, begin, full=full)
         if not running:
             return rows
-        known = {each.name for each in entries_of(graph)}
         rows += [
             SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
             for variant, _ in running
@@ -139,6 +161,71 @@ def check_entries(
         ]
         work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
         return rows + _check(jobs, running, packed, work, begin)
+
+
+def _evaluate_kernels(
+    rows: Sequence[SelfCheck],
+    subjects: Mapping[str, Subject],
+    variants: Sequence[Compiled],
+    regions: Callable[[Target], Program],
+    begin: Callable[[str], None],
+    *,
+    full: bool,
+) -> list[SelfCheck]:
+    """What was found of entries that do not run here, with their kernels evaluated.
+
+    Args:
+        rows: what was found of all entries.
+        subjects: the entries that can be, by name.
+        variants: the targets that do not run here.
+        regions: see `check_entries`.
+        begin: is told what is evaluated next.
+        full: whether the evaluator may run as many steps as there are.
+    """
+    found = {(row.entry, row.target): row for row in rows}
+    for variant in variants:
+        texts = kernel_texts(variant.kernels)
+        if not texts:
+            continue
+        steps = inf if full else float(STEPS)
+        evaluated = EvaluatedKernels(regions(variant.target), texts, steps)
+        for name, subject in subjects.items():
+            begin(f"{name}, kernels for {variant.target}")
+            count = _kernel_count(subject, variant, evaluated)
+            key = name, str(variant.target)
+            found[key] = replace(found[key], kernels=count)
+    return [*found.values()]
+
+
+def _kernel_count(
+    subject: Subject, variant: Compiled, evaluated: EvaluatedKernels
+) -> KernelCount:
+    """How much of the kernels of an entry was evaluated, in the calls of some items.
+
+    Raises:
+        CompileError: `self-check`: the entry computes something else by them.
+    """
+    evaluated.count, work = KernelCount(), Work(_WORK, _ELEMENTS)
+    items = items_of(subject.program, subject.graph, subject.entry)
+    usual = [item for item in items if item.share is Share.USUAL][:_EVALUATED]
+    for number, item in enumerate(usual):
+        try:
+            trial = _trial(subject, item, work.part(work.left / (len(usual) - number)))
+            results = [*subject.compiled_results(trial.calls, evaluated)]
+            rows = _judged(trial, results)
+        except NothingToCompare:
+            continue
+        wrong = [each for row in rows for each in row if not each.passed]
+        if wrong:
+            lines = "\n".join(f"  FAIL {each}" for each in wrong)
+            raise CompileError(
+                "self-check",
+                f"entry '{subject.entry.name}' does not compute by the kernels for "
+                f"'{variant.target}' what its graph says{sizes_text([item.sizes])}:\n"
+                f"{lines}",
+                hint=HINT,
+            )
+    return evaluated.count
 
 
 def skipped_checks(
@@ -414,9 +501,23 @@ def _verdicts(
         CompileError: one is wrong.
         NothingToCompare: rounding decides everything, or a check of the model.
     """
-    names = trial.subject.names
     results = trial.subject.compiled_results(trial.calls, process)
-    found = list(_guard(trial, variant, results))
+    rows = _judged(trial, list(_guard(trial, variant, results)))
+    for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
+        if any(not each.passed for each in row):
+            raise wrong_results(
+                trial.subject, trial.item, variant, row, arguments, expected
+            )
+    return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
+
+
+def _judged(trial: _Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
+    """The verdicts on the results of each call.
+
+    Raises:
+        NothingToCompare: rounding decides everything, or a check of the model.
+    """
+    names = trial.subject.names
     try:
         verdicts = judge(
             names * len(found),
@@ -432,16 +533,10 @@ def _verdicts(
         raise NoMemoryToCompare from None
     if trial.rounding.is_all:
         raise NothingToCompare("rounding alone decides what is finite")
-    rows = [
+    return [
         verdicts[call * len(names) : (call + 1) * len(names)]
         for call in range(len(found))
     ]
-    for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
-        if any(not each.passed for each in row):
-            raise wrong_results(
-                trial.subject, trial.item, variant, row, arguments, expected
-            )
-    return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
 def _guard(

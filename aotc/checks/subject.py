@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aotc import printing, reference
-from aotc.checks.process import CompiledProcess
 from aotc.checks.samples import Calls
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.control import While, control_of
@@ -16,6 +15,21 @@ from aotc.dialects.functions import functions_of
 from aotc.program import Program
 
 Arrays = list[Any]
+
+
+class Process(Protocol):
+    """What computes calls of entries, such as `aotc.checks.process.CompiledProcess`."""
+
+    def call(
+        self,
+        entry: str,
+        arrays: Sequence[Any],
+        before: Mapping[str, Arrays] | None = None,
+        after: Sequence[str] = (),
+        seconds: float | None = None,
+    ) -> tuple[Arrays, Arrays]:
+        """Return the outputs of a call, and the leaves of states after it."""
+        ...
 
 
 @dataclass
@@ -90,7 +104,7 @@ class Subject:
             )
 
     def compiled_results(
-        self, calls: Calls, process: CompiledProcess, seconds: float | None = None
+        self, calls: Calls, process: Process, seconds: float | None = None
     ) -> Iterator[Arrays]:
         """The results of each call in turn, compiled; each within some seconds."""
         states = self.program.states

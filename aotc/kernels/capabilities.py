@@ -2,11 +2,10 @@
 
 A target has kernels if there is a row for its backend here and a model of its
 processor, which they are planned for. The row has the families that the emitter of the
-backend writes: `aotc.kernels.cpu`, or a package beside it. What a kernel takes is said
+backend writes: `aotc.kernels.cpu`, or `aotc.kernels.gpu`. What a kernel takes is said
 by its family: its anchors, the elementwise ops before and after them, what operands of
 these may be (`aotc.kernels.operands`), and in which dtypes; sizes, by the plan of the
-family. So does a second emitter become a row, of the families that it has and what they
-take.
+family.
 
 Passes ask this table, and no family or emitter.
 """
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from aotc.dialects.contracts import Contract
@@ -23,12 +23,20 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
+from aotc.installation import install_command
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
-from aotc.kernels.machine import Machine, machine_of
+from aotc.kernels.gpu import families as gpu_families
+from aotc.kernels.gpu.compiling import has_triton
+from aotc.kernels.gpu.machines import gpu_of
+from aotc.kernels.machine import machine_of
 from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
+
+WITHOUT_TRITON = (
+    "kernels of GPUs are compiled by the package 'triton', which is not installed"
+)
 
 
 @dataclass(frozen=True)
@@ -40,14 +48,39 @@ class Emitted:
             plan for it is taken.
         machine_of: the model of the processor of a target; None if there is none.
         most_tensors: that a kernel reads and writes, beside the operands of its anchor.
+        why_none: why there is no model for a target, in words.
+        why_unwritten: why a region has no kernel, though its anchor by itself has one;
+            "" if it has.
+        on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
+            loader share their work.
     """
 
     families: Mapping[str, Family[Any, Any]]
-    machine_of: Callable[[Target], Machine | None]
+    machine_of: Callable[[Target], Any]
     most_tensors: int
+    why_none: str
+    why_unwritten: Callable[[Function], str] = lambda region: ""
+    on_gpus: bool = False
 
 
-BACKENDS = {"llvm-cpu": Emitted(FAMILIES, machine_of, most_tensors=12)}
+_GPUS = Emitted(
+    gpu_families.FAMILIES,
+    gpu_of,
+    most_tensors=16,
+    why_none="kernels are planned by a model of the chip",
+    why_unwritten=gpu_families.why_unwritten,
+    on_gpus=True,
+)
+BACKENDS = {
+    "llvm-cpu": Emitted(
+        FAMILIES,
+        machine_of,
+        most_tensors=12,
+        why_none="kernels need multiply-adds of vectors",
+    ),
+    "cuda": _GPUS,
+    "rocm": _GPUS,
+}
 
 
 def family_names() -> list[str]:
@@ -61,17 +94,27 @@ class Capabilities:
     """The kernels that there are for a target.
 
     Args:
-        machine: the model of its processor.
+        machine: the model of its processor: a `Machine`, or a `Gpu`.
         emitted: what its emitter writes.
     """
 
-    machine: Machine
+    machine: Any
     emitted: Emitted
 
     @property
     def families(self) -> Mapping[str, Family[Any, Any]]:
         """The families that its emitter writes, by name."""
         return self.emitted.families
+
+    @property
+    def kept_bytes(self) -> float:
+        """Bytes of packed weights that stay in a cache from call to call."""
+        return inf if self.emitted.on_gpus else float(self.machine.third_cache)
+
+    @property
+    def joins_products(self) -> bool:
+        """Whether one kernel computes several products of one operand."""
+        return any(each.most_joined > 1 for each in self.families.values())
 
     def family_of(self, fused: Fused) -> Family[Any, Any]:
         """Return the family of a kernel."""
@@ -148,9 +191,11 @@ class NoKernels:
 
     Args:
         why: in words, for whoever asks what a target lacks.
+        cure: what gives it some, if anything does.
     """
 
     why: str
+    cure: str = ""
 
 
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
@@ -159,10 +204,11 @@ def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
         return NoKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)
     if emitted is None:
-        why = f"kernels are native code of processors, which {target} is not"
+        why = f"there are kernels for processors, CUDA and ROCm, and none for {target}"
         return NoKernels(why)
     machine = emitted.machine_of(target)
     if machine is None:
-        why = f"kernels need multiply-adds of vectors, which {target} does not have"
-        return NoKernels(why)
+        return NoKernels(f"{emitted.why_none}, which {target} does not have")
+    if emitted.on_gpus and not has_triton():
+        return NoKernels(WITHOUT_TRITON, install_command("gpu"))
     return Capabilities(machine, emitted)

@@ -92,7 +92,7 @@ class Family(Generic[A, S]):
 
     anchors: tuple[type[A], ...]
     schedule: type[S]
-    plan: Callable[[A, Machine], S | None]
+    plan: Callable[[A, Any], S | None]  # for a `Machine`, or a `Gpu`
     workgroups: Callable[[A, S], tuple[Size, Size]]
     plan_unpacked: Callable[[A, Machine], S | None] | None = None
     epilogue: Operands = NONE

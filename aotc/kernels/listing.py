@@ -94,17 +94,13 @@ def kernels_listed(
         if WITHOUT in function.attributes
         for row in plain_of(function.attributes[WITHOUT])
     ]
-    stated = {
-        "flops_per_cycle": 2 * machine.lanes * machine.multiply_adds,
-        "bytes_per_cycle": machine.memory_bytes,
-    }
     shared = {
         name: plain_of(function.attributes[SHARED_WORK])
         for name, function in entries.items()
         if SHARED_WORK in function.attributes
     }
     return {
-        "machine": stated,
+        "chip" if capabilities.emitted.on_gpus else "machine": machine.stated(),
         "regions": regions,
         "without": without,
         "shared_work": shared,

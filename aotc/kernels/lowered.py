@@ -11,6 +11,14 @@ of how many shares there are. Where its family asks for scratch, that is one mor
 of the dispatch, which nothing reads: IREE gives it memory with the other tensors of the
 call. The function stands in a module of its own, so passes over functions on tensors do
 not meet it. `aotc.backend` wraps it into an executable of IREE's.
+
+A kernel for GPUs is text of Triton's IR beside an empty module:
+
+    module @rows.kernel attributes {graph.kernel = {…}, graph.launch = {
+        function = "rows", text = "…", warps = 4, stages = 1, reads = 1, writes = 1, …}}
+
+It takes the memory that it reads, that of its results, and numbers; how many programs
+there are, the dispatch says. `aotc.backend` compiles it, and IREE gets what it is then.
 """
 
 from __future__ import annotations
@@ -26,8 +34,32 @@ from aotc.dialects.plain import plain_of
 from aotc.mlir import Module, Operation, func, ir
 
 KERNEL = "graph.kernel"
+LAUNCH = "graph.launch"
 CALL = ".dispatch"  # what the function that dispatches a kernel is called after it
 _CALLED = re.compile(rf"iree\.(.+\.kernel){re.escape(CALL)}(_\d+)?")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a GPU runs a kernel.
+
+    Args:
+        function: the name of the kernel's function.
+        text: of a module of Triton's IR that has it.
+        warps: of a program.
+        stages: of what is loaded ahead.
+        reads: how many tensors it reads, which come first.
+        writes: how many it writes.
+        numbers: how many numbers of 32 bits follow.
+    """
+
+    function: str
+    text: str
+    warps: int
+    stages: int
+    reads: int
+    writes: int
+    numbers: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +73,8 @@ class Kernel:
         elements: of each memory, as a map of the symbols and the number of shares.
         symbols: how many of them it takes.
         facts: what is to be told of it, see `aotc.kernels.facts`.
+        launch: how a GPU runs it; None for a kernel of processors, which alone has
+            memories, results, elements and symbols.
     """
 
     name: str
@@ -49,12 +83,17 @@ class Kernel:
     elements: tuple[str, ...]
     symbols: int
     facts: Mapping[str, Any]
+    launch: Launch | None = None
 
 
 def kernels_of(module: Module) -> Iterator[Kernel]:
     """The kernels that a lowered module holds."""
     for op in module.body.operations:
-        if KERNEL in op.attributes:
+        if LAUNCH in op.attributes:
+            launch = Launch(**plain_of(op.attributes[LAUNCH]))
+            facts = plain_of(op.attributes[KERNEL])
+            yield Kernel(name_of(op), (), 0, (), 0, facts, launch)
+        elif KERNEL in op.attributes:
             (function,) = op.regions[0].blocks[0].operations
             kind = ir.FunctionType(
                 ir.TypeAttr(function.attributes["function_type"]).value
@@ -81,9 +120,14 @@ def called_kernel(op: Operation) -> str | None:
 
 
 def strip_kernels(module: Module) -> None:
-    """Leave nothing but the function of each kernel, as `NAME.body`."""
-    for op in module.body.operations:
-        if KERNEL in op.attributes:
+    """Leave nothing but the function of each kernel, as `NAME.body`.
+
+    Those for GPUs have none.
+    """
+    for op in [*module.body.operations]:
+        if LAUNCH in op.attributes:
+            op.operation.erase()
+        elif KERNEL in op.attributes:
             del op.attributes[KERNEL]
             (function,) = op.regions[0].blocks[0].operations
             name = f"{name_of(op)}.body"

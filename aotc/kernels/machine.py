@@ -109,6 +109,13 @@ class Machine:
         """Of the floats that it computes with, as f32: bf16 is half of one."""
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
 
+    def stated(self) -> dict[str, Any]:
+        """What a manifest says of the model: rates are of one core."""
+        return {
+            "flops_per_cycle": 2 * self.lanes * self.multiply_adds,
+            "bytes_per_cycle": self.memory_bytes,
+        }
+
     def to_plain(self) -> dict[str, Any]:
         """As a tuning file and the IR hold it, to tell whom schedules are for."""
         rows = [

@@ -21,6 +21,7 @@ from aotc.dialects.types import Dim, Size, Tensor
 from aotc.dialects.walking import users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
+from aotc.kernels.gpu.families import why_no_schedule as why_no_schedule_on_gpus
 from aotc.kernels.layout import layout_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning import dequantized
@@ -187,11 +188,15 @@ def _why_no_schedule(
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"
+    if fused is not None and capabilities.emitted.on_gpus:
+        return "there is no code for what it and the ops around it compute"
     if fused is not None:
         return (
             "its right operand is no weight, its columns are not side by side, and its "
             "rows are too few to bring it into another order in each call"
         )
+    if capabilities.emitted.on_gpus:
+        return why_no_schedule_on_gpus(op)
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     expected = next(row for kind, row in _EXPECTED.items() if isinstance(op, kind))
     if any(isinstance(size, Dim) for size in expected.sizes_of_one(op)):

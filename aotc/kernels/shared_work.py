@@ -53,6 +53,8 @@ def note_shared_work(module: Module, capabilities: Capabilities) -> None:
         module: with its regions.
         capabilities: of the target that they are for.
     """
+    if capabilities.emitted.on_gpus:
+        return
     functions = functions_of(module)
     for entry in entries_of(module):
         function = functions[entry.name]

@@ -20,6 +20,7 @@ from aotc.dialects.functions import functions_of
 from aotc.dialects.limits import graph_ops, require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import (
@@ -31,6 +32,7 @@ from aotc.passes.stages import (
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
 from aotc.program import Program
+from aotc.target import Target
 
 if TYPE_CHECKING:
     from aotc.checks.report import SelfCheck
@@ -101,13 +103,13 @@ class Lower(Stage):
             require_supported(build.program.module, build.targets)
             build.units = [build.unit.fork(target) for target in build.targets]
         if not self.stage.per_target:
-            build.run_passes(build.unit, self.name, self._passes(build))
+            build.run_passes(build.unit, self.name, self.passes(build))
             build.report.passes = build.unit.records
             _note_ops(build, self.name)
             return
         for number, unit in enumerate(build.units, 1):
             build.step(f"{unit.target}, target {number} of {len(build.units)}")
-            build.run_passes(unit, self.name, self._passes(build))
+            build.run_passes(unit, self.name, self.passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
         from aotc.checks.budget import Fit
         from aotc.tuning import TuningUse
@@ -118,9 +120,11 @@ class Lower(Stage):
         if self.name == "regions":
             _warn_of_dequantized(build)
             _warn_of_slow_integers(build)
+            _warn_without_kernels(build)
         _state_intermediates(build)
 
-    def _passes(self, build: Build) -> Sequence[Pass]:
+    def passes(self, build: Build) -> Sequence[Pass]:
+        """Return those of a build."""
         from aotc.checks.budget import FitMemory
         from aotc.passes.fuse_regions import FuseRegions
         from aotc.passes.join_products import JoinProducts
@@ -139,6 +143,23 @@ class Lower(Stage):
             for each in passes
             if not isinstance(each, JoinProducts)
         ]
+
+
+def _warn_without_kernels(build: Build) -> None:
+    """Warn of targets that would have kernels, were all installed that makes them."""
+    from aotc.kernels.capabilities import NoKernels, capabilities_of
+
+    found: dict[NoKernels, list[str]] = {}
+    for target in build.targets:
+        capabilities = capabilities_of(target)
+        if isinstance(capabilities, NoKernels) and capabilities.cure:
+            found.setdefault(capabilities, []).append(str(target))
+    for each, names in found.items():
+        text = (
+            f"code for {', '.join(names)} is IREE's alone, and slower: {each.why} "
+            f"[no-kernels]; {each.cure}"
+        )
+        warnings.warn(text, stacklevel=2)
 
 
 def _warn_of_dequantized(build: Build) -> None:
@@ -224,7 +245,7 @@ def _fusing(build: Build) -> FuseRegions:
     """The pass that forms the regions of a build."""
     from aotc.passes.fuse_regions import FuseRegions
 
-    passes = Lower("regions", PASS_STAGES[1])._passes(build)
+    passes = Lower("regions", PASS_STAGES[1]).passes(build)
     found = [each for each in passes if isinstance(each, FuseRegions)]
     if not found:
         raise InputError(
@@ -245,7 +266,7 @@ def _state_intermediates(build: Build) -> None:
         for entry in unit.program.entries:
             found.setdefault(entry.name, {}).update(dict.fromkeys(entry.intermediates))
     module = build.program.module
-    with module.context:
+    with module.context, ir.Location.unknown():  # of IR that is lowered, too
         for name, tensors in found.items():
             if tensors:
                 write_intermediates(functions_of(module)[name], [*tensors])
@@ -284,6 +305,15 @@ class Compile(Stage):
             cache=build.cache,
             meanwhile=build.write_archives,
         )
+
+
+def _with_regions(build: Build, original: Program, target: Target) -> Program:
+    """Return the program of a target with its regions, made anew of the original."""
+    unit = Unit(original.copy(), target)
+    for stage in PASS_STAGES:
+        if stage.name in ("optimized", "regions"):
+            run_passes(unit, Lower(stage.name, stage).passes(build), silently=True)
+    return unit.program
 
 
 class CompareWithSource(Stage):
@@ -343,7 +373,12 @@ class CheckItself(Stage):
                 written = build.weights, build.archives
                 packed = packager.PackedWeights(bundle(), *written)
                 given = graph, graph.module, packed, report.variants
-                return check_entries(*given, full=full, begin=build.step)
+                return check_entries(
+                    *given,
+                    full=full,
+                    begin=build.step,
+                    regions=lambda target: _with_regions(build, graph, target),
+                )
 
             if build.cache is None:
                 report.self_checks = check()

@@ -61,8 +61,12 @@ class Progress:
 
 
 def is_tunable(target: Target) -> bool:
-    """Whether aotc has kernels for a target, whose schedules could be measured."""
-    return not isinstance(capabilities_of(target), NoKernels)
+    """Whether aotc has kernels for a target, whose schedules could be measured.
+
+    Those of GPUs are cut up by a model alone: a build runs none.
+    """
+    found = capabilities_of(target)
+    return not isinstance(found, NoKernels) and not found.emitted.on_gpus
 
 
 def require_tunable(targets: Sequence[Target]) -> None:

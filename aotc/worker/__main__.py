@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import resource
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.worker import IO_ERROR, constants, memory
+from aotc.worker.alignment import unaligned_kernels
 from aotc.worker.parent import end_with
 from aotc.worker.rewrites import Runner
 
@@ -21,6 +23,7 @@ def main(folder: Path) -> int:
     from iree.compiler import api, version
 
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    os.chdir(folder)  # where IREE finds the objects of executables
     flags, plans, is_mapped = job["flags"], job["plans"], job["is_mapped"]
     rewrites = Runner(job)
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
@@ -37,6 +40,7 @@ def main(folder: Path) -> int:
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,
+        "unaligned": unaligned_kernels(module) if job["device_kernels"] else [],
         "memory": {
             name: entry_memory(host, name, plans[name], is_mapped) for name in plans
         },

@@ -65,6 +65,9 @@ def dispatch(
     symbols: int,
     results: Sequence[ir.RankedTensorType],
     scratch: Sequence[ir.RankedTensorType] = (),
+    *,
+    function: str = "",
+    number: str = "index",
 ) -> list[str]:
     """Return the body that dispatches an executable of aotc's own.
 
@@ -72,12 +75,15 @@ def dispatch(
     sizes of operands, results and scratch that are not static, in order.
 
     Args:
-        name: of the executable, and of its function.
+        name: of the executable.
         operands: their types.
         symbols: how many of them it takes.
         results: their types, which the body returns.
         scratch: the types of results that nothing reads.
+        function: of the executable; by default it has the same name.
+        number: the type of symbols.
     """
+    function = function or name
     workgroups = len(operands) + symbols
     numbers = count(workgroups + 1)
 
@@ -87,11 +93,11 @@ def dispatch(
         return f"{kind}{{{', '.join(names)}}}" if names else str(kind)
 
     given = ", ".join(f"%{number}" for number in range(workgroups))
-    taken = ", ".join([*map(sized, operands), *["index"] * symbols])
+    taken = ", ".join([*map(sized, operands), *[number] * symbols])
     made = ", ".join(map(sized, [*results, *scratch]))
     named = ", ".join(f"%r#{number}" for number in range(len(results)))
     return [
-        f'%r:{len(results) + len(scratch)} = flow.dispatch @"{name}"::@"{name}"'
+        f'%r:{len(results) + len(scratch)} = flow.dispatch @"{name}"::@"{function}"'
         f"[%{workgroups}]({given}) : ({taken}) -> ({made})",
         f"return {named} : {', '.join(map(str, results))}",
     ]

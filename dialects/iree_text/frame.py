@@ -140,6 +140,51 @@ def executable(
     ]
 
 
+def device_executable(
+    name: str,
+    target: str,
+    function: str,
+    object_path: str,
+    bindings: tuple[int, int],
+    numbers: int,
+    threads: int,
+    shared_bytes: int,
+) -> list[str]:
+    """Return what dispatches a kernel of a GPU, which is compiled.
+
+    Args:
+        name: of the executable.
+        target: of IREE's, whose objects it is one of.
+        function: of the kernel.
+        object_path: where the compiler finds its code.
+        bindings: how many tensors it reads, and how many it writes.
+        numbers: how many numbers of 32 bits it takes.
+        threads: of a program.
+        shared_bytes: of memory that these share.
+    """
+    reads, writes = bindings
+    kinds = ["storage_buffer, ReadOnly"] * reads + ["storage_buffer"] * writes
+    bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
+    layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
+    found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"
+    objects = f"#hal.executable.objects<{{{target} = [{found}]}}>"
+    sizes = ", ".join(f"{size} : index" for size in (threads, 1, 1))
+    return [
+        f'"hal.executable.source"() <{{objects = {objects}, sym_name = {quoted(name)}, '
+        'sym_visibility = "private"}> ({',
+        f'  "hal.executable.export"() <{{layout = {layout}, ordinal = 0 : index, '
+        f'sym_name = {quoted(function)}, sym_visibility = "public", '
+        f"workgroup_size = [{sizes}], "
+        f"workgroup_local_memory = {shared_bytes} : index}}> ({{",
+        "  ^bb0(%device: !hal.device, %programs: index):",
+        "    %one = arith.constant 1 : index",
+        "    hal.return %programs, %one, %one : index, index, index",
+        "  }, {}) : () -> ()",
+        '  "hal.executable.source_end"() : () -> ()',
+        "}) : () -> ()",
+    ]
+
+
 def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
     """The memory of a binding; how many elements it has, a map says, of numbers."""
     view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"

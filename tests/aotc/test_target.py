@@ -91,7 +91,8 @@ def test_native_means_the_level_of_this_machine_and_never_its_model(
 
 def test_the_default_can_be_set_and_counts_each_target_once() -> None:
     with options.override("AOTC_TARGETS", "vmvx,x86_64-v3, cuda vmvx"):
-        assert list(map(str, Target.default())) == ["vmvx", "x86_64-v3", "cuda:sm_80"]
+        found = [*map(str, Target.default())]
+        assert found == ["vmvx", "x86_64-v3", *map(str, Target.named("cuda"))]
     with options.override("AOTC_TARGETS", ""):
         assert Target.default() == Target.named("cpu")
     with options.override("AOTC_TARGETS", "x86"), pytest.raises(InputError) as caught:
@@ -134,7 +135,7 @@ def test_compiler_accepts_the_flags_of(target: Target, tmp_path: Path) -> None:
     done = _compile(target, "-o", str(module))
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     assert b"warning" not in done.stderr.lower()
-    if target.ptx_isa:
+    if target.ptx_isa and not str(target.sm).endswith("a"):  # whose own kernels need it
         assert f".version {target.ptx_isa}\n".encode() in module.read_bytes()
 
 

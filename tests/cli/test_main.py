@@ -256,7 +256,7 @@ def test_verb_names_are_completed() -> None:
 def test_target_names_are_completed() -> None:
     words = "aotc build --target cuda:sm_1"
     done = start(_AOTC_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD="3")
-    assert done.stdout == "plain,cuda:sm_120\n"
+    assert done.stdout == "plain,cuda:sm_100a\nplain,cuda:sm_120\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

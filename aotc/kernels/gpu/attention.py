@@ -40,6 +40,7 @@ from aotc.mlir import Value, arith, ir, math
 _LEAST, _DEEPEST = 16, 256  # of the depth of a head
 _USUAL = 1024  # queries
 _ROWS, _KEYS = 64, 64  # of a program, and of a step
+_MANY_WARPS, _MANY_SUMS = 8, 1 << 12  # f32 sums, which spill in fewer warps
 _FEW_KEYS = 32  # of a step, where they are wide
 
 
@@ -122,9 +123,11 @@ def plan(term: Term, machine: Gpu) -> AttentionTile:
     assert parts is not None
     rows = typical(_row_count(parts), _USUAL)
     deepest = max(_padded(_depth(parts)), _padded(_width(parts)))
-    is_wide = deepest > 64 or factor_dtype(parts.scores) == "f32"
+    is_f32 = factor_dtype(parts.scores) == "f32"
+    is_wide = deepest > 64 or is_f32
     beside = min(_ROWS, max(_LEAST, power_of_two(rows)))
-    return AttentionTile(beside, _FEW_KEYS if is_wide else _KEYS)
+    warps = _MANY_WARPS if is_f32 and beside * deepest >= _MANY_SUMS else 4
+    return AttentionTile(beside, _FEW_KEYS if is_wide else _KEYS, warps)
 
 
 def _padded(size: Size) -> int:

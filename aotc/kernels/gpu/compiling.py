@@ -1,6 +1,8 @@
 """Compiles kernels by Triton, which needs no GPU for that.
 
-Triton is an extra of the machine that builds (`aotc[gpu]`), never of a device.
+Triton is an extra of the machine that builds (`aotc[gpu]`), never of a device. What it
+makes takes the arguments of the kernel and no others, in their order: so IREE launches
+it, with the memory that a dispatch binds and then its numbers.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import re
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,14 +21,40 @@ from typing import Any
 from aotc import options
 from aotc.errors import CompileError, SetupError
 from aotc.installation import install_command
-from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.numerics import STRICT
 
-_OLDEST_PTX = {"sm_80": 76, "sm_86": 76, "sm_89": 78, "sm_90": 80}  # of drivers
+_ALIGNED = "{tt.divisibility = 16 : i32}"  # of an argument, in the text of a kernel
+
+# the oldest PTX that has a chip: the older the text, the older a driver may be
+_OLDEST_PTX = {"sm_80": 76, "sm_86": 76, "sm_89": 78, "sm_90": 80, "sm_100": 86}
+_ALONE = ("sm_90", "sm_100")  # chips whose PTX, for sm_90a, no other chip runs
 _WARPS_OF_64 = ("gfx9",)  # the beginning of names of chips whose warps are as wide
 _ENTRY = re.compile(r"(\.visible \.entry \w+\()(.*?)(\n\))", re.DOTALL)
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
+_SCRATCH = 2  # pointers that Triton adds to the arguments of each kernel
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """What Triton gets of a kernel.
+
+    Args:
+        name: of its function.
+        text: of a module of Triton's IR.
+        warps: of a program.
+        stages: of what is loaded ahead.
+    """
+
+    name: str
+    text: str
+    warps: int
+    stages: int
+
+    def without_alignment(self) -> KernelSource:
+        """Return the kernel for memory that may begin anywhere."""
+        text = self.text.replace(_ALIGNED, "{}")
+        return KernelSource(self.name, text, self.warps, self.stages)
 
 
 @dataclass(frozen=True)
@@ -36,20 +65,28 @@ class Compiled:
         code: PTX, or an hsaco.
         threads: of a program.
         shared: bytes of memory that they share.
+        stages: of what is loaded ahead.
+        registers: of a thread; None where nothing has said so.
+        spilled: the same of bytes, or registers on AMD's chips, for which there was no
+            room in registers.
     """
 
     code: bytes
     threads: int
     shared: int
+    stages: int
+    registers: int | None = None
+    spilled: int | None = None
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What NVIDIA's assembler says of a kernel.
+    """What an assembler says of a kernel.
 
     Args:
         registers: of a thread.
-        spilled: bytes of a thread that found no room in registers.
+        spilled: bytes of a thread that found no room in registers; on AMD's chips,
+            registers.
     """
 
     registers: int
@@ -59,6 +96,13 @@ class Resources:
 def has_triton() -> bool:
     """Return whether kernels can be compiled here."""
     return find_spec("triton") is not None
+
+
+def triton_version() -> str:
+    """Return the version of Triton that is installed."""
+    from importlib.metadata import version
+
+    return version("triton")
 
 
 def _triton(name: str = "triton") -> Any:
@@ -71,48 +115,75 @@ def _triton(name: str = "triton") -> Any:
     return import_module(name)
 
 
-def compile_kernel(kernel: GpuKernel, arch: str, numerics: str = STRICT) -> Compiled:
+def compile_kernel(
+    kernel: KernelSource, arch: str, numerics: str = STRICT, most_shared: int = 2**31
+) -> Compiled:
     """Return the code of a kernel for a chip.
+
+    Less is loaded ahead than the kernel asks for where its programs would share more
+    memory than there is.
 
     Args:
         kernel: of it.
         arch: the chip, such as `sm_80` or `gfx942`.
         numerics: what results may be: products and sums are fused, if relaxed.
+        most_shared: bytes of memory that the threads of a program can share.
 
     Raises:
         SetupError: `missing-extra`: Triton is not installed.
-        CompileError: `kernel-not-compiled`: Triton refuses it.
+        CompileError: `kernel-not-compiled`: Triton refuses it, or it has no room.
     """
-    triton = _triton()
-    target = _target(arch)
-    options = {
+    for stages in range(kernel.stages, 0, -1):
+        found = _compile(kernel, arch, numerics, stages)
+        if found.shared <= most_shared:
+            return found
+    raise CompileError(
+        "kernel-not-compiled",
+        f"the kernel '{kernel.name}' needs {found.shared} bytes of shared memory; "
+        f"{arch} has {most_shared}",
+    )
+
+
+def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Compiled:
+    triton, target = _triton(), _target(arch)
+    given = {
         "num_warps": kernel.warps,
-        "num_stages": kernel.stages,
+        "num_stages": stages,
         "enable_fp_fusion": numerics != STRICT,
     }
     if target.backend == "cuda" and arch in _OLDEST_PTX:
-        options["ptx_version"] = _OLDEST_PTX[arch]
+        given["ptx_version"] = _OLDEST_PTX[arch]
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source = Path(folder) / f"{kernel.name}.ttir"
         source.write_text(kernel.text)
         knobs = _triton("triton.knobs")
-        with knobs.cache.scope(), knobs.compilation.scope():
+        with (
+            knobs.cache.scope(),
+            knobs.compilation.scope(),
+            knobs.runtime.scope(),
+        ):
             knobs.cache.dir = folder
             knobs.compilation.disable_line_info = True  # paths have no place in code
+            knobs.runtime.add_stages_inspection_hook = _own_arguments(kernel)
             try:
-                made = triton.compile(str(source), target=target, options=options)
+                made = triton.compile(str(source), target=target, options=given)
             except Exception as error:
                 raise CompileError(
                     "kernel-not-compiled",
                     f"Triton does not compile the kernel '{kernel.name}' for {arch}: "
                     f"{error}",
                 ) from error
-            threads = kernel.warps * target.warp_size
+            threads = made.metadata.num_warps * target.warp_size
+            code = made.asm["ptx" if target.backend == "cuda" else "hsaco"]
+            code = code.encode() if isinstance(code, str) else code
+            found = Compiled(code, threads, made.metadata.shared, stages)
             if target.backend == "cuda":
-                text = _without_scratch(made.asm["ptx"], kernel)
-                return Compiled(text.encode(), threads, made.metadata.shared)
-            return Compiled(made.asm["hsaco"], threads, made.metadata.shared)
+                return found
+            registers, spilled = _amd_resources(made.asm["amdgcn"])
+            return Compiled(
+                code, threads, made.metadata.shared, stages, registers, spilled
+            )
 
 
 def _target(arch: str) -> Any:
@@ -122,33 +193,85 @@ def _target(arch: str) -> Any:
     return cls("hip", arch, 64 if arch.startswith(_WARPS_OF_64) else 32)
 
 
-def _without_scratch(ptx: str, kernel: GpuKernel) -> str:
-    """Return PTX that takes no arguments but the kernel's.
+# ---- the arguments of a kernel ------------------------------------------------------
 
-    Triton adds two pointers to memory that these kernels have no use for.
+
+def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
+    """Return what lets Triton make code that takes no arguments but the kernel's.
+
+    Triton adds pointers to memory that these kernels have no use for. Who launches the
+    code would have to give some: NVIDIA's driver refuses to launch without, and AMD's
+    reads as many as the code says, wherever that leads.
     """
+
+    def hook(backend: Any = None, stages: Any = None, *_: Any) -> tuple[str, str]:
+        for name, change in (("ptx", _without_scratch), ("amdgcn", _as_iree_launches)):
+            if stages is not None and name in stages:
+                make = stages[name]
+                stages[name] = lambda source, metadata, make=make, change=change: (
+                    change(make(source, metadata), kernel, metadata["shared"])
+                )
+        return "", ""
+
+    return hook
+
+
+def _without_scratch(ptx: str, kernel: KernelSource, _: int = 0) -> str:
+    """Return PTX whose entry takes no pointers to scratch."""
     head = _ENTRY.search(ptx)
     assert head is not None
-    lines = head[2].strip().splitlines()
-    *taken, first, second = (line.strip().rstrip(",") for line in lines)
-    for extra in (first, second):
+    lines = [line.strip().rstrip(",") for line in head[2].strip().splitlines()]
+    taken, added = lines[:-_SCRATCH], lines[-_SCRATCH:]
+    for extra in added:
         name = extra.split()[-1]
         assert ptx.count(f"[{name}]") == 0, f"{kernel.name} uses {name}"
     parameters = ",\n\t".join(taken)
     return ptx.replace(head[0], f"{head[1]}\n\t{parameters}{head[3]}")
 
 
+_LDS = ".amdhsa_group_segment_fixed_size 0\n", ".group_segment_fixed_size: 0\n"
+
+
+def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
+    """Return code of AMD's chips that has what it needs without being given more.
+
+    Pointers to scratch stay where the arguments lie, as `hidden_none`: "space needs to
+    be left for it, but nothing needs to be set up" (LLVM, "User Guide for AMDGPU
+    Backend", "AMDHSA Code Object V3 Metadata"). Memory that threads share begins at 0
+    and is of a fixed size: IREE asks HIP for none.
+    """
+    for stated in _LDS:
+        assert assembly.count(stated) == 1, f"{kernel.name}: {stated}"
+        assembly = assembly.replace(stated, f"{stated[:-2]}{shared}\n")
+    marker = ".value_kind:     global_buffer"
+    before, rest = assembly.split(".args:", 1)
+    arguments, after = rest.split("    .group_segment_fixed_size:", 1)
+    parts = arguments.split("      - ")
+    assert len(parts) > _SCRATCH, kernel.name
+    for place in range(len(parts) - _SCRATCH, len(parts)):
+        assert parts[place].count(marker) == 1, f"{kernel.name}: {parts[place]}"
+        hidden = parts[place].replace(marker, ".value_kind:     hidden_none")
+        parts[place] = hidden.replace(".address_space:  global\n        ", "")
+    arguments = "      - ".join(parts)
+    return f"{before}.args:{arguments}    .group_segment_fixed_size:{after}"
+
+
+# ---- what an assembler says ---------------------------------------------------------
+
+
 def resources_of(compiled: Compiled, arch: str) -> Resources:
-    """Return what NVIDIA's assembler says of a kernel, on a machine without GPUs.
+    """Return what an assembler says of a kernel, on a machine without GPUs.
 
     Raises:
-        CompileError: `kernel-not-compiled`: it refuses the PTX.
+        CompileError: `kernel-not-compiled`: NVIDIA's refuses the PTX.
     """
+    if compiled.registers is not None and compiled.spilled is not None:
+        return Resources(compiled.registers, compiled.spilled)
     assembler = _triton("triton.knobs").nvidia.ptxas.path
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_bytes(compiled.code)
-        suffix = "a" if arch in ("sm_90", "sm_100") else ""
+        suffix = "a" if arch in _ALONE else ""
         asked = [assembler, "-v", f"--gpu-name={arch}{suffix}", str(source)]
         asked += ["-o", str(Path(folder) / "kernel.cubin")]
         environment = options.child_environment()
@@ -162,3 +285,14 @@ def resources_of(compiled: Compiled, arch: str) -> Resources:
     spills = _SPILLS.search(done.stderr)
     spilled = 0 if spills is None else sum(map(int, spills.groups()))
     return Resources(int(registers[1]), spilled)
+
+
+def _amd_resources(assembly: str) -> tuple[int, int]:
+    """Return the registers of a thread, and of those the ones without room."""
+
+    def stated(name: str) -> int:
+        found = re.search(rf"\.{name}:\s+(\d+)", assembly)
+        return int(found[1]) if found else 0
+
+    spilled = stated("vgpr_spill_count") + stated("sgpr_spill_count")
+    return stated("vgpr_count") + stated("agpr_count"), spilled

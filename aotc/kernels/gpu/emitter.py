@@ -10,7 +10,14 @@ from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
 from aotc.kernels.gpu import attention, elements, products, rows
-from aotc.kernels.gpu.kernel import GpuKernel, Writing, symbol_count, write_text
+from aotc.kernels.gpu.kernel import (
+    GpuKernel,
+    Writing,
+    launched,
+    needs_long_integers,
+    symbol_count,
+    write_text,
+)
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.terms import Term
@@ -77,32 +84,60 @@ class NoKernel:
 def emit(
     term: Term, name: str, machine: Gpu, numerics: str = STRICT
 ) -> GpuKernel | NoKernel:
-    """Return the kernel of a term for a chip.
+    """Return the kernel of a term for a chip, in the form that takes it.
 
     Args:
         term: of a region.
         name: of the kernel's function.
         machine: the chip.
-        numerics: what results may be: products of f32 by three of tf32, if relaxed.
+        numerics: what results may be.
     """
-    precision = "ieee" if numerics == STRICT else "tf32x3"
     with term.function.context, known_contracts(contracts_of(term.function)):
-        form = next((x for x in FORMS.values() if x.takes(term)), None)
+        found = (name for name, x in FORMS.items() if x.takes(term))
+        form = next(found, None)
         if form is None:
             return NoKernel("no form of kernels has its loops")
-        schedule = form.plan(term, machine)
+        schedule = FORMS[form].plan(term, machine)
+    return emit_planned(term, name, form, schedule, machine.precision(numerics))
+
+
+def emit_planned(
+    term: Term, name: str, form_name: str, schedule: Any, precision: str
+) -> GpuKernel | NoKernel:
+    """Return the kernel of a term for a chip, as it was planned.
+
+    Args:
+        term: of a region.
+        name: of the kernel's function.
+        form_name: that the kernel is to have, a key of `FORMS`.
+        schedule: of that form.
+        precision: of products of f32, as Triton names it.
+    """
+    form = FORMS[form_name]
+    with term.function.context, known_contracts(contracts_of(term.function)):
+        if not form.takes(term):
+            return NoKernel(f"with what is around it, it is no {form_name}")
+        is_large = needs_long_integers(term)
+        programs = form.programs(term, schedule)
         try:
             text = write_text(
-                name, term, precision, lambda writing: form.write(writing, schedule)
+                name,
+                term,
+                precision,
+                lambda writing: form.write(writing, schedule),
+                programs,
+                is_large=is_large,
             )
         except CannotLiftError as error:
             return NoKernel(f"no code for {error}")
         return GpuKernel(
             name,
             text,
-            form.programs(term, schedule),
+            launched(programs),
             symbol_count(term),
             schedule,
             schedule.warps,
             getattr(schedule, "stages", 1),
+            is_large,
+            precision,
         )

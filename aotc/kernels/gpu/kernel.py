@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aotc.dialects.types import Size, Tensor, bounds, symbols_of
+from aotc.dialects.types import Size, Tensor, bounds, maximum, symbols_of
 from aotc.kernels.gpu import ops
+from aotc.kernels.gpu.compiling import KernelSource
 from aotc.kernels.gpu.frames import Sizes
 from aotc.kernels.gpu.printing import print_module
 from aotc.kernels.gpu.tiles import Memories, memory_element
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Term
-from aotc.mlir import Type, ir
+from aotc.mlir import Type, Value, arith, ir
 
+_HALF = 32  # bits
+_LOW = 2**_HALF - 1
 _FEW = 2**31 - 2**16  # elements of which i32 counts all, and those of a tile beyond
 
 
@@ -23,7 +26,8 @@ class GpuKernel:
     """A kernel as it is compiled and launched.
 
     It takes the memory of the arguments of the region and of its results, and then the
-    values of the region's symbols, as integers.
+    values of the region's symbols, as i32: two for each, the lower half first, where it
+    computes with i64. IREE launches kernels with memory and 32-bit numbers alone.
 
     Args:
         name: of its function.
@@ -33,6 +37,8 @@ class GpuKernel:
         schedule: how its work is cut up.
         warps: of a program.
         stages: of what is loaded ahead.
+        is_large: whether it computes with i64.
+        precision: of products of f32, as Triton names it.
     """
 
     name: str
@@ -42,6 +48,30 @@ class GpuKernel:
     schedule: Schedule
     warps: int
     stages: int
+    is_large: bool
+    precision: str
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it has products that are computed by `precision`."""
+        return '"tt.dot"(' in self.text
+
+    @property
+    def source(self) -> KernelSource:
+        """What Triton gets of it."""
+        return KernelSource(self.name, self.text, self.warps, self.stages)
+
+    def numbers(self, symbols: Sequence[int]) -> list[int]:
+        """Return the numbers that it takes, given the values of the symbols."""
+        taken = symbols[: self.symbols]
+        if not self.is_large:
+            return [*taken]
+        return [half for x in taken for half in (_signed(x & _LOW), x >> _HALF)]
+
+
+def _signed(half: int) -> int:
+    """Return the i32 that has the bits of an unsigned number."""
+    return half - (_LOW + 1) if half > _LOW // 2 else half
 
 
 @dataclass(frozen=True)
@@ -62,25 +92,40 @@ class Writing:
 
 
 def write_text(
-    name: str, term: Term, precision: str, write: Callable[[Writing], None]
+    name: str,
+    term: Term,
+    precision: str,
+    write: Callable[[Writing], None],
+    programs: Size,
+    *,
+    is_large: bool,
 ) -> str:
-    """Return the text of a kernel whose body is written by a function."""
+    """Return the text of a kernel whose body is written by a function.
+
+    The one program of a launch without work does nothing (`launched`).
+    """
     values = [*term.arguments, *term.results]
     elements = [memory_element(Tensor.of(value).dtype) for value in values]
     with _knowing_triton(term.function.context), ir.Location.unknown():
-        ints = ops.Integers(64 if _is_large(term) else 32)
-        count = symbol_count(term)
-        kinds = [*map(ops.pointer_to, elements), *[ints.kind] * count]
+        ints = ops.Integers(64 if is_large else 32)
+        count = symbol_count(term) * (2 if is_large else 1)
+        number = ir.IntegerType.get_signless(_HALF)
+        kinds = [*map(ops.pointer_to, elements), *[number] * count]
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             block = _function(name, kinds, len(values))
         with ir.InsertionPoint(block):
             given = [*block.arguments]
-            sizes = Sizes(ints, given[len(values) :])
+            sizes = Sizes(ints, _symbols(given[len(values) :], ints, is_large=is_large))
             first = len(term.arguments)
             read = dict(zip(term.arguments, given[:first], strict=True))
             written = [*zip(term.results, given[first : len(values)], strict=True)]
-            write(Writing(term, sizes, Memories(read, written), precision))
+            writing = Writing(term, sizes, Memories(read, written), precision)
+            if launched(programs) == programs:
+                write(writing)
+            else:
+                is_any = ints.is_less(0, sizes.of(programs))
+                ops.when(is_any, lambda: write(writing))
             ops.make("tt.return", [], None)
         return print_module(module)
 
@@ -104,7 +149,31 @@ def symbol_count(term: Term) -> int:
     return max(used, default=-1) + 1
 
 
-def _is_large(term: Term) -> bool:
+def launched(programs: Size) -> Size:
+    """Return how many programs are launched where there is work for so many.
+
+    IREE launches none on CUDA as well, which is an error there (see
+    `benchmarks.iree_faults`): then there is one that does nothing.
+    """
+    return programs if bounds(programs)[0] >= 1 else maximum(programs, 1)
+
+
+def _symbols(
+    numbers: Sequence[Value], ints: ops.Integers, *, is_large: bool
+) -> list[Value]:
+    """Return the values of symbols, of the numbers that a kernel takes."""
+    if not is_large:
+        return [*numbers]
+    by = ops.constant(ints.kind, _HALF)
+    return [
+        arith.ori(
+            arith.extui(ints.kind, low), arith.shli(arith.extui(ints.kind, high), by)
+        )
+        for low, high in zip(numbers[::2], numbers[1::2], strict=True)
+    ]
+
+
+def needs_long_integers(term: Term) -> bool:
     """Whether i32 may be too short for where elements lie, or for loops."""
     counts = [Tensor.of(x).elements for x in (*term.arguments, *term.results)]
     counts += [size for each in term.statements for size in each.nest.sizes]

@@ -7,9 +7,14 @@ MI300X, RX 7900 XTX and RX 9070 XT): they choose between schedules and promise n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from aotc.kernels.machine import Mma
+from aotc.numerics import STRICT
 from aotc.target import Target
+
+_BYTES = Mma((("i8", "i8"),), 1, "i8", "i32")
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Gpu:
         rates: operations of products in a nanosecond, by the dtype of factors; those of
             f32 without instructions for matrices.
         warp: threads that go together.
+        relaxed: how products of f32 are computed where numerics are relaxed, as Triton
+            names it.
     """
 
     arch: str
@@ -34,6 +41,32 @@ class Gpu:
     cached: int
     rates: tuple[tuple[str, int], ...]
     warp: int = 32
+    relaxed: str = "tf32x3"
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the floats that kernels compute with."""
+        return "f32", "bf16", "f16"
+
+    def multipliers_of(self, left: str, right: str) -> list[Mma]:
+        """Return the instructions that multiply integers of two dtypes."""
+        return [_BYTES] if (left, right) in _BYTES.dtypes else []
+
+    def precision(self, numerics: str) -> str:
+        """Return how products of f32 are computed, as Triton names it."""
+        return "ieee" if numerics == STRICT else self.relaxed
+
+    def stated(self) -> dict[str, Any]:
+        """What a manifest says of the model: rates are of the whole chip."""
+        return {
+            "name": self.arch,
+            "flops_per_ns": dict(self.rates),
+            "bytes_per_ns": self.bandwidth,
+        }
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the model as a tuning file and the IR hold it."""
+        return {**asdict(self), "rates": [[*pair] for pair in self.rates]}
 
     def rate(self, dtype: str) -> int:
         """Return the operations of products of a dtype in a nanosecond."""
@@ -54,14 +87,38 @@ _MACHINES = (
     Gpu("sm_100", 148, 227 * _KIB, 8000, 12000, _rates(75_000, 2_250_000, 4_500_000)),
     Gpu("sm_120", 170, 99 * _KIB, 1792, 6000, _rates(104_800, 209_500, 838_000)),
     Gpu(
-        "gfx942", 304, 64 * _KIB, 5300, 12000, _rates(163_400, 1_307_000, 2_614_000), 64
+        "gfx942",
+        304,
+        64 * _KIB,
+        5300,
+        12000,
+        _rates(163_400, 1_307_000, 2_614_000),
+        warp=64,
+        relaxed="ieee",
     ),
-    Gpu("gfx1100", 96, 64 * _KIB, 960, 3500, _rates(61_400, 123_000, 123_000)),
-    Gpu("gfx1201", 64, 64 * _KIB, 640, 3000, _rates(48_700, 195_000, 389_000)),
+    Gpu(
+        "gfx1100",
+        96,
+        64 * _KIB,
+        960,
+        3500,
+        _rates(61_400, 123_000, 123_000),
+        relaxed="ieee",
+    ),
+    Gpu(
+        "gfx1201",
+        64,
+        64 * _KIB,
+        640,
+        3000,
+        _rates(48_700, 195_000, 389_000),
+        relaxed="ieee",
+    ),
 )
 MACHINES = {each.arch: each for each in _MACHINES}
 
 
 def gpu_of(target: Target) -> Gpu | None:
     """Return the model of a target's chip; None if it is no GPU with kernels."""
-    return MACHINES.get(target.sm or target.gfx or "")
+    chip = target.sm or target.gfx or ""
+    return MACHINES.get(chip.removesuffix("a"))  # sm_90a is for that chip alone

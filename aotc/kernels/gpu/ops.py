@@ -297,6 +297,14 @@ def loop(
     return [*made.results]
 
 
+def when(condition: Value, body: Callable[[], None]) -> None:
+    """Write what is done only if a condition holds."""
+    made = ir.Operation.create("scf.if", operands=[condition], regions=2)
+    with ir.InsertionPoint(made.regions[0].blocks.append()):
+        body()
+        scf.YieldOp([])
+
+
 def _i32(value: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), value)
 

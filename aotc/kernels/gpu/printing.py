@@ -21,7 +21,7 @@ class _Printer:
         self._names: dict[Value, str] = {}
 
     def op(self, op: Operation, indent: str) -> list[str]:
-        """Return the lines of an op, which has one region of one block, if any."""
+        """Return the lines of an op, whose regions have one block, or none."""
         op = op.operation
         given = ", ".join(self._names[value] for value in op.operands)
         results = self._define(op.results)
@@ -34,8 +34,11 @@ class _Printer:
         tail = f" : ({types}) -> ({made})"
         if not len(op.regions):
             return [head + tail]
-        ((block,),) = op.regions
-        return [f"{head} ({{", *self._block(block, indent), f"{indent}}}){tail}"]
+        lines = [f"{head} ({{"]
+        for number, region in enumerate(op.regions):
+            lines += [f"{indent}}}, {{"] if number else []
+            lines += [line for block in region for line in self._block(block, indent)]
+        return [*lines, f"{indent}}}){tail}"]
 
     def _define(self, values: Sequence[Value]) -> list[str]:
         for value in values:

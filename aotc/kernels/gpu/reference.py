@@ -33,7 +33,18 @@ def launch(
     symbols: Sequence[int],
     programs: Iterable[int] | None = None,
 ) -> list[Buffer]:
-    """Return the memory of the results of a kernel, once it has run.
+    """Return the memory of the results of a kernel, once it has run: `run_kernel`."""
+    return run_kernel(kernel, term, arguments, symbols, programs)[0]
+
+
+def run_kernel(
+    kernel: GpuKernel,
+    term: Term,
+    arguments: _Arrays,
+    symbols: Sequence[int],
+    programs: Iterable[int] | None = None,
+) -> tuple[list[Buffer], int]:
+    """Run a kernel; return the memory of its results, and how many steps that took.
 
     Args:
         kernel: of the term.
@@ -56,9 +67,9 @@ def launch(
             for number, kind in enumerate(map(Tensor.of, term.results))
         ]
     given = [Buffer.of(f"a{number}", x) for number, x in enumerate(arguments)]
-    taken: list[Buffer | int] = [*given, *made, *symbols[: kernel.symbols]]
-    evaluate(kernel.text, taken, (count, 1, 1), programs)
-    return made
+    taken: list[Buffer | int] = [*given, *made, *kernel.numbers(symbols)]
+    steps = evaluate(kernel.text, taken, (count, 1, 1), programs)
+    return made, steps
 
 
 @dataclass

@@ -23,8 +23,8 @@ def evaluate(
     arguments: Sequence[Buffer | int],
     grid: tuple[int, int, int],
     programs: Iterable[int] | None = None,
-) -> None:
-    """Run a kernel, which writes buffers.
+) -> int:
+    """Run a kernel, which writes buffers; return how many steps that took.
 
     Args:
         text: of the module that holds it, in the generic form of MLIR.
@@ -40,10 +40,14 @@ def evaluate(
     kernel = read_kernel(text)
     given = _arguments(kernel, arguments)
     chosen = None if programs is None else {*programs}
+    steps = 0
     with np.errstate(all="ignore"):
         for number, place in enumerate(product(*map(range, grid[::-1]))):
             if chosen is None or number in chosen:
-                _Program(number, place[::-1], grid).run(kernel.body, given)
+                program = _Program(number, place[::-1], grid)
+                program.run(kernel.body, given)
+                steps += program.steps
+    return steps
 
 
 def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[Any]:
@@ -79,11 +83,13 @@ class _Program:
     ) -> None:
         self._number, self._place, self._grid = number, place, grid
         self._values: dict[int, Any] = {}
+        self.steps = 0
 
     def run(self, block: Block, given: Sequence[Any]) -> list[Any]:
         """Run steps; return what the last one takes."""
         self._values.update(zip(block.arguments, given, strict=True))
         *steps, end = block.steps
+        self.steps += len(steps)
         for step in steps:
             operands = [self._values[number] for number in step.operands]
             results = self._results(step, operands)
@@ -188,6 +194,11 @@ class _Program:
         for index in range(int(first), int(end), int(by)):
             held = self.run(block, [np.asarray(index, first.dtype), *held])
         return held
+
+    def _scf_if(self, step: Step, condition: Array) -> list[Any]:
+        if bool(condition):
+            return self.run(step.blocks[0], [])
+        return self.run(step.blocks[1], []) if len(step.blocks) > 1 else []
 
 
 def _moved(x: Any, function: Any) -> Any:

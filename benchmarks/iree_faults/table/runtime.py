@@ -48,6 +48,22 @@ ROWS = (
         Dies(runs.read_from_an_empty_axis, "SIGFPE"),
     ),
     Fault(
+        "no-shared-memory-on-hip",
+        Symptom.UNSAFE,
+        "Launches kernels on HIP without the memory that the threads of a program are "
+        "to share, whatever an export of compiled code says (workgroup_local_memory).",
+        ("aotc/kernels/gpu/compiling.py: _as_iree_launches",),
+        Elsewhere("tests/kernels/gpu/test_building.py finds none in the module"),
+    ),
+    Fault(
+        "empty-launches-on-cuda",
+        Symptom.DIES,
+        "Launches grids of no workgroups on CUDA, which the driver refuses; on HIP it "
+        "leaves them out.",
+        ("aotc/kernels/gpu/kernel.py: launched",),
+        Elsewhere("takes an NVIDIA GPU; read in stream_command_buffer.c"),
+    ),
+    Fault(
         "no-python-memory",
         Symptom.DIES,
         "Drops references to buffers on its own threads, without the interpreter's "

@@ -1,0 +1,276 @@
+"""The kernels of a program for GPUs: compiled by Triton, and as IREE dispatches them.
+
+They are compiled by processes side by side, and each is kept in the cache by all that
+it depends on: its text, the chip, Triton's version and how numbers may be computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from aotc import options
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.cache import Cache, Recipe, digest
+from aotc.dialects.iree_text import frame
+from aotc.errors import CompileError
+from aotc.exit_status import exit_cause
+from aotc.kernels.gpu import compiling
+from aotc.kernels.gpu.compiling import Compiled, KernelSource, triton_version
+from aotc.kernels.gpu.machines import Gpu, gpu_of
+from aotc.kernels.gpu.worker import read_result, write_job
+from aotc.kernels.lowered import Launch, kernels_of
+from aotc.mlir import Module
+from aotc.target import Target
+
+# IREE's targets whose code is PTX and hsaco, whatever the chip
+_IREE_TARGETS = {
+    "cuda": '#hal.executable.target<"cuda", "cuda-nvptx-fb">',
+    "rocm": '#hal.executable.target<"rocm", "rocm-hsaco-fb">',
+}
+_SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
+
+
+class Running(Protocol):
+    """The processes at work, which end together."""
+
+    processes: set[subprocess.Popen[str]]
+    is_stopped: bool
+
+
+@dataclass(frozen=True)
+class DeviceKernels:
+    """The kernels of a program for a GPU.
+
+    Args:
+        target: that they are for.
+        machine: the model of its chip.
+        numerics: what results may be.
+        launches: by the name of the executable.
+        jobs: processes that compile them at most.
+        cache: what keeps their code.
+        made: what has been compiled so far.
+    """
+
+    target: Target
+    machine: Gpu
+    numerics: str
+    launches: Mapping[str, Launch]
+    jobs: int
+    cache: Cache | None
+    made: dict[KernelSource, Compiled] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        module: Module,
+        target: Target,
+        numerics: str,
+        jobs: int,
+        cache: Cache | None,
+    ) -> DeviceKernels | None:
+        """Return those of a lowered module; None if it has none."""
+        found = {each.name: each.launch for each in kernels_of(module) if each.launch}
+        machine = gpu_of(target)
+        if not found or machine is None:
+            return None
+        return cls(target, machine, numerics, found, jobs, cache)
+
+    def parts(self) -> dict[str, str]:
+        """All that their code depends on, for a recipe of the cache."""
+        rows = {name: asdict(each) for name, each in self.launches.items()}
+        return {"GPU kernels": digest(json.dumps(rows)), **self._tools()}
+
+    def _tools(self) -> dict[str, str]:
+        return {
+            "chip": str(self.machine),
+            "numerics": self.numerics,
+            "triton": triton_version(),
+            "driver of triton": digest(Path(compiling.__file__).read_bytes()),
+        }
+
+    def compile(
+        self, running: Running, unaligned: Collection[str] = ()
+    ) -> dict[str, Compiled]:
+        """Return the code of each kernel.
+
+        Args:
+            running: notes the processes that compile.
+            unaligned: the kernels whose memory may begin anywhere.
+
+        Raises:
+            CompileError: `kernel-not-compiled`: Triton refuses one, or dies of it.
+        """
+        sources = {
+            name: _source(launch, is_aligned=name not in unaligned)
+            for name, launch in self.launches.items()
+        }
+        missing: dict[KernelSource, str] = {}
+        for name, source in sources.items():
+            kept = self.made.get(source) or self._find(source)
+            if kept is not None:
+                self.made[source] = kept
+            else:
+                missing.setdefault(source, name)
+        for source, found in self._compile_all(missing, running):
+            self.made[source] = found
+            self._keep(source, found)
+        return {name: self.made[source] for name, source in sources.items()}
+
+    def _compile_all(
+        self, missing: Mapping[KernelSource, str], running: Running
+    ) -> Iterator[tuple[KernelSource, Compiled]]:
+        sources = [*missing]
+        count = max(1, min(self.jobs, len(sources)))
+        shares = [sources[number::count] for number in range(count) if sources]
+        with ThreadPoolExecutor(max_workers=count) as pool:
+            work = pool.map(lambda share: self._compile_share(share, running), shares)
+            for share, results in zip(shares, work, strict=True):
+                for source, result in zip(share, results, strict=True):
+                    if isinstance(result, str):
+                        raise _not_compiled(missing[source], self.target, result)
+                    yield source, result
+
+    def _compile_share(
+        self, sources: Sequence[KernelSource], running: Running
+    ) -> list[Compiled | str]:
+        """Return what a process makes of some kernels; another goes on after one."""
+        found: list[Compiled | str] = []
+        while len(found) < len(sources):
+            rest = sources[len(found) :]
+            with temporary_folder() as folder:
+                settings = {
+                    "arch": self.machine.arch,
+                    "numerics": self.numerics,
+                    "most_shared": self.machine.shared_bytes,
+                }
+                write_job(folder, rest, settings)
+                code, log = _run_worker(folder, running)
+                if running.is_stopped:
+                    raise CancelledError
+                for number in range(len(rest)):
+                    result = read_result(folder, number)
+                    if result is None:
+                        said = log.strip().splitlines()[-1:] or ["no output"]
+                        result = f"Triton died of {exit_cause(code)}: {said[0]}"
+                        found.append(result)
+                        break
+                    found.append(result)
+        return found
+
+    def _recipe(self, source: KernelSource) -> Recipe:
+        parts = {"source": digest(json.dumps(asdict(source))), **self._tools()}
+        return Recipe("gpu-kernel", f"{self.target}: {source.name}", parts)
+
+    def _find(self, source: KernelSource) -> Compiled | None:
+        value = self.cache.find(self._recipe(source)) if self.cache else None
+        if value is None:
+            return None
+        facts, _, code = value.partition(b"\n")
+        return Compiled(code, **json.loads(facts))
+
+    def _keep(self, source: KernelSource, made: Compiled) -> None:
+        if self.cache is not None:
+            facts = asdict(replace(made, code=b""))
+            del facts["code"]
+            value = json.dumps(facts).encode() + b"\n" + made.code
+            self.cache.keep(self._recipe(source), value)
+
+    def write_objects(self, folder: Path, codes: Mapping[str, Compiled]) -> None:
+        """Write the code of kernels where IREE finds it."""
+        for name, made in codes.items():
+            (folder / self._object_name(name)).write_bytes(made.code)
+
+    def executables(self, codes: Mapping[str, Compiled]) -> list[str]:
+        """Return what dispatches the kernels, as lines for IREE."""
+        iree_target = _IREE_TARGETS[self.target.backend]
+        return [
+            line
+            for name, launch in self.launches.items()
+            for line in frame.device_executable(
+                name,
+                iree_target,
+                launch.function,
+                self._object_name(name),
+                (launch.reads, launch.writes),
+                launch.numbers,
+                codes[name].threads,
+                codes[name].shared,
+            )
+        ]
+
+    def _object_name(self, name: str) -> str:
+        number = [*self.launches].index(name)
+        return f"kernel-{number}{_SUFFIXES[self.target.backend]}"
+
+    def facts(
+        self, codes: Mapping[str, Compiled], unaligned: Collection[str]
+    ) -> dict[str, Any]:
+        """What a manifest tells of the code of kernels by name, and of the compiler."""
+        rows = {
+            name: {
+                "threads": made.threads,
+                "shared_bytes": made.shared,
+                "stages": made.stages,
+                "registers": made.registers,
+                "spilled": made.spilled,
+                "aligned": name not in unaligned,
+                "sha256": sha256(made.code).hexdigest(),
+                "text": digest(self.launches[name].text),
+            }
+            for name, made in codes.items()
+        }
+        return {"codes": rows, "compiler": f"triton {triton_version()}"}
+
+
+def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
+    found = KernelSource(launch.function, launch.text, launch.warps, launch.stages)
+    return found if is_aligned else found.without_alignment()
+
+
+def _not_compiled(name: str, target: Target, why: str) -> CompileError:
+    family = name.partition(".")[0].partition("_")[0]
+    return CompileError(
+        "kernel-not-compiled",
+        f"the kernel '{name}' for target '{target}' is not compiled: {why}",
+        hint=f"leave such kernels to IREE with --without {family}",
+    )
+
+
+@contextmanager
+def _noted(
+    process: subprocess.Popen[str], running: Running
+) -> Iterator[subprocess.Popen[str]]:
+    running.processes.add(process)
+    try:
+        yield process
+    finally:
+        running.processes.discard(process)
+
+
+def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
+    """Return the exit code and the diagnostics of a process that compiles kernels."""
+    module = "aotc.kernels.gpu.worker"
+    with (
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(folder), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**options.child_environment(), "TMPDIR": str(folder)},
+        ) as process,
+        _noted(process, running),
+    ):
+        _, log = process.communicate()
+    return process.returncode, log

@@ -1,0 +1,164 @@
+"""Evaluates the kernels of GPUs in the calls of a self-check, where no GPU is.
+
+What is evaluated is the very text that was compiled (`aotc.kernels.ttir`): it must read
+and write nothing but its own memory, each element once, and give what the reference
+evaluator does. What the compiler makes of it, and the code of IREE's between kernels,
+is not known then, so an entry counts as not checked; how much was evaluated is told.
+
+The evaluator runs so many steps, and no more, so that what is told is the same on every
+machine: of a launch that would take too many, some programs, and the elements that
+these write take the place of the reference's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aotc import reference
+from aotc.cache import digest
+from aotc.checks.kernel_count import KernelCount
+from aotc.dialects.function_table import name_of
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import evaluate_size
+from aotc.errors import CompileError
+from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.families import kernel_of_region
+from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.kernels.gpu.reference import run_kernel
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Term
+from aotc.mlir import Function
+from aotc.program import Program
+
+Arrays = list[Any]
+STEPS = 50_000  # of the evaluator, for all entries of a target
+_SHARE = 8  # launches that share what is left
+
+
+def kernel_texts(kernels: Mapping[str, Any]) -> set[str]:
+    """Return the digests of the texts of kernels, of the list of a variant's."""
+    rows = kernels.get("regions", ())
+    return {row["device"]["text"] for row in rows if "device" in row}
+
+
+@dataclass
+class EvaluatedKernels:
+    """Computes entries by the reference evaluator, and their regions by kernels.
+
+    It stands in the place of a process that runs compiled code.
+
+    Args:
+        program: at the stage `regions`, for the target.
+        compiled: digests of the texts that were compiled.
+        steps: that the evaluator may still run.
+        count: what it has evaluated.
+        known: the kernel and the term of each region that it has met.
+    """
+
+    program: Program
+    compiled: Collection[str]
+    steps: float
+    count: KernelCount = field(default_factory=KernelCount)
+    known: dict[str, tuple[GpuKernel, Term]] = field(default_factory=dict)
+    _stored: dict[str, Any] = field(default_factory=dict)
+
+    def call(
+        self,
+        entry: str,
+        arrays: Sequence[Any],
+        before: Mapping[str, Arrays] | None = None,
+        after: Sequence[str] = (),
+        seconds: float | None = None,
+    ) -> tuple[Arrays, Arrays]:
+        """Return the outputs of a call, and the leaves of states after it.
+
+        As `aotc.checks.process.CompiledProcess.call` does.
+        """
+        states = {state.name: state.leaves for state in self.program.states}
+        for name, leaves in (before or {}).items():
+            self._stored.update(zip(states[name], leaves, strict=True))
+        known = self.program.entry(entry)
+        stored, rest = {**self.program.parameters, **self._stored}, iter(arrays)
+        arguments = [
+            next(rest) if port.kind == "input" else stored[port.name]
+            for port in known.arguments
+        ]
+        found = reference.evaluate(
+            self.program.module, entry, arguments, with_region=self._region
+        )
+        ports = [*zip(known.results, found, strict=True)]
+        changed = {port.name: x for port, x in ports if port.kind == "state"}
+        self._stored |= changed
+        outputs = [x for port, x in ports if port.kind == "output"]
+        return outputs, [(stored | changed)[x] for name in after for x in states[name]]
+
+    def _region(
+        self, function: Function, arguments: Sequence[Any], symbols: Sequence[int]
+    ) -> Arrays:
+        """Return the results of a region."""
+        name, module = name_of(function), self.program.module
+        if name not in self.known:
+            kernel, term = self.kernel_of(function)
+            assert digest(kernel.text) in self.compiled, "another text was compiled"
+            self.known[name] = kernel, term
+        kernel, term = self.known[name]
+        wanted = reference.evaluate(module, name, arguments)
+        with function.context, known_contracts(contracts_of(function)):
+            total = evaluate_size(kernel.programs, symbols)
+        if not total:
+            return wanted
+        try:
+            programs = self._chosen(kernel, term, arguments, symbols, total)
+            memories, steps = run_kernel(kernel, term, arguments, symbols, programs)
+            results = [
+                _written_over(array, memory, is_whole=programs is None)
+                for array, memory in zip(wanted, memories, strict=True)
+            ]
+        except CompileError as error:
+            raise CompileError(
+                "self-check", f"the kernel of the region '{name}': {error.message}"
+            ) from error
+        self.steps -= steps
+        run = total if programs is None else len(programs)
+        self.count = self.count.plus(total, run)
+        return results
+
+    def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
+        """Return the kernel and the term of a region."""
+        kernel = kernel_of_region(function)
+        assert not isinstance(kernel, NoKernel), kernel.why
+        with function.context, known_contracts(contracts_of(function)):
+            term = term_of(function)
+        assert term is not None
+        return kernel, term
+
+    def _chosen(
+        self,
+        kernel: GpuKernel,
+        term: Term,
+        arguments: Sequence[Any],
+        symbols: Sequence[int],
+        total: int,
+    ) -> list[int] | None:
+        """Return the programs of a launch that are evaluated; None for all."""
+        _, steps = run_kernel(kernel, term, arguments, symbols, [0])
+        self.steps -= steps
+        affordable = max(1, int(self.steps / _SHARE // max(1, steps)))
+        if affordable >= total:
+            return None
+        places = np.linspace(0, total - 1, min(affordable + 1, total)).round()
+        return sorted({int(place) for place in places})
+
+
+def _written_over(array: Any, memory: Any, *, is_whole: bool) -> Any:
+    """Return an array with the elements that a kernel has written."""
+    if is_whole:
+        return memory.written().reshape(array.shape)
+    elements = np.ascontiguousarray(array).reshape(-1).copy()
+    known = memory.is_known
+    elements[known] = memory.elements.view(memory.dtype)[known]
+    return elements.reshape(array.shape)

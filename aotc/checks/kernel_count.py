@@ -1,0 +1,41 @@
+"""How much of the kernels of an entry a self-check has evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KernelCount:
+    """How much of the kernels of an entry was evaluated, in some calls.
+
+    Args:
+        launches: of kernels in these calls.
+        programs: that they have.
+        evaluated: how many of these were.
+    """
+
+    launches: int = 0
+    programs: int = 0
+    evaluated: int = 0
+
+    def plus(self, programs: int, evaluated: int) -> KernelCount:
+        """Count one more launch."""
+        return KernelCount(
+            self.launches + 1, self.programs + programs, self.evaluated + evaluated
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """As the manifest holds it."""
+        return {
+            "launches": self.launches,
+            "programs": self.programs,
+            "evaluated": self.evaluated,
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"kernels evaluated in {self.launches} launches, {self.evaluated:,} of "
+            f"{self.programs:,} programs, and right; neither what they are compiled to "
+            "nor IREE's code was run"
+        )

@@ -1,0 +1,229 @@
+"""The families of kernels for GPUs: what each takes, and how it is planned.
+
+An op is planned as the term that it is by itself: a form of kernels (`emitter.FORMS`)
+takes terms, whatever ops they come of. What elementwise ops follow changes nothing of
+how it is cut up. What only moves elements is left to IREE, which writes parts where
+they are to lie, and so are reductions of few elements, which it computes with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.reduction import (
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    Reduction,
+)
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import clone_op
+from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
+from aotc.kernels.family import Family
+from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
+from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.products import ProductTile
+from aotc.kernels.gpu.rows import ReduceTile
+from aotc.kernels.planning.reductions import is_in_memory, reduced_axes
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Term
+from aotc.kernels.typical import typical
+from aotc.mlir import Function, func, ir
+from aotc.numerics import RELAXED, STRICT
+
+_FLOATS = ("f32", "bf16", "f16")
+_BYTES = ("i8", "i32")  # of factors and sums
+_LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
+_ALONG_ROWS: tuple[type[GraphOp], ...] = (
+    *(Softmax, LogSoftmax, Normalize),
+    *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
+)
+
+
+@dataclass(frozen=True)
+class _Planning:
+    """Plans ops by a form of kernels.
+
+    Args:
+        form: its name, a key of `FORMS`.
+        dtypes: that elements may have.
+        precision: of products of f32, as Triton names it.
+    """
+
+    form: str
+    dtypes: Container[str] = _FLOATS
+    precision: str = "ieee"
+
+    def plan(self, op: GraphOp, machine: Gpu) -> Any:
+        """Return the schedule for an op on a chip; None where there is no kernel."""
+        is_known = self.precision in ("ieee", machine.relaxed)
+        if not (is_known and self._is_apt(op)):
+            return None
+        with op.operation.context:
+            term, form = term_of_op(op), FORMS[self.form]
+            if term is None or not form.takes(term):
+                return None
+            return form.plan(term, machine)
+
+    def _is_apt(self, op: GraphOp) -> bool:
+        """Whether a kernel has the elements of an op, and it is worth a launch."""
+        kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
+        if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
+            return False
+        if any(True for value in list(op.results)[1:] for _ in value.uses):
+            return False  # statistics, which no region returns
+        if not isinstance(op, Reduction):
+            return True
+        is_small = typical(kinds[0].elements, _LEAST) < _LEAST
+        return not is_small and is_in_memory(op.x, reduced_axes(op))
+
+    def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
+        """Return how many programs compute an op, along two axes."""
+        with op.operation.context:
+            term = term_of_op(op)
+            assert term is not None
+            return FORMS[self.form].programs(term, schedule), 1
+
+
+def term_of_op(op: GraphOp) -> Term | None:
+    """Return the term of an op by itself, of its first result; None if it has none."""
+    given = [value.type for value in op.operands]
+    with ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("alone", (given, [op.results[0].type]))
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            made = clone_op(op, [*block.arguments])
+            func.ReturnOp([made.results[0]])
+        found = term_of(function)
+    if found is None or found.module is not None:
+        return found
+    return Term(found.function, found.statements, module)  # which lives as long
+
+
+def _row_axes(op: GraphOp) -> int:
+    """Return how many of the last axes of its operand a row has."""
+    return len(reduced_axes(op)) if isinstance(op, _ALONG_ROWS) else 1
+
+
+def _column_axes(op: GraphOp) -> int:
+    """Return how many of the last axes of its result a row has."""
+    return 0 if isinstance(op, Reduction) else _row_axes(op)
+
+
+_PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
+_ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+# f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
+_RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
+_RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
+
+
+def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
+    return Family(
+        anchors=(DotGeneral, ConvGeneral),
+        schedule=ProductTile,
+        plan=planning.plan,
+        workgroups=planning.workgroups,
+        epilogue=OF_COLUMNS,
+        floats=_FLOATS,
+        stored=lambda op: NARROW,
+        numerics=numerics,
+    )
+
+
+def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
+    return Family(
+        anchors=(Attention,),
+        schedule=AttentionTile,
+        plan=planning.plan,
+        workgroups=planning.workgroups,
+        floats=_FLOATS,
+        numerics=numerics,
+    )
+
+
+_PLANNING = {
+    "contraction-tf32x3": _RELAXED_PRODUCTS,
+    "attention-tf32x3": _RELAXED_ATTENTION,
+    "contraction": _PRODUCTS,
+    "attention": _ATTENTION,
+    "pooling": _ROWS,
+    "rows": _ROWS,
+}
+
+# of those that compute one op, the first with a plan for it is taken
+FAMILIES: dict[str, Family[Any, Any]] = {
+    "contraction-tf32x3": _contraction(_RELAXED_PRODUCTS, RELAXED),
+    "attention-tf32x3": _attention(_RELAXED_ATTENTION, RELAXED),
+    "contraction": _contraction(_PRODUCTS, STRICT),
+    "attention": _attention(_ATTENTION, STRICT),
+    "pooling": Family(
+        anchors=(MaxPool, SumPool),
+        schedule=ReduceTile,
+        plan=_ROWS.plan,
+        workgroups=_ROWS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+    ),
+    # softmax, norms and reductions, and products of few rows or columns
+    "rows": Family(
+        anchors=(*_ALONG_ROWS, DotGeneral, ConvGeneral),
+        schedule=ReduceTile,
+        plan=_ROWS.plan,
+        workgroups=_ROWS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+        column_axes=_column_axes,
+        prologue=ALIKE,
+        prologue_axes=_row_axes,
+    ),
+}
+
+
+def kernel_of_region(function: Function) -> GpuKernel | NoKernel:
+    """Return the kernel of a region, as it is planned."""
+    fused = fused_of(function)
+    assert fused is not None
+    with function.context, known_contracts(contracts_of(function)):
+        term = term_of(function)
+    if term is None:
+        return NoKernel("an op of it is no nest of loops")
+    planning, schedule = (
+        _PLANNING[fused.kernel],
+        FAMILIES[fused.kernel].schedule_of(fused),
+    )
+    name = f"aotc_{fused.kernel}".replace("-", "_")
+    return emit_planned(term, name, planning.form, schedule, planning.precision)
+
+
+def why_unwritten(function: Function) -> str:
+    """Return why a region has no kernel; "" if it has one."""
+    found = kernel_of_region(function)
+    return found.why if isinstance(found, NoKernel) else ""
+
+
+def why_no_schedule(op: GraphOp) -> str:
+    """Return why none of the families has a kernel for an op, in words."""
+    kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
+    others = sorted({kind.dtype for kind in kinds} - {*_FLOATS, *_BYTES})
+    if others:
+        return f"its elements are {', '.join(others)}, not {', '.join(_FLOATS)}"
+    if any(0 in kind.shape for kind in kinds):
+        return "it has no elements"
+    if any(True for value in list(op.results)[1:] for _ in value.uses):
+        return "its derivative, or something else, reads its statistics"
+    return "no form of kernels has its loops, or it is too small to gain by one"

@@ -1,0 +1,79 @@
+"""Compiles kernels in a process of its own: what Triton dies of is no end of aotc.
+
+`python -m aotc.kernels.gpu.worker FOLDER PARENT` reads `job.json` in the folder, and
+writes of each kernel the code, and then, as JSON, what is to be told of it, or why
+there is none. A kernel of which neither is there is what the process died of.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from aotc.errors import AotcError
+from aotc.kernels.gpu.compiling import (
+    Compiled,
+    KernelSource,
+    compile_kernel,
+    resources_of,
+)
+
+_JOB = "job.json"
+
+
+def write_job(
+    folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, Any]
+) -> None:
+    """Write what a worker reads; `settings` are the other arguments of `_compiled`."""
+    rows = [asdict(each) for each in sources]
+    text = json.dumps({"sources": rows, **settings})
+    (folder / _JOB).write_text(text, encoding="utf-8")
+
+
+def read_result(folder: Path, number: int) -> Compiled | str | None:
+    """Return what a worker has made of a kernel, or why not; None if it died of it."""
+    file = folder / f"{number}.json"
+    if not file.is_file():
+        return None
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    if "error" in facts:
+        return str(facts["error"])
+    return Compiled((folder / f"{number}.code").read_bytes(), **facts)
+
+
+def main(folder: Path) -> int:
+    """Compile the kernels of a job; return the exit code."""
+    job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
+    rows = job.pop("sources")
+    for number, row in enumerate(rows):
+        try:
+            found = _compiled(KernelSource(**row), **job)
+        except AotcError as error:
+            facts: dict[str, Any] = {"error": error.message}
+        else:
+            (folder / f"{number}.code").write_bytes(found.code)
+            facts = asdict(replace(found, code=b""))
+            del facts["code"]
+        aside = folder / f"{number}.part"
+        aside.write_text(json.dumps(facts), encoding="utf-8")
+        aside.rename(folder / f"{number}.json")
+    return 0
+
+
+def _compiled(
+    source: KernelSource, arch: str, numerics: str, most_shared: int
+) -> Compiled:
+    found = compile_kernel(source, arch, numerics, most_shared)
+    resources = resources_of(found, arch)
+    return replace(found, registers=resources.registers, spilled=resources.spilled)
+
+
+if __name__ == "__main__":
+    from aotc.worker.parent import end_with
+
+    end_with(int(sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,169 @@
+"""Which kernels for GPUs may be given memory that begins anywhere.
+
+IREE lets a dispatch read a part of a tensor in place, and write where a part of another
+lies, whatever the offset: a slice, a concatenation or an update of rows is no copy
+then. Its own code expects that. Kernels that were compiled before expect multiples of
+16 bytes, as all memory of tensors of their own begins at, and a GPU faults at others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+_BYTES = 16
+_ANY = 0  # what zero is a multiple of: all numbers
+
+# ops whose results are memory of their own, which devices and IREE's plan of memory
+# begin at multiples of 64 bytes at least
+_OWN = {
+    "stream.resource.alloc",
+    "stream.resource.alloca",
+    "stream.resource.constants",
+    "stream.tensor.import",
+    "stream.cmd.parameter.load",
+    "stream.file.constant",
+    "stream.resource.map",
+}
+# ops that give on what they are given first
+_FORWARDING = {
+    "stream.timepoint.await",
+    "stream.timepoint.barrier",
+    "stream.resource.transients",
+    "stream.resource.retain",
+    "util.optimization_barrier",
+}
+
+
+def unaligned_kernels(module: Any) -> list[str]:
+    """Return the names of the executables that may be given such memory.
+
+    Args:
+        module: as IREE has it after its phase `stream`; executables in it are compiled.
+    """
+    compiled = {
+        _symbol(op) for op in module.body if op.operation.name == _COMPILED_EXECUTABLE
+    }
+    memory, found = _Memory(module), dict[str, None]()
+
+    def visit(op: Any) -> None:
+        if op.name == "stream.cmd.dispatch":
+            names = {str(each.value[0]) for each in op.attributes["entry_points"]}
+            if names & compiled and not memory.is_aligned_for(op):
+                found.update(dict.fromkeys(sorted(names & compiled)))
+
+    _walk(module, visit)
+    return [*found]
+
+
+_COMPILED_EXECUTABLE = "hal.executable.source"
+
+
+def _symbol(op: Any) -> str:
+    return str(op.attributes["sym_name"].value)
+
+
+def _walk(module: Any, visit: Callable[[Any], None]) -> None:
+    from iree.compiler import ir
+
+    def each(op: Any) -> Any:
+        visit(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(each)
+
+
+class _Memory:
+    """Knows where memory begins.
+
+    Args:
+        module: whose functions use it.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._stores: dict[str, list[Any]] = {}
+        self._known: dict[Any, bool] = {}
+
+        def visit(op: Any) -> None:
+            if op.name == "util.global.store":
+                name = str(op.attributes["global"].value)
+                self._stores.setdefault(name, []).append(op.operands[0])
+
+        _walk(module, visit)
+
+    def is_aligned_for(self, dispatch: Any) -> bool:
+        """Return whether all memory that a dispatch is given begins at multiples."""
+        workload, numbers, count, sizes, _, _ = _segments(dispatch)
+        first = workload + numbers
+        resources = [*dispatch.operands][first : first + count]
+        at = first + count + sizes
+        offsets = [*dispatch.operands][at : at + count]
+        return all(map(self.begins_at_multiple, resources)) and all(
+            _is_multiple(factor_of(each)) for each in offsets
+        )
+
+    def begins_at_multiple(self, resource: Any) -> bool:
+        """Return whether memory is known to begin at a multiple."""
+        if resource not in self._known:
+            self._known[resource] = True  # what a loop gives back to itself
+            self._known[resource] = self._begins(resource)
+        return self._known[resource]
+
+    def _begins(self, resource: Any) -> bool:
+        block_or_op = resource.owner
+        if not hasattr(block_or_op, "name"):
+            return self._argument_begins(resource, block_or_op)
+        op = block_or_op
+        if op.name in _OWN:
+            return True
+        if op.name == "stream.resource.subview":
+            offset = op.operands[2]
+            return self.begins_at_multiple(op.operands[0]) and _is_multiple(
+                factor_of(offset)
+            )
+        if op.name == "util.global.load":
+            stored = self._stores.get(str(op.attributes["global"].value), [])
+            return bool(stored) and all(map(self.begins_at_multiple, stored))
+        if op.name in _FORWARDING:
+            number = next(n for n, x in enumerate(op.results) if x == resource)
+            resources = [x for x in op.operands if x.type == resource.type]
+            return len(resources) > number and all(
+                map(self.begins_at_multiple, resources)
+            )
+        return False
+
+    def _argument_begins(self, resource: Any, block: Any) -> bool:
+        """The same of an argument of a block: what its op captures."""
+        op = block.owner
+        if op.name != "stream.cmd.execute":
+            return False
+        number = next(n for n, x in enumerate(block.arguments) if x == resource)
+        captured = [x for x in op.operands if "!stream.resource" in str(x.type)]
+        return self.begins_at_multiple(captured[number])
+
+
+def _segments(op: Any) -> list[int]:
+    return [int(count) for count in op.attributes["operandSegmentSizes"]]
+
+
+def _is_multiple(factor: int) -> bool:
+    return factor % _BYTES == 0
+
+
+def factor_of(number: Any) -> int:
+    """Return a number that an index is known to be a multiple of: 0 if it is 0."""
+    op = number.owner
+    if not hasattr(op, "name"):
+        return 1
+    if op.name == "arith.constant":
+        return abs(int(op.attributes["value"].value))
+    if op.name == "util.align":
+        return abs(int(factor_of(op.operands[1])))
+    if op.name == "arith.muli":
+        left, right = map(factor_of, op.operands)
+        return left * right
+    if op.name in ("arith.addi", "arith.subi"):
+        left, right = map(factor_of, op.operands)
+        return gcd(left, right)
+    return 1
