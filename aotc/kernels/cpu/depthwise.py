@@ -240,13 +240,6 @@ class Windows:
             for channel in range(channels)
         ]
 
-    def _load(self, at: Value, column: Value, count: int) -> Value:
-        """Some channels of a pixel, or what is computed of them."""
-        operand, image = self.reduction.operand, self.reduction.image
-        if image is None:
-            return self.epilogue.compute(operand, Place(at, column, 0, count))
-        return vectors.load(image, at, self.sweep.lanes, count)
-
     def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
         """The weights of a line of the window, by position and channel of a group."""
         memory, shape = self.reduction.weights, self.geometry

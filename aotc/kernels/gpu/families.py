@@ -88,7 +88,7 @@ class _Planning:
         if not isinstance(op, Reduction):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
-        return not is_small and is_in_memory(op.x, reduced_axes(op))
+        return not is_small and is_in_memory(op.x, reduced_axes(op), self.dtypes)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""

@@ -53,7 +53,7 @@ def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
     size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
     if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
         return None
-    if not is_in_memory(op.x, _columns(op), machine):
+    if not is_in_memory(op.x, _columns(op), machine.dtypes):
         return None
     return choose_tile(sizes, machine)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -14,7 +14,6 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.walking import backward_slice, defining_op
 from aotc.kernels.elementwise import ALIKE, NARROW, Elementwise
-from aotc.kernels.machine import Machine
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
 
@@ -59,14 +58,13 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
     return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
 
 
-def is_in_memory(value: Value, columns: Sequence[int], machine: Machine) -> bool:
+def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:
     """Whether a kernel can read the elements of a reduction, or compute them.
 
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
     """
-    dtypes = (*machine.dtypes, "i32")
-    elementwise = Elementwise(ALIKE, columns, dtypes, NARROW)
+    elementwise = Elementwise(ALIKE, columns, (*dtypes, "i32"), NARROW)
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)

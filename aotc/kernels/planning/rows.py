@@ -89,7 +89,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None
-    if isinstance(op, Reduction) and not is_in_memory(op.x, axes, machine):
+    if isinstance(op, Reduction) and not is_in_memory(op.x, axes, machine.dtypes):
         return None
     is_reduced = isinstance(op, Reduction)
     least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
