@@ -111,6 +111,11 @@ def transposed_image(x):
         # integers that were widened, as exporters of integer ops have them
         lambda x: nn.integer_conv(nn.quantize(x, 0.5, 9, "u8"), integers(KERNEL), 9, 0,
             padding="SAME", strides=(2, 1)),
+        # a channel of each group
+        lambda x: nn.conv2d(levels(x, 7), weight(KERNEL[:, :, :1, :4], FEATURES[:4]),
+            groups=4, padding=1, strides=(2, 1)),
+        lambda x: nn.conv2d(levels(x, 0, "i8"), weight(KERNEL[:, :, :1, :4]),
+            groups=4, padding=1),
         lambda x: product(widened(x, 3)),
         lambda x: product(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8"))),
     ],
