@@ -39,6 +39,7 @@ from aotc.dialects.ops.quantization import BYTES, SCALES, Dequantize
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
@@ -228,9 +229,10 @@ class _Form:
             zero = b.cast(part(self.zero), dtype="f32")
             offset = b.multiply(zero, b.cast(scale, dtype="f32"))
         if self.less is not None:
-            less = b.cast(part(self.less), dtype="f32")
+            less = part(self.less)
             less = b.negate(less) if self.is_added else less
-            offset = less if offset is None else b.add(offset, less)
+            wide = b.cast(less, dtype="f32")
+            offset = less if offset is None else b.add(offset, wide)
         if offset is None:
             offset = b.constant(value=np.zeros((), np.float32))
         dtype = "u8" if bounds[0] >= 0 else "i8"
@@ -256,7 +258,7 @@ def _as_narrow(b: Builder, value: Value) -> Value | None:
     op = defining_op(value)
     if isinstance(op, Cast):
         return op.x if Tensor.of(op.x).dtype in SCALES else None
-    if isinstance(op, (Broadcast, Reshape, Slice, Transpose)):
+    if isinstance(op, (Broadcast, Negate, Reshape, Slice, Transpose)):
         x = _as_narrow(b, op.x)
         if x is not None:
             found: Value = type(op).build(x, **type(op).attributes_of(op))

@@ -7,6 +7,7 @@ import aotc
 from aotc import numpy as anp
 from aotc import reference
 from aotc.dialects.functions import functions_of
+from aotc.dialects.types import Tensor
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
 from aotc.tracing.tracing import emit
@@ -93,3 +94,22 @@ def test_weights_of_no_rows_and_zero_points_that_are_no_numbers_stay():
     with np.errstate(all="ignore"):
         _, before, after = kept(lambda: steps(constant(BYTES), np.float32(np.inf)))
         np.testing.assert_array_equal(after, before)
+
+
+def test_scales_and_minima_of_half_precision_stay_narrow():
+    parts = RNG.uniform(0.5, 1, (2, 1, 6)).astype("f2")
+
+    @aotc.entry(x=aotc.Spec((5, 16)))
+    def product(x):
+        scales, minima = (anp.astype(constant(part), "f32") for part in parts)
+        return x @ (anp.astype(few(), "f32") * scales - anp.negative(minima))
+
+    program = trace([product], {})
+    x = RNG.normal(size=(5, 16)).astype("f")
+    before = reference.evaluate(program.module, "product", [x])
+    run_passes(program.module, ["keep-quantized"])
+    after = reference.evaluate(program.module, "product", [x])
+    block = functions_of(program.module)["product"].entry_block
+    (op,) = (x for x in block.operations if x.operation.name == "graph.dequantize")
+    assert [Tensor.of(value).dtype for value in op.operands] == ["u8", "f16", "f16"]
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-6, atol=1e-6)
