@@ -103,7 +103,7 @@ _BYTES, _SCALE = aotc.Spec(_KEYS, "i8"), aotc.Spec((*_KEYS[:3], 1), "f32")
 @aotc.entry(q=_FLOATS, k=_BYTES, v=_BYTES, ks=_SCALE, vs=_SCALE, position=_POSITION)
 def cache_of_bytes(q, k, v, ks, vs, position):
     """A scale for each row, and the query's heads share those of keys."""
-    k, v = np.astype(k, "f32") * ks, np.astype(v, "f32") * vs
+    k, v = nn.dequantize(k, ks, axis=-1, block=24), np.astype(v, "f32") * vs
     return _stepped(q, k, v, position)
 
 
