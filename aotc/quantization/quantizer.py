@@ -7,6 +7,7 @@ program again of the recipe alone, to the same bytes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -123,8 +124,7 @@ def quantize(
     rounded = calibration.rounded(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
-    given = layers, errors, refusals, chosen, target
-    report = Report.of(program, made, recipe, *given)
+    report = Report.of(program, made, recipe, layers, errors, refusals, chosen, target)
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
 
@@ -284,12 +284,18 @@ def _require_graph(program: Program) -> None:
 
 
 def _nothing(refusals: Sequence[Refusal]) -> InputError:
-    said = "".join(f"\n  {each}" for each in refusals[:10])
+    counts = Counter(map(str, refusals))
+    rows = [f"{each}" + (f" ({n}×)" if n > 1 else "") for each, n in counts.items()]
+    said = "".join(f"\n  {each}" for each in rows[:10])
+    if len(rows) > 10:
+        said += f"\n  and {len(rows) - 10} more"
     return InputError(
         "nothing-to-quantize",
         f"no product or convolution of the program can be quantised{said}",
-        hint="weights must be aotc.Weights: a State changes from call to call, and "
-        "an array that is an input is not known",
+        hint="weights must be aotc.Weights: of a State that was trained, give "
+        "model.py:ENTRY --state FILE, with an entry that only reads it"
+        if any("State" in each.why for each in refusals)
+        else "weights must be aotc.Weights; an array that is an input is not known",
     )
 
 

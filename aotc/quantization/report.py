@@ -239,7 +239,7 @@ class Report:
         said = ", ".join(f"{n} {name}" for name, n in counts.items())
         share = self.bytes_after / max(self.bytes_before, 1)
         lines = [
-            f"{len(self.rows)} layers: {said}",
+            f"{len(self.rows)} layer{'s' * (len(self.rows) != 1)}: {said}",
             f"parameters: {self.bytes_before:,} → {self.bytes_after:,} bytes "
             f"({share:.0%})",
         ]
