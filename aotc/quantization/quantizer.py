@@ -7,7 +7,6 @@ program again of the recipe alone, to the same bytes.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +35,7 @@ from aotc.quantization.layers import (
 from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
-from aotc.quantization.report import Report, layer_errors
+from aotc.quantization.report import Report, counted, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.statistics import observe
@@ -284,8 +283,7 @@ def _require_graph(program: Program) -> None:
 
 
 def _nothing(refusals: Sequence[Refusal]) -> InputError:
-    counts = Counter(map(str, refusals))
-    rows = [f"{each}" + (f" ({n}×)" if n > 1 else "") for each, n in counts.items()]
+    rows = counted(map(str, refusals))
     said = "".join(f"\n  {each}" for each in rows[:10])
     if len(rows) > 10:
         said += f"\n  and {len(rows) - 10} more"
