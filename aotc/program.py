@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +350,24 @@ class Program:
             new if name == old else name: array
             for name, array in self.parameters.items()
         }
+
+    def freeze_states(self, arrays: Mapping[str, StoredArray]) -> None:
+        """Make weights of all states, with other values.
+
+        Args:
+            arrays: of their leaves, by name; no entry updates one.
+        """
+        types = {each.name: each.type for each in parameters_of(self.module)}
+        drop_parameters(self.module, {*arrays})
+        for name, array in arrays.items():
+            self.add_parameter(name, array, types[name], "weight")
+        for entry in self.entries:
+            ports = tuple(
+                replace(port, kind="weight") if port.kind == "state" else port
+                for port in entry.arguments
+            )
+            write_entry(self.module, replace(entry, arguments=ports))
+        self._write_attribute(_STATES, [])
 
     def keep_entries(self, names: Collection[str]) -> None:
         """Drop other entries, and the parameters and states that only they take.

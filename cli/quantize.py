@@ -89,6 +89,14 @@ def _target(
     "of the ranges of aotc.quantization_aware, or of a state that has them.",
 )
 @click.option(
+    "--state",
+    "states",
+    type=FilePath(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Take states as a training has saved them (--save-state) for weights; of "
+    "entries that only read them.",
+)
+@click.option(
     "--quality",
     type=Quality(),
     metavar="LOST",
@@ -145,6 +153,7 @@ def quantize(
     data: Path | None,
     held_out: Path | None,
     ranges: Path | None,
+    states: Path | None,
     target: Target | None,
     metric: str,
     program: Path | None,
@@ -175,6 +184,7 @@ def quantize(
             data=data,
             held_out=held_out,
             ranges=ranges,
+            states=states,
             target=target,
             tell=progress.step,
         )

@@ -50,7 +50,7 @@ seconds = time.perf_counter() - start
 layers = {"artifacts", "runtime", "streaming", "training", "timing", "worker"}
 leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
 leaves |= {"exit_status", "json_values", "printing", "processor", "system_errors"}
-leaves |= {"writing", "counting", "deferring", "redaction"}
+leaves |= {"writing", "counting", "deferring", "redaction", "array_files"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

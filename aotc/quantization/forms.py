@@ -49,7 +49,7 @@ class Form:
                 return f"it sums over {len(self.summed)} axes, groups lie along one"
             size = self.shape[self.summed[0]]
             if size % precision.group:
-                return f"it sums {size} terms, which are no multiple of a group"
+                return f"it sums {size} terms, and a group has {precision.group}"
         if precision.inputs != "float":
             if self.is_batched:
                 return "it is a product for each index of a batch of weights"

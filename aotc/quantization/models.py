@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aotc import importers
+from aotc import dtypes, importers
+from aotc.array_files import open_arrays
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.parameter_archive import is_archive
+from aotc.passes.fold_parameters import retake_weights
 from aotc.program import Program
 from aotc.program_files import write_parameters, write_program
 from aotc.quantization.calibration import Choice
@@ -77,6 +79,7 @@ def quantize_model(
     data: Path | None = None,
     held_out: Path | None = None,
     ranges: Path | None = None,
+    states: Path | None = None,
     target: Target | None = None,
     tell: Tell = lambda text: None,
 ) -> Report:
@@ -90,6 +93,7 @@ def quantize_model(
         data: `.npz` file to calibrate with.
         held_out: one to measure on; by default the same.
         ranges: a file of what quantisation-aware training has found.
+        states: a file of trained states, which become weights.
         target: to say the times of layers for.
         tell: gets what is being done.
 
@@ -104,6 +108,8 @@ def quantize_model(
     trained = None if ranges is None else Trained.read(ranges)
     tell("imports the model")
     program = importers.load(source, tuple(entries))
+    if states is not None:
+        freeze_states(program, states)
     with context(), ir.Location.unknown():
         found = quantize(program, choice, calibration, measured, tell, trained, target)
         tell("writes the program")
@@ -117,6 +123,50 @@ def quantize_model(
         "recipe": str(files.recipe),
     }
     return replace(found.report, files=names)
+
+
+def freeze_states(program: Program, path: Path) -> None:
+    """Make weights of the states that entries read, with the values of a file.
+
+    Args:
+        program: of the stage `graph`.
+        path: what `save_state`, or `aotc run --save-state`, has written.
+
+    Raises:
+        InputError: `bad-option`: an entry updates a state, or there is none;
+            `bad-state-file`: the file has not all of their leaves, or others.
+    """
+    updating = [entry.name for entry in program.entries if entry.updates]
+    if updating or not program.states:
+        said = f"{', '.join(updating)} update them" if updating else "there are none"
+        raise InputError(
+            "bad-option",
+            f"expected entries that only read states, which are to be weights; {said}",
+            hint="name the entries that predict: model.py:predict, or --entry",
+        )
+    stored = open_arrays(path, "states")
+    rows = [
+        row
+        for each in program.states
+        for row in zip(each.leaves, each.types, strict=True)
+    ]
+    for name, kind in rows:
+        found = stored.get(name)
+        if found is None or (found.shape, found.dtype) != (
+            tuple(kind.shape),
+            dtypes.to_numpy(kind.dtype),
+        ):
+            got = "none" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise InputError(
+                "bad-state-file",
+                f"expected '{name}' like {kind}; got {got}",
+                where=str(path),
+                hint="give what save_state has written of this model",
+            )
+    program.freeze_states({name: stored[name] for name, _ in rows})
+    with context(), ir.Location.unknown():
+        for entry in program.entries:  # optimizers' moments are read by none
+            program.drop_unread(retake_weights(program.module, entry, {}))
 
 
 def apply_file(program: Program, path: Path, data: Path | None) -> None:

@@ -35,7 +35,7 @@ from aotc.quantization.layers import (
 from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
-from aotc.quantization.report import Report, layer_errors
+from aotc.quantization.report import Report, counted, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.statistics import observe
@@ -123,8 +123,7 @@ def quantize(
     rounded = calibration.rounded(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
-    given = layers, errors, refusals, chosen, target
-    report = Report.of(program, made, recipe, *given)
+    report = Report.of(program, made, recipe, layers, errors, refusals, chosen, target)
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
 
@@ -284,12 +283,17 @@ def _require_graph(program: Program) -> None:
 
 
 def _nothing(refusals: Sequence[Refusal]) -> InputError:
-    said = "".join(f"\n  {each}" for each in refusals[:10])
+    rows = counted(map(str, refusals))
+    said = "".join(f"\n  {each}" for each in rows[:10])
+    if len(rows) > 10:
+        said += f"\n  and {len(rows) - 10} more"
     return InputError(
         "nothing-to-quantize",
         f"no product or convolution of the program can be quantised{said}",
-        hint="weights must be aotc.Weights: a State changes from call to call, and "
-        "an array that is an input is not known",
+        hint="weights must be aotc.Weights: of a State that was trained, give "
+        "model.py:ENTRY --state FILE, with an entry that only reads it"
+        if any("State" in each.why for each in refusals)
+        else "weights must be aotc.Weights; an array that is an input is not known",
     )
 
 

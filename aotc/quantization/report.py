@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -239,7 +239,7 @@ class Report:
         said = ", ".join(f"{n} {name}" for name, n in counts.items())
         share = self.bytes_after / max(self.bytes_before, 1)
         lines = [
-            f"{len(self.rows)} layers: {said}",
+            f"{len(self.rows)} layer{'s' * (len(self.rows) != 1)}: {said}",
             f"parameters: {self.bytes_before:,} → {self.bytes_after:,} bytes "
             f"({share:.0%})",
         ]
@@ -264,8 +264,7 @@ class Report:
         if self.refusals:
             lines += ["", "KEPT: what no recipe quantises"]
             lines += [
-                f"  {each}" + (f" ({each.bytes:,} bytes)" if each.bytes else "")
-                for each in self.refusals
+                f"  {text}" for text in counted(map(_refusal_text, self.refusals))
             ]
         lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
         return "\n".join(lines).rstrip()
@@ -284,6 +283,17 @@ def _row_text(row: Row, width: int) -> str:
         alone = ", ".join(f"{k} {v.lost:.3%}" for k, v in row.sensitivity.items())
         text += f"  alone: {alone}"
     return text + (f"  ({plan.why}, at {plan.where})" if plan.why else "")
+
+
+def _refusal_text(refusal: Refusal) -> str:
+    size = f" ({refusal.bytes:,} bytes)" if refusal.bytes else ""
+    return f"{refusal}{size}"
+
+
+def counted(texts: Iterable[str]) -> list[str]:
+    """Return each text once, with how often it came if that is several times."""
+    counts = Counter(texts).items()
+    return [f"{text} ({count}×)" if count > 1 else text for text, count in counts]
 
 
 def _time_text(seconds: float) -> str:

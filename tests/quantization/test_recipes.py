@@ -137,7 +137,7 @@ def test_what_stays_wide_is_said_with_its_line_and_reason(products):
     rows = {row.plan.layer.split(".")[-1]: row.plan for row in found.report.rows}
     assert rows["plain"].precision == rows["experts"].precision == "int4-g32"
     assert rows["odd"].precision == "int8-weights"
-    assert "10 terms, which are no multiple of a group" in rows["odd"].why
+    assert "10 terms, and a group has 32" in rows["odd"].why
     assert rows["odd"].where.endswith("products.py:15")
     for line, why in ((14, "reads the weight"), (16, "first operand"), (19, "in each")):
         kept = [each for each in found.report.refusals if why in each.why]
