@@ -168,29 +168,31 @@ def _run(system: str, path: Path, threads: int) -> dict[str, Any]:
 def _measure(system: str, path: str, threads: int) -> dict[str, Any]:
     kind = next(kind for kind in SHAPES if kind in Path(path).name)
     x = np.random.default_rng(7).standard_normal(SHAPES[kind]).astype("f4")
-    call = _caller(system, path, threads)
-    output = np.asarray(call(x))
+    call = _caller(system, path, x, threads)
+    output = np.asarray(call())
     times = []
     for number in range(WARM + (CALLS if system != "node by node" else 0)):
         start = time.perf_counter()
-        call(x)
+        call()
         if number >= WARM:
             times.append(1e3 * (time.perf_counter() - start))
     return {"ms": times, "output": output.tolist()}
 
 
-def _caller(system: str, path: str, threads: int) -> Callable[[np.ndarray], Any]:
+def _caller(
+    system: str, path: str, x: np.ndarray, threads: int
+) -> Callable[[], np.ndarray]:
+    """Return a call of a model, which gives its result."""
     if system == "aotc":
         import aotc
 
         entry = aotc.load(path, threads=threads).entries["main"]
-        return lambda x: entry(x)
+        return lambda: entry(x)
     if system == "openvino":
-        import openvino
+        from inference.runners import open_vino
 
-        settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-        compiled = openvino.Core().compile_model(path, "CPU", settings)
-        return lambda x: compiled({"x": x})[0]
+        request = open_vino.load(Path(path), {"x": x}, threads)
+        return lambda: request()[0]
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -200,7 +202,7 @@ def _caller(system: str, path: str, threads: int) -> Callable[[np.ndarray], Any]
         options.graph_optimization_level = levels.ORT_DISABLE_ALL
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(path, options, providers=providers)
-    return lambda x: session.run(None, {"x": x})[0]
+    return lambda: session.run(None, {"x": x})[0]
 
 
 def _build(file: Path, target: str, folder: Path) -> Path:

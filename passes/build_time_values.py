@@ -4,7 +4,7 @@
 they compute. The choice is a matter of cost, and its rules are here and nowhere else:
 
 - what only repeats elements, or gives them another shape, stays an op: its operand is
-  looked at instead;
+  looked at instead; so does what is computed of numbers that are repeated;
 - what is made of constants alone stays code, unless it holds floats;
 - what takes more bytes than the weights that it saves is stored if that is not much
   more, or if products or factorizations are computed for it;
@@ -24,8 +24,9 @@ from aotc import dtypes
 from aotc.dialects.entries import Entry, weight_ports
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.types import Tensor
+from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Function, Operation, Value, ir
 
 # By so many bytes, or by such a share of it, may what is stored for a value exceed what
@@ -231,7 +232,7 @@ class _Choice:
         if is_large_constant(op):
             return True
         types = [Tensor.of(value) for value in results]
-        if not all(map(bytes_of, types)) or _costs_nothing(op):
+        if not all(map(bytes_of, types)) or _costs_nothing(op) or _is_one_number(op):
             return False
         if {entry.number_of[value] for value in results} <= self._stored:
             return True
@@ -302,6 +303,21 @@ def _costs_nothing(op: GraphOp) -> bool:
     if type(op).keeps_order or not type(op).rearranges:
         return type(op).keeps_order
     return bytes_of(Tensor.of(op.results[0])) > bytes_of(Tensor.of(op.operands[0]))
+
+
+def _is_one_number(op: GraphOp) -> bool:
+    """Whether an op gives many elements, each computed of the same numbers."""
+    is_many = element_count(Tensor.of(op.results[0]).shape) > 1
+    is_elementwise = type(op).on_scalars and bool(op.operands)
+    return is_many and is_elementwise and all(map(_is_repeated, op.operands))
+
+
+def _is_repeated(value: Value) -> bool:
+    """Whether all elements of a value are one number, as the ops that make it say."""
+    while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
+        value = op.x
+    is_one = element_count(Tensor.of(value).shape) == 1
+    return is_one or splat_of(value) is not None
 
 
 def _reorders(op: GraphOp) -> bool:

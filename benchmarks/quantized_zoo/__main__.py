@@ -96,7 +96,7 @@ def compare(name: str, how: str, target: Target, folder: Path) -> Comparison:
     differences, same, largest = [], [], []
     for seed in INPUTS:
         x = network.input(seed)
-        wanted, found = run(x), np.asarray(entry(x=x))
+        wanted, found = run(x), np.asarray(entry(x))
         differences.append(np.abs(found - wanted).max())
         largest.append(np.abs(wanted).max())
         same.append((found.argmax(-1) == wanted.argmax(-1)).mean())

@@ -317,3 +317,17 @@ def test_a_build_names_the_pass_that_folds_wrongly(tmp_path, monkeypatch):
     )
     with pytest.raises(CompileError, match="first differs after: fold-parameters"):
         built(tmp_path, entry("draw(4, 3)", "x @ np.exp(w)"))
+
+
+def test_numbers_that_are_repeated_are_not_stored_for_each_element(program_of):
+    program = program_of("""
+w = aotc.Weights({"zero": numpy.uint8(13), "scale": numpy.float32(0.25)})
+@aotc.entry(x=aotc.Spec((1, 20, 30), "u8"))
+def f(w, x):
+    zero = np.astype(np.broadcast_to(w["zero"], (1, 20, 30)), "f32")
+    step = np.sqrt(np.broadcast_to(w["scale"], (1, 20, 30)))
+    return (np.astype(x, "f32") - zero) * step
+""")
+    run_passes(Unit(program), ("fold-parameters",))
+    sizes = [program.parameters[name].size for name in weights_of(program)]
+    assert sizes and {*sizes} == {1}
