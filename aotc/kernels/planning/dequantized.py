@@ -27,6 +27,8 @@ from aotc.mlir import Value, ir
 NIBBLES = 8  # that a word of 32 bits holds
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
+# the same of 4 bits where there are few registers: one row has four sums of each
+_FEWER_VECTORS, _PLENTY = 2, 28
 
 
 def table_of(op: GraphOp) -> Dequantize | None:
@@ -42,6 +44,8 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     shape: Any = Tensor.of(table.q).shape
     blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
+    if table.bits == 4 and machine.registers < _PLENTY:
+        vectors = min(vectors, _FEWER_VECTORS)
     vectors = min(vectors, -(-geometry.features // machine.lanes))
     tile = choose_tile(geometry.typical, machine, 1, vectors)
     return replace(
