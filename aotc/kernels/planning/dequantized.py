@@ -41,6 +41,8 @@ _LEAST_BLOCKS = 8  # of a row that is rounded
 _LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
+# the same of 4 bits where there are few registers: one row has four sums of each
+_FEWER_VECTORS, _PLENTY = 2, 28
 
 
 def table_of(op: GraphOp) -> Dequantize | None:
@@ -63,6 +65,8 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     shape: Any = Tensor.of(table.q).shape
     blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
+    if table.bits == 4 and machine.registers < _PLENTY:
+        vectors = min(vectors, _FEWER_VECTORS)
     vectors = min(vectors, -(-geometry.features // machine.lanes))
     group = shape[table.axis] // blocks[table.axis]
     own = replace(

@@ -23,7 +23,11 @@ from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
+<<<<<<< HEAD
 from aotc.kernels.planning.dequantized import TERMS, argument_behind, table_of
+=======
+from aotc.kernels.planning.dequantized import NIBBLES, argument_behind, table_of
+>>>>>>> isa
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
@@ -122,6 +126,8 @@ class DequantizedSums:
             right: where that of the panel begins, in integers.
         """
         tile, size = self.tile, rows * count
+        if rows == 1 and tile.has_halves and tile.lanes not in _LOOKUPS:
+            return self._sum_in_place(count, left, arith.divui(right, index(2)))
         terms = gcd(tile.group, _UNROLLED)
         sets = min(terms, -(-_UNDER_WAY // size))
         begin = arith.divui(right, index(2)) if tile.has_halves else right
@@ -155,6 +161,68 @@ class DequantizedSums:
             rest = [*map(arith.addf, sums, sums[half:])]
             sums = rest + sums[len(rest) : half]
         return sums
+
+    def _sum_in_place(self, count: int, left: Value, begin: Value) -> Values:
+        """The same of one row and 4 bits, which are multiplied where they are in words.
+
+        A bit mask and a conversion make 2**p times the integer at bit p of half a word,
+        for which there are sums of its own: shifts, of which processors compute two a
+        cycle, are for upper halves alone. Integers with a sign have 8 more, which the
+        sum of the row undoes. One vector of columns after the other: masks and sums of
+        all need more registers than there are.
+
+        Args:
+            count: vectors of the panel.
+            left: where the block of the row begins.
+            begin: where that of the panel begins, in bytes.
+        """
+        lanes, group = self.tile.lanes, self.tile.group
+        step = NIBBLES * self.tile.columns // 2
+        found = []
+        for vector in range(count):
+
+            def add_words(number: Value, sums: Values, vector: int = vector) -> Values:
+                at, here = scale(number, NIBBLES), add(begin, scale(number, step))
+                if vector == 0:
+                    self._fetch(here, step)
+                words = vectors.load_as_is(
+                    self.right, add(here, 4 * lanes * vector), 4 * lanes
+                )
+                return self._add_words(vectors.as_words(words), add(left, at), sums)
+
+            zeros = [vectors.splat(0.0, lanes)] * NIBBLES
+            sums = loops.loop(0, group // NIBBLES, 1, zeros, add_words)
+            total, *rest = map(arith.addf, sums[::2], sums[1::2])
+            for place, x in enumerate(rest, 1):
+                less = vectors.splat(2.0 ** (-4 * place), lanes)
+                total = vectors.multiply_add(x, less, total)
+            found.append(total)
+        if not self.is_signed:
+            return found
+        x, excess = self._sum_row(left), vectors.splat(-8.0, lanes)
+        return [vectors.multiply_add(x, excess, total) for total in found]
+
+    def _add_words(self, words: Value, left: Value, sums: Values) -> Values:
+        """Add the products of eight terms to a sum each."""
+        lanes, found = self.tile.lanes, list(sums)
+
+        def number(value: int) -> Value:
+            return constant(words.type, value)
+
+        if self.is_signed:
+            words = arith.xori(words, number(0x88888888 - (1 << 32)))
+        for half in range(2):
+            here = arith.shrui(words, number(16)) if half else words
+            for place in range(4):
+                term = 2 * half + place // 2 + 4 * (place % 2)
+                masked = arith.andi(here, number(15 << 4 * place))
+                q = arith.sitofp(vectors.vector_type(lanes), masked)
+                x = vectors.load_element(self.left, add(left, term))
+                own = 2 * place + half
+                found[own] = vectors.multiply_add(
+                    vectors.repeat(x, lanes), q, found[own]
+                )
+        return found
 
     def _fetch(self, at: Value, count: int) -> None:
         """Bring bytes that the only tile of a panel reads later into the cache."""
