@@ -23,11 +23,12 @@ from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
-<<<<<<< HEAD
-from aotc.kernels.planning.dequantized import TERMS, argument_behind, table_of
-=======
-from aotc.kernels.planning.dequantized import NIBBLES, argument_behind, table_of
->>>>>>> isa
+from aotc.kernels.planning.dequantized import (
+    NIBBLES,
+    TERMS,
+    argument_behind,
+    table_of,
+)
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
