@@ -74,6 +74,9 @@ class Region:
         """Return the region of the anchor alone."""
         found = cls(anchor, fused, capabilities, states)
         found.values[anchor.results[0]] = None
+        if found.family.all_results:
+            read = (x for x in anchor.results if any(True for _ in x.uses))
+            found.values.update(dict.fromkeys(read))
         found.second = anchor.operands[1] if len(anchor.operands) > 1 else None
         found.views = found.family.views(anchor)
         return found

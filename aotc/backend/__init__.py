@@ -488,14 +488,17 @@ def _run_with_kernels(
 
     unaligned: list[str] = []
     while True:
-        codes = kernels.compile(running, unaligned)
+        only_plans = job.settings["only_plans"]  # which do not depend on the code
+        codes = (
+            kernels.uncompiled() if only_plans else kernels.compile(running, unaligned)
+        )
         with _disk_errors(root):
             kernels.write_objects(root, codes)
             frame = with_executables(job.crossed[1], kernels.executables(codes))
             (root / "frame.mlir").write_text(frame, encoding="utf-8")
         report = _report(job, root, running)
         met = [name for name in report.pop("unaligned") if name not in unaligned]
-        if not met:
+        if not met or only_plans:
             return {**report, "device_kernels": kernels.facts(codes, unaligned)}
         unaligned += met
 

@@ -63,6 +63,8 @@ class Family(Generic[A, S]):
             for a schedule, None where it reads the operand as it lies.
         scratch: how many f32 elements of memory each share of the workgroups has for
             itself (`aotc.kernels.sharing`).
+        all_results: whether it writes each result of an anchor that something reads,
+            such as the statistics of a norm, and not the first one alone.
         numerics: the level of `--numerics` from which on it is taken.
         prologue_axes: how many of the last axes of its operand a row has.
         second_columns: the axes of its second operand that are columns, if it computes
@@ -124,6 +126,7 @@ class Family(Generic[A, S]):
     has_runs: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
     scratch: Callable[[A, S], int] = lambda op, schedule: 0
+    all_results: bool = False
     numerics: str = STRICT
 
     def anchors_in(self, function: Function) -> list[A]:

@@ -29,6 +29,7 @@ from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
 from aotc.computed_arrays import StoredArray
 from aotc.counting import counters
+from aotc.kernels.gpu.compiling import has_triton, triton_version
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
 from aotc.passes.base import PassRecord
@@ -123,6 +124,7 @@ class KeptBuild:
                 installed_version("ml_dtypes"),
                 installed_version(BINDINGS),
                 stated_version("iree.compiler"),
+                triton_version() if has_triton() else "no triton",
             ),
             "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
         }

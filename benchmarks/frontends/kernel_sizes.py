@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from aotc.kernels import grain
+from aotc.kernels.gpu import families as gpu_families
 from aotc.kernels.planning import chain
 
 
@@ -13,6 +14,7 @@ def thresholds() -> Iterator[tuple[ModuleType, str]]:
     """What decides which operators are worth a kernel: modules, and names in them."""
     yield from ((grain, name) for name in vars(grain) if name.startswith("LEAST"))
     yield chain, "_LEAST"
+    yield gpu_families, "_LEAST"
 
 
 def write_kernels_of_any_size() -> None:

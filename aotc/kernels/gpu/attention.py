@@ -8,7 +8,7 @@ and scales are whatever elementwise ops the term has between scores and exponent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from aotc.dialects.types import (
     ceil_divide,
     element_count,
     lowered_element,
+    same_count,
 )
 from aotc.dialects.views import View
 from aotc.kernels.gpu import ops
@@ -329,7 +330,28 @@ class _Attention:
         tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
         dtype = Tensor.of(parts.sums.value).dtype
         tile.finish(parts.sums, cast(sums, parts.sums.dtype, dtype))
-        write_followers(tile, parts.followers)
+        of_rows = [x for x in parts.followers if self._is_of_rows(x)]
+        self._write_rows(of_rows, {parts.highest: highest, parts.total: total})
+        write_followers(tile, [x for x in parts.followers if x not in of_rows])
+
+    def _is_of_rows(self, follower: Statement) -> bool:
+        """Whether a row has one element of it, such as the logarithm of its sum."""
+        sizes, kept = follower.nest.sizes, self._parts.sums.nest.sizes
+        rows = same_count(sizes, self._shape[:-1])
+        return rows and not same_count(sizes, kept[: len(self._parts.sums.nest.kept)])
+
+    def _write_rows(
+        self, followers: Sequence[Statement], known: Mapping[Statement, Value]
+    ) -> None:
+        """Compute what a row has one element of, of what it has so many of, too."""
+        frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
+        tile = Tile(frame, self._writing.memories, {}, loops)
+        for statement, elements in known.items():
+            tile.held[statement.value] = tile.hold(statement, elements)
+        for statement in followers:
+            (factor,) = statement.factors
+            elements = ops.spread(tile.value(factor), (self._schedule.rows, 1))
+            tile.finish(statement, elements)
 
 
 def _scale(old: Value, new: Value) -> Value:

@@ -26,7 +26,8 @@ from aotc.numerics import STRICT
 _ALIGNED = "{tt.divisibility = 16 : i32}"  # of an argument, in the text of a kernel
 
 # the oldest PTX that has a chip: the older the text, the older a driver may be
-_OLDEST_PTX = {"sm_80": 76, "sm_86": 76, "sm_89": 78, "sm_90": 80, "sm_100": 86}
+_OLDEST_PTX = {"sm_80": 76, "sm_86": 76, "sm_89": 78, "sm_90": 80}
+_OLDEST_PTX |= {"sm_100": 86, "sm_120": 87}
 _ALONE = ("sm_90", "sm_100")  # chips whose PTX, for sm_90a, no other chip runs
 _WARPS_OF_64 = ("gfx9",)  # the beginning of names of chips whose warps are as wide
 _ENTRY = re.compile(r"(\.visible \.entry \w+\()(.*?)(\n\))", re.DOTALL)
@@ -217,7 +218,12 @@ def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
 
 
 def _without_scratch(ptx: str, kernel: KernelSource, _: int = 0) -> str:
-    """Return PTX whose entry takes no pointers to scratch."""
+    """Return PTX whose entry takes no pointers to scratch.
+
+    Triton makes it for one chip alone where that has instructions that no other has:
+    kernels use none of sm_120's, and so may run on what comes after it.
+    """
+    ptx = ptx.replace(".target sm_120a", ".target sm_120")
     head = _ENTRY.search(ptx)
     assert head is not None
     lines = [line.strip().rstrip(",") for line in head[2].strip().splitlines()]

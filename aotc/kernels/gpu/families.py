@@ -83,8 +83,6 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if any(True for value in list(op.results)[1:] for _ in value.uses):
-            return False  # statistics, which no region returns
         if not isinstance(op, Reduction):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
@@ -152,6 +150,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
         plan=planning.plan,
         workgroups=planning.workgroups,
         floats=_FLOATS,
+        all_results=True,
         numerics=numerics,
     )
 
@@ -188,6 +187,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         floats=_FLOATS,
         column_axes=_column_axes,
+        all_results=True,
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
@@ -224,6 +224,4 @@ def why_no_schedule(op: GraphOp) -> str:
         return f"its elements are {', '.join(others)}, not {', '.join(_FLOATS)}"
     if any(0 in kind.shape for kind in kinds):
         return "it has no elements"
-    if any(True for value in list(op.results)[1:] for _ in value.uses):
-        return "its derivative, or something else, reads its statistics"
     return "no form of kernels has its loops, or it is too small to gain by one"

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.function_table import name_of
+from aotc.dialects.fusion import target_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.kernels.gpu.emitter import NoKernel, emit
+from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
-from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.reference import evaluate as evaluate_term
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
@@ -22,6 +24,7 @@ from aotc.kernels.ttir.evaluator import evaluate
 from aotc.kernels.ttir.memory import Buffer
 from aotc.mlir import Function
 from aotc.numerics import STRICT
+from aotc.target import Target
 
 _Arrays = Sequence[np.ndarray[Any, Any]]
 
@@ -72,9 +75,18 @@ def run_kernel(
     return made, steps
 
 
+def _is_planned(region: Function) -> bool:
+    """Whether a region is one of a program for GPUs."""
+    target = target_of(region)
+    return target is not None and gpu_of(Target.parse(target)) is not None
+
+
 @dataclass
 class KernelsOfRegions:
     """Computes regions by their kernels for a chip, as `with_region` of a reference.
+
+    Those of a program for GPUs have kernels as they are planned, others in the form
+    that takes them.
 
     Args:
         machine: the chip.
@@ -96,7 +108,11 @@ class KernelsOfRegions:
         with function.context, known_contracts(contracts_of(function)):
             term = term_of(function)
         assert term is not None  # all regions have terms
-        kernel = emit(term, "kernel", self.machine, self.numerics)
+        kernel = (
+            kernel_of_region(function)
+            if _is_planned(function)
+            else emit(term, "kernel", self.machine, self.numerics)
+        )
         if isinstance(kernel, NoKernel):
             self.refused[name] = kernel.why
             return evaluate_term(term, arguments, symbols)

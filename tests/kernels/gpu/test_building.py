@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aotc import reference
 from aotc.backend import Compiled, compile_units, crossing, device_kernels
 from aotc.backend.crossing import with_executables
 from aotc.backend.device_kernels import DeviceKernels
@@ -412,10 +413,12 @@ def test_memory_begins_at_multiples_where_offsets_say_so() -> None:
 
 
 def evaluated(
-    steps: float, change: Mapping[str, str] | None = None
+    steps: float,
+    change: Mapping[str, str] | None = None,
+    file: str = "dispatched.py",
 ) -> EvaluatedKernels:
-    """What computes the entries of `dispatched.py` by kernels, some of them changed."""
-    unit = unit_at("regions", "dispatched.py", "cuda:sm_80")
+    """What computes the entries of a model file by kernels, some of them changed."""
+    unit = unit_at("regions", file, "cuda:sm_80")
     found = EvaluatedKernels(unit.program, (), steps)
     for name, function in functions_of(unit.module).items():
         if fused_of(function) is not None:
@@ -441,6 +444,23 @@ def test_kernels_of_entries_are_evaluated_as_far_as_steps_allow() -> None:
         shares.append((kernels.count.evaluated, kernels.count.programs))
     assert shares[0][0] == shares[0][1] == shares[1][1]
     assert 1 < shares[1][0] < shares[1][1]
+
+
+def test_kernels_write_what_derivatives_read_of_them() -> None:
+    kernels, rng = evaluated(1e6, file="differentiated.py"), np.random.default_rng(2)
+    made = {
+        fused.kernel: len(function.type.results)
+        for function in functions_of(kernels.program.module).values()
+        if (fused := fused_of(function)) and "contraction" not in fused.kernel
+    }
+    assert made["attention"] == 2
+    x, scale = rng.normal(size=(2, 40, 3, 16)), rng.normal(size=16)
+    given = [each.astype("f4") for each in (x, scale)]
+    found, _ = kernels.call("gradients", given)
+    wanted = reference.evaluate(kernels.program.module, "gradients", given)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-3)
+    assert kernels.count.evaluated == kernels.count.programs > 0
 
 
 def test_a_launch_without_work_is_one_program_that_does_nothing() -> None:
