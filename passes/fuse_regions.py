@@ -27,6 +27,7 @@ from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
+from aotc.dtypes import INTEGERS
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
@@ -38,7 +39,6 @@ from aotc.kernels.facts import bytes_of
 from aotc.kernels.geometry import state_bound
 from aotc.kernels.integer_gains import slow_integers_in
 from aotc.kernels.listing import note_refusals
-from aotc.kernels.machine import Machine
 from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
@@ -66,7 +66,7 @@ class _Choosing:
         capabilities: of the target.
         left_out: families that are not taken.
         numerics: what results may be.
-        ranges: of weights that are integers, where instructions depend on them.
+        ranges: of weights that are integers.
     """
 
     capabilities: Capabilities
@@ -77,15 +77,24 @@ class _Choosing:
     def kernel_for(self, op: GraphOp, weights: Container[Value]) -> Fused | None:
         """The kernel for an op, given which values are weights."""
         by_weight = len(op.operands) > 1 and op.operands[1] in weights
-        if by_weight and self.ranges and Tensor.of(op.operands[1]).dtype == "i8":
-            low, high = value_range(op.operands[1], self.ranges)
-            state_bound(op, max(-low, high))
+        if by_weight:
+            self._state_bound(op)
         return self.capabilities.choose(
             op,
             by_weight=by_weight,
             without=self.left_out,
             numerics=self.numerics,
         )
+
+    def _state_bound(self, op: GraphOp) -> None:
+        """State the bound of a weight where there is an instruction that needs it."""
+        dtypes = tuple(Tensor.of(value).dtype for value in op.operands[:2])
+        known = self.capabilities.machine.multipliers
+        most = max((each.within for each in known if dtypes in each.dtypes), default=0)
+        if most:
+            low, high = value_range(op.operands[1], self.ranges)
+            if max(-low, high) <= most:
+                state_bound(op, max(-low, high))
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ class FuseRegions(Pass):
         if self.anchors_only:  # no region of these is an anchor alone
             left_out |= {name for name, each in families.items() if each.is_never_alone}
         last = {name for name, each in families.items() if each.is_last}
-        ranges = _weight_ranges(unit.program, capabilities.machine)
+        ranges = _WeightRanges(unit.program)
         for others in (last, families.keys() - last):
             numerics = unit.program.numerics
             choosing = _Choosing(capabilities, left_out | others, numerics, ranges)
@@ -222,19 +231,31 @@ def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]
 # ---- what becomes a region ----------------------------------------------------------
 
 
-def _weight_ranges(program: Program, machine: Machine) -> dict[Value, Range]:
-    """Return the range of each weight of i8 or u8, if instructions depend on it."""
-    found: dict[Value, Range] = {}
-    if not program.has_arrays or not any(each.within for each in machine.multipliers):
-        return found
-    functions = functions_of(program.module)
-    for entry in entries_of(program.module):
-        for value, port in weight_ports(functions[entry.name], entry):
-            if port.type.dtype in ("i8", "u8"):
-                array = np.asarray(program.parameters[port.name])
-                if array.size:
-                    found[value] = int(array.min()), int(array.max())
-    return found
+class _WeightRanges(Mapping[Value, Range]):
+    """The ranges of the weights of entries, which are read when they are asked for."""
+
+    def __init__(self, program: Program) -> None:
+        functions, self._parameters = functions_of(program.module), program.parameters
+        self._found: dict[Value, Range] = {}
+        self._names = {
+            value: port.name
+            for entry in entries_of(program.module)
+            for value, port in weight_ports(functions[entry.name], entry)
+            if program.has_arrays and port.type.dtype in INTEGERS
+        }
+
+    def __getitem__(self, value: Value) -> Range:
+        if value not in self._found:
+            array = np.asarray(self._parameters[self._names[value]])
+            both = (array.min(), array.max()) if array.size else (0, 0)
+            self._found[value] = int(both[0]), int(both[1])
+        return self._found[value]
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _bring_widening_to_readers(unit: Unit) -> None:

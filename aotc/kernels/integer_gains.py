@@ -59,7 +59,8 @@ def slow_integers_in(
     if isinstance(capabilities, NoKernels):
         return []
     times = [*_times(module, capabilities)]
-    integers, floats = (sum(each[n] for each in times) for n in (1, 2))
+    integers = sum(own for _, own, _ in times)
+    floats = sum(others for _, _, others in times)
     if not times or integers <= _WORTH_SAYING * floats:
         return []
     worst = max(times, key=lambda each: each[1] - each[2])

@@ -218,7 +218,7 @@ def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
     found = max((each.dtypes(op, machine) for each in apt), key=len)
     dtypes = [Tensor.of(value).dtype for value in op.operands]
     if isinstance(op, DotGeneral):
-        known = machine.multipliers_of(*dtypes)
+        known = machine.multipliers_of(dtypes[0], dtypes[1])
         if any(mma.sums == "i32" for mma in known):
             return (*found, *dtypes)
     return [kind for kind in found if kind != "i32"]

@@ -9,6 +9,7 @@ import pytest
 import aotc
 from aotc import processor, reference
 from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.dtypes import to_numpy
 from aotc.importers import load
@@ -107,6 +108,23 @@ def test_quantised_convolutions_read_and_write_bytes():
     image, kernel, *_, result = first
     assert (image, kernel, result) == ("u8", "i8", "u8")
     assert second[:2] == ["u8", "i8"]
+
+
+@pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
+def test_products_that_saturate_are_of_weights_within_bounds(level):
+    unit = regions(level)
+    functions = functions_of(unit.module)
+    terms = {
+        name: {
+            fused.tile.get("terms", 1)
+            for op in functions[name].entry_block.operations
+            if isinstance(op, func.CallOp)
+            and (fused := fused_of(functions[op.attributes["callee"].value]))
+        }
+        for name in ENTRIES
+    }
+    assert terms.pop("seven_bits") == {4}
+    assert not any(4 in found for found in terms.values())
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "x86_64-v4"])
