@@ -101,10 +101,11 @@ def test_quantised_convolutions_read_and_write_bytes():
         for op in functions["quantized"].entry_block.operations
         if isinstance(op, func.CallOp)
     ]
-    first, second = (
+    of_input, first, second = (
         [Tensor.of(value).dtype for value in (*op.operands, *op.results)]
         for op in calls
     )
+    assert of_input == ["f32", "u8"]
     image, kernel, *_, result = first
     assert (image, kernel, result) == ("u8", "i8", "u8")
     assert second[:2] == ["u8", "i8"]

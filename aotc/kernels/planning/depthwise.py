@@ -130,7 +130,9 @@ def image_of(op: GraphOp) -> Image:
 
 
 def _is_around(op: Pad) -> bool:
-    """Whether there is a margin of static size around images, and nothing between."""
+    """Whether images have a margin of static size, and nothing between pixels."""
+    if 0 in Tensor.of(op.x).shape:
+        return False
     margins = zip(op.low, op.high, strict=True)
     first, *spatial, last = ([*each] for each in margins)
     sizes = [n for each in spatial for n in each]
