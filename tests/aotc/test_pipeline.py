@@ -74,6 +74,7 @@ _FOR_GRAPHS = {
     "keep-quantized",
     "relax-order",
     "rotate-pairs",
+    "round-rows",
     "scale-weights",
     "set-io-layout",
     "simplify",
