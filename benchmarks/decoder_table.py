@@ -8,11 +8,12 @@ Writes a GGUF file of random weights for each size and type, builds
 computes the same file through its library (`LLAMA_CPP_LIB_PATH` names the folder of one
 that was built for the processor, with `-DGGML_NATIVE=ON`). Rounds alternate between the
 two, and each figure is the least of all rounds: of processor time with one thread,
-which other work on the machine disturbs little, and of wall time with more. The cache
-of a step has 256 positions in either, and llama.cpp's is of f16.
+which other work on the machine disturbs little, and of wall time with more. A step is
+that after 128 tokens, with a cache for 256 in either; llama.cpp's is of f16.
 
-`of the bandwidth` is the share that the bytes of the weights which a step reads, in
-that time, are of what as many threads read of long arrays (`numpy.dot`).
+`of the bandwidth` is the share that the bytes which a step reads (weights, and the keys
+and values of 129 positions), in that time, are of what as many threads read of long
+arrays (`numpy.dot`).
 """
 
 import argparse
@@ -153,7 +154,6 @@ def measure(size, kind, asked):
         for numerics, times in found.items():
             row = {"size": size, "type": kind, "numerics": numerics}
             row |= {"threads": asked.threads, "bandwidth": max(rates)}
-            row |= {"bytes": bytes_read(SIZES[size], kind)}
             names = "step", "prefill"
             row |= zip(names, map(min, zip(*times, strict=True)), strict=True)
             if peers:
@@ -177,14 +177,16 @@ def run(program, path, asked):
 
 
 def bytes_read(size, kind):
-    """The bytes of the weights that a step reads: all but the table of words."""
+    """The bytes that a step reads: weights but for the table of words, and caches."""
     held, elements = BYTES[kind]
     count = sum(
         int(np.prod(shape))
         for name, shape in size.tensors()
         if name != "words" and len(shape) > 1
     )
-    return count * held // elements
+    item = 2 if kind == "BF16" else 4
+    caches = 2 * size.layers * (PROMPT + 1) * size.width * item
+    return count * held // elements + caches
 
 
 def write_gguf(size, kind, path):
@@ -253,7 +255,8 @@ def table_of(rows):
     )
     lines = [head, "|---|---|---|" + "--:|" * 8]
     for row in rows:
-        share = row["bytes"] / row["step"] / row["bandwidth"]
+        read = bytes_read(SIZES[row["size"]], row["type"])
+        share = read / row["step"] / row["bandwidth"]
         cells = [row["size"], row["type"], row["numerics"]]
         cells += [f"{1e3 * row['step']:.1f}", f"{1 / row['step']:.1f}", f"{share:.0%}"]
         cells += against(row, "step")

@@ -75,6 +75,7 @@ _FOR_GRAPHS = {
     "keep-quantized",
     "relax-order",
     "rotate-pairs",
+    "round-rows",
     "scale-weights",
     "set-io-layout",
     "simplify",

@@ -89,15 +89,15 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     table, geometry = table_of(op), geometry_of(op)
     if table is None or geometry is None or not has_dots(machine):
         return False
-    if why_not(op, table, geometry) or geometry.left_steps[0] not in (
-        0,
-        geometry.depth,
-    ):
+    is_beside = geometry.left_steps[0] in (0, geometry.depth)  # 0 of one row
+    if why_not(op, table, geometry) or not is_beside:
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
-    is_even = size // blocks % ROUNDED == 0 and size >= _LEAST_BLOCKS * ROUNDED
-    return bool(is_even) and geometry.typical.rows >= _LEAST_ROUNDED
+    if size // blocks % ROUNDED or size < _LEAST_BLOCKS * ROUNDED:
+        return False
+    rows: Any = geometry.typical.rows
+    return bool(rows >= _LEAST_ROUNDED)
 
 
 def rounded_rows(op: GraphOp) -> Dequantize | None:
