@@ -40,6 +40,7 @@ _FEW_TILES = 16  # of a panel
 _SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
+_WORTH_PAIRING = 32  # the same, where it could be read as it lies
 
 
 def plan(op: GraphOp, machine: Machine) -> Tile | None:
@@ -58,19 +59,22 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
 def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
     """The same where the right operand may change from call to call.
 
-    It is read as it lies if its columns are side by side. Packing it takes as long as
-    some rows of the product, so it pays if there are more.
+    It is read as it lies if its columns are side by side, and terms are multiplied one
+    by one. Packing it takes as long as some rows of the product, so it pays if there
+    are more.
     """
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
         return None
     typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
-    if geometry.right_step is not None and geometry.is_float:
-        return replace(choose_tile(typical, machine), packed=0)
-    if not _can_be_packed(geometry) or typical.rows < _WORTH_PACKING:
-        return None
     terms = terms_at_a_time(geometry, machine)
-    return choose_tile(typical, machine, terms)
+    can_be_read = geometry.right_step is not None and geometry.is_float
+    # as it lies, floats are multiplied one by one: two at a time pay for the packing
+    least = _WORTH_PAIRING if can_be_read and terms > 1 else _WORTH_PACKING
+    pays = _can_be_packed(geometry) and typical.rows >= least
+    if can_be_read and not (pays and terms > 1):
+        return replace(choose_tile(typical, machine), packed=0)
+    return choose_tile(typical, machine, terms) if pays else None
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
