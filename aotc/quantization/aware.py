@@ -33,6 +33,7 @@ from aotc.quantization.straight_through import (
 )
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
+from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
 from aotc.tracing.scopes import intercepted_by, without_tracing
 from aotc.tracing.source_locations import fail
@@ -108,7 +109,7 @@ class QuantizationAware:
         def known(
             name: str, form: Form, kind: Precision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
-            return self._known(ranges, name)
+            return self._known(ranges, name, kind)
 
         return self._run(known, params, args, kwargs)[1]
 
@@ -125,7 +126,7 @@ class QuantizationAware:
         def moved(
             name: str, form: Form, kind: Precision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
-            known = dict(self._known(ranges, name))
+            known = dict(self._known(ranges, name, kind))
             for end, seen in _ends(kind, x).items():
                 before = lift(known[end])
                 step = np.multiply(np.subtract(seen, before), self.rate)
@@ -159,9 +160,19 @@ class QuantizationAware:
                 for name, row in found.items()
             }
 
-    def _known(self, ranges: Ranges, name: str) -> Mapping[str, Any]:
-        """The ranges of a layer; none where it has none."""
-        return ranges.get(name, {})
+    def _known(self, ranges: Ranges, name: str, kind: Precision) -> Mapping[str, Any]:
+        """The ranges of a layer; those that its precision needs are among them."""
+        row = ranges.get(name, {})
+        needed = {LOW, HIGH} if kind.inputs == "static" else set()
+        needed |= {STEPS} if self.learned else set()
+        if missing := sorted(needed - {*row}):
+            fail(
+                "missing-range",
+                f"expected the ranges of all layers; there is no {missing[0]} of "
+                f"'{name}', which the function runs",
+                "make them by init, with arguments that run the same layers",
+            )
+        return row
 
     def _run(
         self, range_of: _Range, params: Any, args: Any, kwargs: Any
@@ -316,26 +327,11 @@ class _Rounding:
             narrow = np.transpose(narrow, weight.order)
         found = [*operands]
         found[number] = narrow
-        if not form.is_table:
-            found[0] = self._input(name, form, kind, x, row)
-        return found
-
-    def _input(
-        self, name: str, form: Form, kind: Precision, x: Array, row: Mapping[str, Any]
-    ) -> Array:
-        """The input of a product as its precision has it."""
         if kind.inputs == "dynamic":
-            return fake_dynamic_input(x, is_padded=form.is_padded)
-        if kind.inputs != "static":
-            return x
-        if not {LOW, HIGH} <= {*row}:
-            fail(
-                "missing-range",
-                f"expected the ranges of all layers; there are none of '{name}', which "
-                "the function runs",
-                "make them by init, with arguments that run the same layers",
-            )
-        return fake_static_input(x, lift(row[LOW]), lift(row[HIGH]))
+            found[0] = fake_dynamic_input(x, is_padded=form.is_padded)
+        elif kind.inputs == "static":
+            found[0] = fake_static_input(x, lift(row[LOW]), lift(row[HIGH]))
+        return found
 
 
 def _form(
@@ -365,3 +361,6 @@ def _form(
         return Form(name, shape, tuple(sorted(order[:-1])), is_padded=is_padded)
     summed = tuple(sorted(order[axis] for axis in attributes["rhs_contract"]))
     return Form(name, shape, summed, is_batched=bool(attributes["lhs_batch"]))
+
+
+guard(globals(), ["quantization_aware"])

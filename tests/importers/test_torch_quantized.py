@@ -93,7 +93,13 @@ def others(x):
     return *signed, *unsigned, simulated, half
 
 
-@pytest.mark.parametrize("function", [by_tokens, by_groups, others])
+def by_levels(x):
+    levels = (x[0, :, :].t() * 20).to(torch.int8).t().contiguous()
+    scales = torch.linspace(0.25, 1.5, 6)
+    return (torch.ops.aten._weight_int8pack_mm(x[1].round(), levels, scales),)
+
+
+@pytest.mark.parametrize("function", [by_tokens, by_groups, others, by_levels])
 def test_ops_of_pt2e_agree(function):
     agrees(function, ROWS)
 

@@ -64,6 +64,13 @@ def widened(x, zero_point):
     return anp.subtract(anp.astype(q, "i16"), anp.astype(zero_point, "i16"))
 
 
+def dynamic(x, least, most):
+    """Bytes less a zero point of each call, between two floats before it was cast."""
+    zero = anp.astype(anp.clip(x[0, 0, 0, 0] * 9, least, most), "i64")
+    q = anp.astype(nn.quantize(x, 0.25, 4, "u8"), "i32")
+    return anp.astype(anp.subtract(q, anp.astype(zero, "i32")), "f32") * STEP
+
+
 def product(x):
     """A product of integers by a weight, in i32."""
     wide = anp.astype(integers(SQUARE), "i16")
@@ -117,6 +124,8 @@ def transposed_image(x):
         lambda x: nn.conv2d(levels(x, 0, "i8"), weight(KERNEL[:, :, :1, :4]),
             groups=4, padding=1),
         lambda x: product(widened(x, 3)),
+        # as choose_qparams of PyTorch gives it
+        lambda x: dynamic(x, 0.0, 255.0) @ weight(SQUARE, FEATURES),
         lambda x: product(widened(x, anp.astype(x[0, 0, 0, 0] * 9, "u8"))),
     ],
 )  # fmt: skip
@@ -216,6 +225,9 @@ def test_convolutions_of_few_terms_multiply_whole_floats(model, function):
         lambda x: levels(x) @ steps(UNSIGNED, anp.astype(x[0, 0, 0, 0], "i8")),
         lambda x: levels(x) @ steps(UNSIGNED, anp.astype(
             anp.astype(x[0, 0, 0, 0], "u8"), "i8")),
+        lambda x: dynamic(x, 0.0, 255.5) @ weight(SQUARE),
+        lambda x: dynamic(x, -1.0, 255.0) @ weight(SQUARE),
+        lambda x: dynamic(x, -np.inf, 255.0) @ weight(SQUARE),
         # sums beyond i32
         lambda x: anp.tile(levels(x[0, 0]), (1, 9000))
         @ weight(np.tile(SQUARE, (9000, 1))),

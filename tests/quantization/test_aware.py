@@ -301,8 +301,10 @@ def test_refuses_what_makes_no_sense(model, names):
     with pytest.raises(InputError, match="rate"):
         aotc.quantization_aware(names["network"], "int8", rate=0)
     aware = aotc.quantization_aware(names["network"], "int8")
-    with pytest.raises(InputError, match="there are none of 'conv.kernel'"):
+    with pytest.raises(InputError, match="there is no high of 'conv.kernel'"):
         aware({}, names["tree"], *inputs(0))
+    with pytest.raises(InputError, match="there is no high of 'conv.kernel'"):
+        aware.observe({}, names["tree"], *inputs(0))
     ranges = aware.init(names["tree"], *inputs(0))
     choice = Choice("int8", methods=("equalize",))
     with pytest.raises(InputError, match="both"):

@@ -247,6 +247,12 @@ def integer_product(a: Array, b: Array) -> Array:
     return dot_general(a, b, ((1,), (0,)), dtype="i32")
 
 
+def product_by_levels(x: Array, levels: Array, scales: Array) -> Array:
+    """The product by the transpose of integers with a scale for each row."""
+    sums = np.matmul(x, np.transpose(np.astype(levels, x.dtype)))
+    return np.multiply(sums, np.astype(scales, x.dtype))
+
+
 _GRAPH = "quantized_decomposed"
 
 OPS: dict[str, Callable[..., Any]] = {
@@ -266,6 +272,7 @@ OPS: dict[str, Callable[..., Any]] = {
     f"{_GRAPH}.fake_quant_per_channel": simulate_per_channel,
     f"{_GRAPH}.convert_element_type": np.astype,
     "aten._int_mm": integer_product,
+    "aten._weight_int8pack_mm": product_by_levels,
     "aten.fake_quantize_per_tensor_affine_cachemask": simulate,
     "aten.fake_quantize_per_channel_affine_cachemask": per_channel(simulate),
     "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams": simulate_if,

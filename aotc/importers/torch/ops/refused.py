@@ -21,6 +21,11 @@ _DERIVATIVE = (
     "it belongs to a derivative that PyTorch took",
     "import the model itself, and take derivatives with aotc.grad",
 )
+_PACKED = (
+    "its integers lie as the device that packed them reads them",
+    "quantise with IntxWeightOnlyConfig(torch.int4, PerGroup(32)) of torchao, which "
+    "keeps them in order",
+)
 _SPARSE = ("aotc has dense arrays only", "convert it with to_dense()")
 
 _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -49,6 +54,11 @@ _FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
         "aten.convolution_backward",
         "aten._adaptive_avg_pool2d_backward",
         "aten.avg_pool2d_backward",
+    ),
+    _PACKED: (
+        "aten._weight_int4pack_mm",
+        "aten._weight_int4pack_mm_for_cpu",
+        "aten._dyn_quant_matmul_4bit",
     ),
     _SPARSE: (
         "aten._to_sparse",
