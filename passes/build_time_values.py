@@ -307,17 +307,18 @@ def _costs_nothing(op: GraphOp) -> bool:
 
 def _is_one_number(op: GraphOp) -> bool:
     """Whether an op gives many elements, each computed of the same numbers."""
-    is_many = element_count(Tensor.of(op.results[0]).shape) > 1
-    is_elementwise = type(op).on_scalars and bool(op.operands)
-    return is_many and is_elementwise and all(map(_is_repeated, op.operands))
+    if element_count(Tensor.of(op.results[0]).shape) == 1 or not op.operands:
+        return False
+    return type(op).on_scalars and all(map(_is_repeated, op.operands))
 
 
 def _is_repeated(value: Value) -> bool:
     """Whether all elements of a value are one number, as the ops that make it say."""
     while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
         value = op.x
-    is_one = element_count(Tensor.of(value).shape) == 1
-    return is_one or splat_of(value) is not None
+    if element_count(Tensor.of(value).shape) == 1:
+        return True
+    return splat_of(value) is not None
 
 
 def _reorders(op: GraphOp) -> bool:

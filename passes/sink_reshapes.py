@@ -16,6 +16,7 @@ from __future__ import annotations
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.patterns.values import made_by
@@ -61,7 +62,7 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
     """The shape in which an op can as well be computed; None if there is none."""
     if not isinstance(op, GraphOp) or has_effect(op):
         return None
-    if not (type(op).on_vectors or isinstance(op, Cast)):
+    if not (type(op).on_vectors or isinstance(op, Cast | Lookup)):
         return None
     if len(op.results) != 1 or op.results[0] in weights:
         return None

@@ -67,7 +67,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
     weights, images = weight_values(function), _Images(numbers)
     for argument in function.entry_block.arguments:
         images.add_source(argument)
-    replaced: list[Operation] = []
+    replaced: list[Any] = []
     for op in [*function.entry_block.operations]:
         images.add(op)
         image = images.of(op.results[0]) if is_quantization(op) else None
@@ -150,12 +150,12 @@ class _Images:
         sources = {each.source for each in read.values()}
         if len(sources) != 1 or not _is_elementwise(op, [*read]):
             return None
-        given = [
-            read[x].table if x in read else known_number(x, self.numbers)
-            for x in op.operands
-        ]
-        if any(x is None for x in given):
-            return None
+        given: list[Array] = []
+        for x in op.operands:
+            number = None if x in read else known_number(x, self.numbers)
+            if number is None and x not in read:
+                return None
+            given.append(read[x].table if number is None else number)
         with np.errstate(all="ignore"):
             (table,) = evaluate(op, given, [])
         is_approximated = type(op).is_approximated or any(
@@ -173,7 +173,7 @@ def _is_elementwise(op: GraphOp, read: Sequence[Value]) -> bool:
 
 def _erase_unread(op: Operation) -> None:
     """Erase an op that nothing reads, and the elementwise ops that only it read."""
-    rest = [op]
+    rest: list[Operation] = [op]
     while rest:
         found = rest.pop()
         if any(next(iter(x.uses), None) is not None for x in found.results):
@@ -181,6 +181,5 @@ def _erase_unread(op: Operation) -> None:
         made = [defining_op(x) for x in found.operands]
         found.operation.erase()
         for each in made:
-            is_pure = isinstance(each, GraphOp) and type(each).on_scalars
-            if is_pure and each not in rest:
-                rest.append(each)
+            if isinstance(each, GraphOp) and type(each).on_scalars:
+                rest += [] if each in rest else [each]

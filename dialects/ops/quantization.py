@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc import dtypes as dt
 from aotc.dialects.attributes import Array, Int
-from aotc.dialects.batching import add_leading_axes
+from aotc.dialects.batching import add_leading_axes, leading
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import (
@@ -22,8 +22,9 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.scalars import constant_of
-from aotc.dialects.ops.unary import Unary
+from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.values import splat_of
+from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
@@ -157,16 +158,20 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
 
 _ENTRIES = 256  # as many as there are bytes
+_SIGNED = f32("n").with_dtype("i8")
 _SQUARES = (np.arange(_ENTRIES) ** 2 >> 8).astype(np.uint8)
 
 
-class Lookup(Unary, name="lookup", traits=[Pure]):
+class Lookup(GraphOp, name="lookup", traits=[Pure]):
     """y = the entry of `table` that a byte of x counts, from 0 to 255 by its bits."""
 
     why = "a function of a byte, computed by the build: the same on every target"
+    on_scalars = True
     dtypes = BYTES
 
+    x: Operand[Any]
     table: Array
+    y: Result[Any]
 
     @classmethod
     def infer(cls, x: Tensor, *, table: np.ndarray) -> Tensor:
@@ -188,6 +193,9 @@ class Lookup(Unary, name="lookup", traits=[Pure]):
 
     jvp = NOT_DIFFERENTIABLE("bytes have no derivative")
     vjp = NOT_DIFFERENTIABLE("bytes have no derivative")
+    batch = leading()
+    reorder = in_any_order()
+    pad = HARMLESS
 
     @staticmethod
     def lower(low: Lowering, op: "Lookup", x: Value) -> Value:
@@ -208,7 +216,7 @@ class Lookup(Unary, name="lookup", traits=[Pure]):
 
     samples = [
         Sample((Tensor((3, 100), "u8"),), {"table": _SQUARES}, low=0, high=256),
-        Sample((Tensor(("n",), "i8"),), {"table": _SQUARES}, low=-128, high=128),
+        Sample((_SIGNED,), {"table": _SQUARES}, low=-128, high=128),
         Sample((Tensor((0,), "u8"),), {"table": _SQUARES[::-1].astype(np.int8)}, low=0),
     ]
 

@@ -81,3 +81,13 @@ def test_what_else_reads_a_part_keeps_it(model):
     assert network.ops.count("logistic") == network.ops.count("lookup") == 1
     for old, new in zip(before, network(EVERY.view("i1")), strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+def test_reshapes_move_past_lookups(model):
+    def function(q):
+        wide = anp.reshape(q, (4, 1, 64, 1))
+        return anp.reshape(quantized(nn.gelu(floats(wide))), (4, 64))
+
+    network = model(function, "u8[4, 64]")
+    network.run("simplify", "cse", "tabulate-bytes", "sink-reshapes", "simplify")
+    assert network.ops == ["lookup"]

@@ -1,0 +1,44 @@
+"""Random quantised programs agree, and the fuzzer tells where one does not."""
+
+import numpy as np
+import pytest
+
+from aotc.target import Target
+from benchmarks.fuzz import quantized
+
+TARGETS = [Target.parse(name) for name in ("x86_64-v4-dot", "riscv64-v")]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return quantized.drawn_entries(7, 10)
+
+
+def test_the_same_seed_draws_the_same_programs(drawn):
+    again = quantized.drawn_entries(7, 10)
+    assert quantized.source_of(again) == quantized.source_of(drawn)
+    assert any(each.is_exact for each in drawn)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_passes_and_terms_keep_every_byte(drawn):
+    found = quantized.Found()
+    quantized.compare(drawn, (), TARGETS, found)
+    assert not found.wrong
+    assert found.bytes > 1000
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_byte_that_differs_on_one_target_is_told(drawn, monkeypatch):
+    by_passes, exact = quantized._by_passes, [x for x in drawn if x.is_exact][:1]
+
+    def with_fault(model, calls, target):
+        results = by_passes(model, calls, target)
+        if target is not None:
+            results[-1] = [np.bitwise_xor(x, x.dtype.type(1)) for x in results[-1]]
+        return results
+
+    monkeypatch.setattr(quantized, "_by_passes", with_fault)
+    found = quantized.Found()
+    quantized.compare(exact, (), TARGETS[:1], found)
+    assert f"on {TARGETS[0]}" in found.wrong[exact[0].name]
