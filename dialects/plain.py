@@ -22,7 +22,9 @@ def attribute_of(data: Plain) -> Any:
     if isinstance(data, int):
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), data)
     if isinstance(data, float):
-        return ir.FloatAttr.get(ir.F64Type.get(), data)
+        # the bindings check a float at a place, and there may be none
+        with ir.Location.unknown():
+            return ir.FloatAttr.get(ir.F64Type.get(), data)
     if isinstance(data, str):
         return ir.StringAttr.get(data)
     if isinstance(data, Mapping):
