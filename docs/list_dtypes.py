@@ -30,7 +30,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
-from aotc.kernels.machine import multiplier_of
+from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function
 from aotc.passes import run_passes
@@ -223,20 +223,22 @@ class Lowered:
 
     Args:
         unit: with its regions.
+        machine: of the target.
         regions: the kernels, by the names of their functions.
     """
 
     unit: Unit
+    machine: Machine
     regions: dict[str, PlannedKernel[Any, Any]]
 
 
 def lower() -> Iterator[Lowered]:
-    """Lower all entries for each target that there are kernels for."""
+    """Lower all entries for each processor that there are kernels for."""
     unit = Unit(trace([each for _, each in entries()], {}))
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for target in TARGETS.values():
-        capabilities = capabilities_of(target)
-        if isinstance(capabilities, NoKernels):
+        capabilities, machine = capabilities_of(target), machine_of(target)
+        if machine is None or isinstance(capabilities, NoKernels):
             continue
         own = unit.fork(target)
         run_passes(own, PASS_STAGES[1].passes(), silently=True)
@@ -245,7 +247,7 @@ def lower() -> Iterator[Lowered]:
             for name, each in functions_of(own.module).items()
             if (kernel := capabilities.planned(each)) is not None
         }
-        yield Lowered(own, regions)
+        yield Lowered(own, machine, regions)
 
 
 def cells(lowered: Iterable[Lowered]) -> dict[str, dict[str, str]]:
@@ -257,7 +259,7 @@ def cells(lowered: Iterable[Lowered]) -> dict[str, dict[str, str]]:
             for dtype in DTYPES:
                 name = entry_name(number, dtype)
                 if name in functions:
-                    said = _code_of(label, functions[name], each.regions)
+                    said = _code_of(label, functions[name], each)
                     computes = function not in MOVEMENT and said in ("kernel", "IREE")
                     if dtype != "f32" and computes:
                         said += ", in f32"
@@ -265,9 +267,7 @@ def cells(lowered: Iterable[Lowered]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _code_of(
-    label: str, function: Function, regions: dict[str, PlannedKernel[Any, Any]]
-) -> str:
+def _code_of(label: str, function: Function, lowered: Lowered) -> str:
     """Return in words what computes an entry: kernels, and what is left beside them."""
     *ops, _ = function.entry_block.operations
     called = {
@@ -282,7 +282,8 @@ def _code_of(
         return "kernel, of f32 in memory"
     if computing:
         return "kernel and IREE"
-    how = {_instruction(regions[name]) for name in called} - {""}
+    regions, machine = lowered.regions, lowered.machine
+    how = {_instruction(regions[name], machine) for name in called} - {""}
     said = f"kernel ({', '.join(sorted(how))})" if how else "kernel"
     held = {Tensor.of(x).dtype for x in function.entry_block.arguments}
     is_wide = "weight of i8" in label and "i8" not in held
@@ -301,13 +302,13 @@ def _computes(op: Any) -> bool:
     )
 
 
-def _instruction(kernel: PlannedKernel[Any, Any]) -> str:
+def _instruction(kernel: PlannedKernel[Any, Any], machine: Machine) -> str:
     """Return the instruction that multiplies, if that is no multiply-add of f32."""
     tile = kernel.schedule
     if not isinstance(tile, Tile) or tile.group:
         return ""
     left, right = (Tensor.of(x).dtype for x in kernel.anchor.operands)
-    mma = multiplier_of(left, right, tile.lanes, tile.terms)
+    mma = machine.multiplier_of(left, right, tile.terms)
     return next((x for key, x in _MNEMONICS.items() if key in mma.intrinsic), "")
 
 

@@ -100,7 +100,6 @@ def test_quantised_convolutions_read_and_write_bytes():
         op
         for op in functions["quantized"].entry_block.operations
         if isinstance(op, func.CallOp)
-        and fused_of(functions[op.attributes["callee"].value]).kernel == "contraction"
     ]
     of_input, first, second = (
         [Tensor.of(value).dtype for value in (*op.operands, *op.results)]
