@@ -147,7 +147,7 @@ class Lowering:
             init: (m, n).
             cast: how narrower factors are widened, of `linalg.TypeFn`; None: signed.
         """
-        m, n, k = (AffineExpr.get_dim(each) for each in range(3))
+        m, n, k = (ir.AffineDimExpr.get(each) for each in range(3))
         maps = [AffineMap.get(3, 0, axes) for axes in ([m, k], [k, n], [m, n])]
         made: Value = linalg.matmul(
             lhs,

@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ class _Planning:
     """
 
     form: str
-    dtypes: Container[str] = _FLOATS
+    dtypes: Sequence[str] = _FLOATS
     precision: str = "ieee"
 
     def plan(self, op: GraphOp, machine: Gpu) -> Any:
