@@ -14,11 +14,13 @@ from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.kernels.planning.dequantized import has_dots
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.target import TARGETS, Target
 from tests.kernels.evaluation import Regions
 from tests.kernels.rounded_rows import ROUNDED
 
@@ -117,3 +119,12 @@ def test_rows_are_rounded_where_instructions_multiply_them():
     # q, k and v, and the gate with its values, of rows that are rounded once
     assert _first_dtypes("x86_64-v4-dot", "joined").count("i8") == 2
     assert "i8" not in _first_dtypes("x86_64-v4", "halves")
+
+
+def test_rows_are_rounded_by_instructions_that_the_kernels_write():
+    """Arm's, which multiply signed bytes, or fewer than a block of them, are others."""
+    machines = {name: machine_of(each) for name, each in TARGETS.items() if each.arch}
+    assert {name for name, each in machines.items() if each and has_dots(each)} == {
+        "x86_64-v3-dot",
+        "x86_64-v4-dot",
+    }
