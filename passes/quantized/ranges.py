@@ -50,6 +50,8 @@ def _range_of(value: Value, known: Known) -> Range | None:
             return (int(array.min()), int(array.max())) if array.size else None
         case Clamp():
             bounds = splat_of(op.low), splat_of(op.high)
+            if None in bounds:
+                return None  # what is raised to an unknown bound may be anything
             return _within(value_range(op.x, known), *bounds)
         case Maximum() | Minimum() | BitwiseAnd() | ShiftRight() | Subtract():
             return _with_number(op, known)
@@ -79,8 +81,8 @@ def _of_clamped(x: Value) -> Range | None:
     ends = [splat_of(bound) for bound in bounds]
     if not ends or any(end is None or not math.isfinite(end) for end in ends):
         return None
-    low, high = (float(end or 0) for end in ends)
-    return min(0, math.floor(low)), max(0, math.ceil(high))
+    found = [float(end or 0) for end in ends]  # the first may be the greater one
+    return min(0, math.floor(min(found))), max(0, math.ceil(max(found)))
 
 
 def _with_number(op: GraphOp, known: Known) -> Range | None:
