@@ -49,10 +49,7 @@ def _range_of(value: Value, known: Known) -> Range | None:
             array = np.asarray(op.value)
             return (int(array.min()), int(array.max())) if array.size else None
         case Clamp():
-            bounds = splat_of(op.low), splat_of(op.high)
-            if None in bounds:
-                return None  # what is raised to an unknown bound may be anything
-            return _within(value_range(op.x, known), *bounds)
+            return _between(op, known)
         case Maximum() | Minimum() | BitwiseAnd() | ShiftRight() | Subtract():
             return _with_number(op, known)
         case Cast() if Tensor.of(op.x).dtype.lstrip("iu").isdigit():
@@ -70,6 +67,12 @@ def _range_of(value: Value, known: Known) -> Range | None:
         case GraphOp() if type(op).rearranges and len(op.operands) == 1:
             return value_range(op.operands[0], known)
     return None
+
+
+def _between(op: Clamp, known: Known) -> Range | None:
+    """Return the range of clamped integers; None if a bound is unknown."""
+    bounds = splat_of(op.low), splat_of(op.high)
+    return None if None in bounds else _within(value_range(op.x, known), *bounds)
 
 
 def _of_clamped(x: Value) -> Range | None:
