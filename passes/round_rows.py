@@ -47,7 +47,8 @@ class RoundRows(Pass):
             return False
         machine = capabilities.machine
         functions = functions_of(unit.module).values()
-        return any([_round_in(each, machine) for each in functions])
+        bodies = [each for each in functions if not each.is_external]
+        return any([_round_in(each, machine) for each in bodies])
 
 
 def _round_in(function: Function, machine: Machine) -> bool:
