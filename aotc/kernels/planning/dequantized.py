@@ -94,10 +94,10 @@ def has_dots(machine: Machine) -> bool:
 
 def may_round(op: GraphOp, machine: Machine) -> bool:
     """Whether a kernel gains by rounded rows of a product by a dequantised weight."""
+    if rounded_rows(op) is not None:
+        return False
     table, geometry = table_of(op), geometry_of(op)
     if table is None or geometry is None or not has_dots(machine):
-        return False
-    if rounded_rows(op) is not None:
         return False
     if why_not(op, table, geometry) or geometry.left_steps[0] not in (
         0,
