@@ -23,7 +23,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.dequantized import ROUNDED, may_round
+from aotc.kernels.planning.dequantized import ROUNDED, may_round, state_rounded
 from aotc.mlir import Function, Value
 from aotc.numerics import RELAXED, allows
 from aotc.passes.base import Pass, Unit
@@ -41,7 +41,7 @@ class RoundRows(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether there are any, at the numerics of the program."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoKernels) or capabilities.emitted.on_gpus:
             return False
         if not allows(unit.program.numerics, RELAXED):
             return False
@@ -62,6 +62,7 @@ def _round_in(function: Function, machine: Machine) -> bool:
                 with before(op):
                     rounded[op.lhs] = round_rows(Builder(), op.lhs)
             op.operation.operands[0] = rounded[op.lhs]
+            state_rounded(op)
     return bool(rounded)
 
 

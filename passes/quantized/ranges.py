@@ -49,8 +49,7 @@ def _range_of(value: Value, known: Known) -> Range | None:
             array = np.asarray(op.value)
             return (int(array.min()), int(array.max())) if array.size else None
         case Clamp():
-            bounds = splat_of(op.low), splat_of(op.high)
-            return _within(value_range(op.x, known), *bounds)
+            return _between(op, known)
         case Maximum() | Minimum() | BitwiseAnd() | ShiftRight() | Subtract():
             return _with_number(op, known)
         case Cast() if Tensor.of(op.x).dtype.lstrip("iu").isdigit():
@@ -70,6 +69,12 @@ def _range_of(value: Value, known: Known) -> Range | None:
     return None
 
 
+def _between(op: Clamp, known: Known) -> Range | None:
+    """Return the range of clamped integers; None if a bound is unknown."""
+    bounds = splat_of(op.low), splat_of(op.high)
+    return None if None in bounds else _within(value_range(op.x, known), *bounds)
+
+
 def _of_clamped(x: Value) -> Range | None:
     """Return the range of floats between two known numbers, cast; NaN becomes 0."""
     op = defining_op(x)
@@ -79,8 +84,8 @@ def _of_clamped(x: Value) -> Range | None:
     ends = [splat_of(bound) for bound in bounds]
     if not ends or any(end is None or not math.isfinite(end) for end in ends):
         return None
-    low, high = (float(end or 0) for end in ends)
-    return min(0, math.floor(low)), max(0, math.ceil(high))
+    found = [float(end or 0) for end in ends]  # the first may be the greater one
+    return min(0, math.floor(min(found))), max(0, math.ceil(max(found)))
 
 
 def _with_number(op: GraphOp, known: Known) -> Range | None:

@@ -159,3 +159,16 @@ def tied(weights, at):
         weights["table"], weights["row_scales"], axis=1, block=32, bits=4
     )
     return np.tanh(table[at]) @ table.T
+
+
+@aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))
+def looked_up(weights, at):
+    """Rows of tables with other blocks than the weight has, multiplied as they are."""
+    q, scale = np.reshape(weights["bytes"], (48, 256)), weights["scales"]
+    rows = nn.dequantize(
+        q, np.reshape(scale, (192, 4))[:48], onp.uint8(7), axis=1, block=64
+    )
+    less = scale[48:] * 3.0
+    minima = nn.dequantize(q, scale[:48], axis=1, block=32, less=less)
+    w = _dequantized(FORMATS["bytes_128_minima"], weights["bytes_128_minima"])
+    return rows[at % 48] @ w, minima[at % 48] @ w

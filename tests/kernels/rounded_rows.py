@@ -9,7 +9,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import control, nn
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ JOINED = {
     **{name: Format(4, 32, features=48, depth=256) for name in ("q", "k", "v")},
     **{name: Format(8, 32, features=72, depth=256) for name in ("gate", "up")},
 }
+REPEATED = Format(8, 32, features=256, depth=256)
 _rng = onp.random.default_rng(0)
 
 
@@ -62,7 +63,8 @@ def dequantized(of, parts):
     return nn.dequantize(parts["q"], scale, 0, **given)
 
 
-weights = aotc.Weights({name: _parts(of) for name, of in (FORMATS | JOINED).items()})
+_formats = {**FORMATS, **JOINED, "repeated": REPEATED}
+weights = aotc.Weights({name: _parts(of) for name, of in _formats.items()})
 
 
 def _product(name, of):
@@ -82,3 +84,14 @@ for _name, _of in FORMATS.items():
 def joined(weights, x):
     q, k, v, gate, up = (x @ dequantized(of, weights[n]).T for n, of in JOINED.items())
     return q, k, v, nn.relu(gate) * up
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((5, 256), "f32"))
+def repeated(weights, x):
+    """In the body of a loop."""
+
+    def step(x, _):
+        y = np.tanh(0.02 * (x @ dequantized(REPEATED, weights["repeated"]).T))
+        return y, y
+
+    return control.scan(step, x, None, length=2)[0]

@@ -12,13 +12,16 @@ import aotc
 from aotc import processor, reference
 from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.kernels.machine import machine_of
+from aotc.kernels.planning.dequantized import has_dots
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.target import TARGETS, Target
 from tests.kernels.evaluation import Regions
 from tests.kernels.rounded_rows import ROUNDED
 
@@ -104,10 +107,11 @@ def test_errors_are_within_the_bound_of_the_docs():
 
 
 def _first_dtypes(level, name):
-    """Of what each kernel of an entry reads first."""
+    """Of what each kernel of a function reads first."""
     functions = functions_of(_regions(level).unit.module)
-    calls = (functions[callee_of(call)] for call in calls_in(functions[name]))
-    return [Tensor.of(each.entry_block.arguments[0]).dtype for each in calls]
+    called = (functions[callee_of(call)] for call in calls_in(functions[name]))
+    kernels = (each for each in called if fused_of(each) is not None)
+    return [Tensor.of(each.entry_block.arguments[0]).dtype for each in kernels]
 
 
 def test_rows_are_rounded_where_instructions_multiply_them():
@@ -117,3 +121,19 @@ def test_rows_are_rounded_where_instructions_multiply_them():
     # q, k and v, and the gate with its values, of rows that are rounded once
     assert _first_dtypes("x86_64-v4-dot", "joined").count("i8") == 2
     assert "i8" not in _first_dtypes("x86_64-v4", "halves")
+    functions = functions_of(_regions("x86_64-v4-dot").unit.module)
+    (body,) = (
+        name
+        for name, each in functions.items()
+        if name not in NAMES and not each.is_external and fused_of(each) is None
+    )
+    assert "i8" in _first_dtypes("x86_64-v4-dot", body)
+
+
+def test_rows_are_rounded_by_instructions_that_the_kernels_write():
+    """Arm's, which multiply signed bytes, or fewer than a block of them, are others."""
+    machines = {name: machine_of(each) for name, each in TARGETS.items() if each.arch}
+    assert {name for name, each in machines.items() if each and has_dots(each)} == {
+        "x86_64-v3-dot",
+        "x86_64-v4-dot",
+    }

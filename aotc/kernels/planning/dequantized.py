@@ -20,6 +20,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by, splat_of
+from aotc.dialects.plain import attribute_of
 from aotc.dialects.types import Tensor
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import Machine
@@ -35,6 +36,7 @@ from aotc.mlir import Value, ir
 NIBBLES = 8  # that a word of 32 bits holds
 TERMS = 4  # of a column, which instructions multiply bytes of at a time
 ROUNDED = 32  # terms of a row that are rounded by one scale
+_IS_ROUNDED = "graph.rounded"  # an attribute of a product, see `state_rounded`
 _SUMS = 12  # of integers, and as many of floats, that registers hold of rounded rows
 _FEWER_SUMS = 8  # where there are 16 registers: some of the floats lie in memory
 _LEAST_BLOCKS = 8  # of a row that is rounded
@@ -79,13 +81,21 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
 
 
 def has_dots(machine: Machine) -> bool:
-    """Whether instructions multiply unsigned bytes by signed ones, by fours."""
+    """Whether one instruction adds up products of unsigned by signed bytes, by fours.
+
+    And whether its vectors hold the terms of a row that share a scale.
+    """
     multipliers = machine.multipliers_of("u8", "i8")
-    return any(mma.terms == TERMS for mma in multipliers)
+    is_long = machine.lanes * TERMS >= ROUNDED
+    return is_long and any(
+        mma.terms == TERMS and mma.adds and not mma.offset for mma in multipliers
+    )
 
 
 def may_round(op: GraphOp, machine: Machine) -> bool:
     """Whether a kernel gains by rounded rows of a product by a dequantised weight."""
+    if rounded_rows(op) is not None:
+        return False
     table, geometry = table_of(op), geometry_of(op)
     if table is None or geometry is None or not has_dots(machine):
         return False
@@ -100,9 +110,18 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     return bool(rows >= _LEAST_ROUNDED)
 
 
+def state_rounded(op: DotGeneral) -> None:
+    """State that the rows of a product are bytes, with a scale for each block.
+
+    Others that are dequantised, such as those of a table, have any blocks and bits.
+    """
+    op.operation.attributes[_IS_ROUNDED] = attribute_of(True)
+
+
 def rounded_rows(op: GraphOp) -> Dequantize | None:
-    """Return what dequantises the rows of a product by a weight that is, too."""
-    return None if table_of(op) is None else made_by(op.operands[0], Dequantize)
+    """Return what dequantises the rows of a product, if `round-rows` has made them."""
+    is_stated = _IS_ROUNDED in op.operation.attributes
+    return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
