@@ -1,4 +1,4 @@
-"""How this aotc was installed, and so with which command an extra joins it.
+"""How this aotc was installed, with which extras, and how another one joins it.
 
 pip records where it has taken a distribution from, if that was no package index
 (`direct_url.json`, https://packaging.python.org/en/latest/specifications/direct-url/).
@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import json
 import shlex
+from importlib.util import find_spec
 from typing import Any
 
 _NAME = "aotc"
+
+
+def has_triton() -> bool:
+    """Return whether kernels of GPUs can be compiled here."""
+    return find_spec("triton") is not None
+
+
+def triton_version() -> str:
+    """Return the version of Triton that is installed."""
+    from importlib.metadata import version
+
+    return version("triton")
 
 
 def install_command(extra: str = "") -> str:

@@ -37,7 +37,7 @@ from aotc.dialects.parameters import (
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import Module
+from aotc.mlir import Module, ir
 from aotc.numerics import LEVELS as NUMERICS_LEVELS
 from aotc.numerics import STRICT
 from aotc.pytree import Structure
@@ -397,7 +397,7 @@ class Program:
         return plain_of(attributes[name]) if name in attributes else default
 
     def _write_attribute(self, name: str, data: Any) -> None:
-        with self.module.context:
+        with self.module.context, ir.Location.unknown():  # floats need a location
             self.module.operation.attributes[name] = attribute_of(data)
 
 

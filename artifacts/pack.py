@@ -324,7 +324,7 @@ def write_bundle(
             bundle stays as it was.
     """
     data = dict(manifest.data if isinstance(manifest, Manifest) else manifest)
-    target = _target(Path(directory), data["name"], data["version"])
+    target = bundle_path(Path(directory), data["name"], data["version"])
     with _staging_folder(target, force) as folder:
         data["channel"] = _channel(data, signer)
         data.pop("signature_form", None)
@@ -347,7 +347,8 @@ def write_bundle(
     return target
 
 
-def _target(directory: Path, name: str, version: str) -> Path:
+def bundle_path(directory: Path, name: str, version: str) -> Path:
+    """Return where `write_bundle` puts a bundle of a name and a version."""
     is_named = directory.suffix in (SUFFIX, TRIAL_SUFFIX)
     return directory if is_named else directory / f"{name}-{version}{SUFFIX}"
 
@@ -384,7 +385,7 @@ def scratch_folder(directory: Path | str, title: tuple[str, str]) -> Iterator[Pa
     Raises:
         SetupError: `cannot-write`.
     """
-    target = _target(Path(directory), *title)
+    target = bundle_path(Path(directory), *title)
     is_new, folder = not target.parent.exists(), _name_beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -105,7 +105,8 @@ class _Level(click.Choice[str]):
     "folder",
     type=FilePath(path_type=Path, file_okay=False),
     default=".",
-    help="Folder to write the bundle into.",
+    help="Folder to write the bundle into; or, with a name that ends in .aotc, the "
+    "bundle itself.",
 )
 @click.option("--entry", "entries", multiple=True, help="Build only this entry.")
 @targets_option()

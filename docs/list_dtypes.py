@@ -115,6 +115,10 @@ def columns(x):
     return np.mean(floats(x), 0), np.max(floats(x), 0)
 
 
+def quantization(x):
+    return np.astype(np.round(np.clip(x / 0.25, 0, 255)), "u8")
+
+
 def attention(q, k):
     return nn.attention(floats(q), floats(k), floats(k), causal=True)
 
@@ -169,6 +173,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
     ("norms", norms, _shapes(x=_ROWS)),
     ("reductions of rows", rows, _shapes(x=_ROWS)),
     ("reductions of columns", columns, _shapes(x=_ROWS)),
+    ("quantisation", quantization, _shapes(x=_ROWS)),
     ("attention of many queries", attention, _shapes(q=_HEADS, k=_HEADS)),
     ("attention of one query", step, _shapes({"q": _QUERY, **_POSITION}, k=_HEADS)),
     (
@@ -184,7 +189,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
 )
 MOVEMENT = (concatenation, transposition, order, lookup)  # compute no elements
 # of bytes there is no other: what is quantised are weights and activations together
-WITHOUT_BYTES = (product_by_bytes, step)
+WITHOUT_BYTES = (product_by_bytes, quantization, step)
 
 
 def entries() -> Iterator[tuple[str, Any]]:

@@ -273,7 +273,7 @@ def _failure(
     advice = _how_to_reproduce(failed, before) or "please report it"
     return CompileError(
         "pass-failed",
-        f"{what} failed: {error}",
+        f"{what} failed: {str(error) or type(error).__name__}",
         hint=f"this is a bug in aotc; {advice}",
     )
 

@@ -138,7 +138,8 @@ class _Images:
 
     def add(self, op: Operation) -> None:
         """Find what an op computes; bytes that are computed otherwise are a source."""
-        image = self._image(op) if isinstance(op, GraphOp) else None
+        has_one = isinstance(op, GraphOp) and len(op.results) == 1
+        image = self._image(op) if has_one else None
         if image is not None:
             self._found[op.results[0]] = image
             return

@@ -24,19 +24,15 @@ from aotc.cache import Cache, Recipe, digest
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.exit_status import exit_cause
+from aotc.installation import triton_version
 from aotc.kernels.gpu import compiling
-from aotc.kernels.gpu.compiling import Compiled, KernelSource, triton_version
+from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.gpu.worker import read_result, write_job
 from aotc.kernels.lowered import Launch, kernels_of
 from aotc.mlir import Module
 from aotc.target import Target
 
-# IREE's targets whose code is PTX and hsaco, whatever the chip
-_IREE_TARGETS = {
-    "cuda": '#hal.executable.target<"cuda", "cuda-nvptx-fb">',
-    "rocm": '#hal.executable.target<"rocm", "rocm-hsaco-fb">',
-}
 _SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
 
 
@@ -199,13 +195,12 @@ class DeviceKernels:
 
     def executables(self, codes: Mapping[str, Compiled]) -> list[str]:
         """Return what dispatches the kernels, as lines for IREE."""
-        iree_target = _IREE_TARGETS[self.target.backend]
         return [
             line
             for name, launch in self.launches.items()
             for line in frame.device_executable(
                 name,
-                iree_target,
+                self.target.backend,
                 launch.function,
                 self._object_name(name),
                 (launch.reads, launch.writes),

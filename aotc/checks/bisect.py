@@ -123,7 +123,7 @@ def first_divergence(
         inputs = [value for port, value in ports if port.kind == "input"]
         return _in_import(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
-        unit = Unit(Program(copy_module(graph), program.parameters), variant.target)
+        unit = Unit(Program(graph, program.parameters)).fork(variant.target)
         ports = zip(entry.arguments, values, strict=True)
         given = {(port.kind, port.name): value for port, value in ports}
         call: tuple[Any, Entry, Sequence[Any]] = unit.module, entry, values
@@ -354,7 +354,7 @@ def _compiled_values(
     inputs, outputs = signature(function)
     symbols = reference.bind_symbols(inputs, values)
     flat = Entry.flat(entry.name, inputs, outputs)
-    unit = Unit(Program.of_functions(module, [flat]), variant.target)
+    unit = Unit(Program.of_functions(module, [flat])).fork(variant.target)
     late = [  # a budget is that of the entry with its own results
         each
         for each in late_passes(variant, entry)

@@ -122,7 +122,7 @@ def _compiled(
     """
     program = _returning_more(subject, values)
     tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
-    unit = Unit(program.copy(), variant.target)
+    unit = Unit(program).fork(variant.target)
     late = late_passes(variant, subject.entry)
     run_passes(unit, (*graph_passes(variant), LOWERING, *late), silently=True)
     with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:

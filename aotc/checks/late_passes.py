@@ -134,8 +134,8 @@ class _Trial:
         return results
 
     def _compiled_results(self, late: Sequence[Pass]) -> Arrays:
-        program = self.subject.program.copy()
-        unit = Unit(program, self.target)
+        unit = Unit(self.subject.program).fork(self.target)
+        program = unit.program
         run_passes(unit, (*self.early, LOWERING, *late), silently=True)
         with temporary_folder() as folder:
             bundle = packager.pack(

@@ -27,7 +27,7 @@ from aotc.installation import install_command
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.gpu import families as gpu_families
-from aotc.kernels.gpu.compiling import has_triton
+from aotc.installation import has_triton
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.mlir import Function

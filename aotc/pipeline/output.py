@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from aotc.artifacts import Signer
+from aotc.artifacts.pack import bundle_path
 from aotc.errors import InputError
 from aotc.program import LONGEST_TITLE, Program
 from aotc.system_errors import cannot_write
@@ -55,8 +57,8 @@ def require_writable(output: Path) -> None:
 
 def require_free(output: Path, title: tuple[str, str], force: bool) -> None:
     """Fail before the work, not after it; writing checks once more."""
-    target = output / f"{'-'.join(title)}.aotc"
-    if target.exists() and not force:
+    target = bundle_path(output, *title)
+    if os.path.lexists(target) and not force:
         raise InputError(
             "output-exists",
             f"there is already something at '{target}'",

@@ -64,7 +64,8 @@ class Request:
 
     Args:
         source: the model, such as a model.py, or IR that a build has dumped.
-        output: folder that `NAME-VERSION.aotc` is written into.
+        output: folder that `NAME-VERSION.aotc` is written into, or the bundle itself if
+            its name ends with `.aotc`.
         entries: names of the entries to build; all of them by default.
         targets: what to compile for; by default `Target.default()`.
         name: of the bundle, before what the source declares with `aotc.bundle`; by

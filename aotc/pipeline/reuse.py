@@ -29,7 +29,7 @@ from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
 from aotc.computed_arrays import StoredArray
 from aotc.counting import counters
-from aotc.kernels.gpu.compiling import has_triton, triton_version
+from aotc.installation import has_triton, triton_version
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
 from aotc.passes.base import PassRecord

@@ -342,8 +342,7 @@ class Build:
     def pack(self) -> None:
         """Write the bundle that was asked for."""
         report, request = self.report, self.request
-        output = make_folder(request.output)
-        report.bundle = self._write(output, self._signer, request.force)
+        report.bundle = self._write(request.output, self._signer, request.force)
         report.signer = self._signer.key_id if self._signer else None
         report.channel = channel_of(self._signer)
 

@@ -236,7 +236,7 @@ class Tune(Stage):
             for number, target in enumerate(tunable):
                 rest = max(0.0, end - time.perf_counter())
                 share = rest / (len(tunable) - number)
-                unit = Unit(build.program.copy(), target)
+                unit = Unit(build.program).fork(target)
                 tune(unit, fusing, build.tuning, share, build.tell_part)
         build.program.tuning = build.tuning.facts()
 

@@ -242,23 +242,24 @@ def _require_data(
             "both",
             hint="leave out --ranges, or --method, --calibration and --percentile",
         )
-    needs = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
-    needs += [each for each in choice.methods if each != "equalize"]
-    if trained is not None:
-        needs = []
-    if needs and data is None:
-        what = needs[0]
+    static = [each.name for each in ladder(choice.recipe) if each.inputs == "static"]
+    methods = [each for each in choice.methods if each != "equalize"]
+    if static and data is None and trained is None:
+        what = static[0]
+        without = "; int8-dynamic, int8-weights, int4-g32, bf16 and f16 need none"
+    elif methods and data is None:
+        what, without = methods[0], f"; or leave out --method {methods[0]}"
     elif choice.quality is not None and (data or held_out) is None:
-        what = "--quality, which is measured"
+        what, without = "--quality, which is measured", "; or leave out --quality"
     elif choice.metric.name != "auto" and (data or held_out) is None:
-        what = "--metric, which measures on it"
+        what, without = "--metric, which measures on it", "; or leave out --metric"
     else:
         return
     raise InputError(
         "no-calibration-data",
         f"expected calibration data for {what}; got none",
         hint="--data calibration.npz, an array for each input with samples along the "
-        "first axis; int8-dynamic, int8-weights, int4-g32, bf16 and f16 need none",
+        f"first axis{without}",
     )
 
 

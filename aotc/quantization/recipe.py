@@ -35,6 +35,17 @@ _QUALITY = {
     **{"entries": list, "unmeasured": list},
     **_DATA,
 }
+_FIELDS = (
+    "layer",
+    "precision",
+    "input",
+    "rounding",
+    "factors",
+    "correction",
+    "scales",
+    "where",
+    "why",
+)  # of a layer
 NEAREST, GPTQ = "nearest", "gptq"
 TRAINING = "training"  # the method of ranges that were trained
 
@@ -207,10 +218,12 @@ class Recipe:
         """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(data, dict):
+                raise ValueError(f"a recipe, which is a JSON object; got {data!r:.60}")
             said = data["schema"], data["recipe"]
             if said[0] != SCHEMA or said[1] not in RECIPES:
                 raise ValueError(f"the schema {SCHEMA} and a known recipe; got {said}")
-            layers = tuple(map(LayerPlan.from_json, data["layers"]))
+            layers = tuple(map(_plan_of, data["layers"]))
             _require_facts(data["calibration"], {"method": str, **_DATA})
             _require_facts(data["quality"], _QUALITY)
             _require_finite(data["quality"].get("lost", 0.0))
@@ -229,6 +242,27 @@ class Recipe:
             raise _bad(path, f"JSON in UTF-8; got {error}") from None
         except ValueError as error:
             raise _bad(path, str(error)) from None
+
+
+def _plan_of(row: Any) -> LayerPlan:
+    """Read a row of a recipe file; errors say of which layer it is.
+
+    Raises:
+        ValueError: it is none, or has a field that no layer has.
+    """
+    if not isinstance(row, dict) or not isinstance(row.get("layer"), str):
+        raise ValueError(f"a JSON object with the name of a 'layer'; got {row!r:.60}")
+    try:
+        # a field that is spelled otherwise would be left out, and nobody told
+        for name in row.keys() - _FIELDS:
+            raise ValueError(f"fields out of {', '.join(_FIELDS)}; got '{name}'")
+        return LayerPlan.from_json(row)
+    except KeyError as error:
+        raise ValueError(
+            f"all fields of the layer '{row['layer']}'; {error} is missing"
+        ) from None
+    except (TypeError, AttributeError, OverflowError, ValueError) as error:
+        raise ValueError(f"{error}, in the layer '{row['layer']}'") from None
 
 
 def is_recipe(path: Path) -> bool:

@@ -25,6 +25,12 @@ _ENDS = LOW, HIGH
 _FOLDER = "ranges"  # what a state has them in
 
 
+_SAVED = (
+    "save what aotc.quantization_aware(…).observe has returned, as it is, or the state "
+    "that has it in 'ranges'"
+)
+
+
 @dataclass(frozen=True)
 class Trained:
     """The arrays of ranges, by the name of the layer's weight and `low`, `high`, ….
@@ -66,13 +72,9 @@ class Trained:
         if not all(np.isfinite(array).all() for array in row.values()):
             raise self._bad(f"finite ranges of '{layer}'; got some that are not")
 
-    def _bad(self, expected: str) -> InputError:
+    def _bad(self, expected: str, hint: str = _SAVED) -> InputError:
         return InputError(
-            "bad-ranges",
-            f"expected {expected}",
-            where=self.where,
-            hint="save what aotc.quantization_aware(…).observe has returned, as it is, "
-            "or the state that has it in 'ranges'",
+            "bad-ranges", f"expected {expected}", where=self.where, hint=hint
         )
 
     @property
@@ -145,7 +147,8 @@ class Trained:
             assert steps is not None
             raise self._bad(
                 f"as many steps as the weight of '{layer.name}' has groups "
-                f"({list(layer.shape)}); got {list(steps.shape)}"
+                f"({list(layer.shape)}) by {kind.name}; got {list(steps.shape)}",
+                hint="--recipe is to be the one that aotc.quantization_aware was given",
             ) from None
         plan = LayerPlan(layer.name, kind.name, layer.where, grid=grid)
         return replace(plan, scales=scales.reshape(-1))

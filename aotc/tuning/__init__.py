@@ -175,7 +175,8 @@ def _compile(unit: Unit, proposals: Sequence[Proposal]) -> Code:
     with context(), ir.Location.unknown():
         program = program_of(unit, proposals)
         entries = program.entries
-        trial = Unit(program, unit.target)
+        assert unit.target is not None
+        trial = Unit(program).fork(unit.target)
         run_passes(trial, passes_between("fuse-regions", None), silently=True)
         (variant,) = compile_units([trial])
     exports = [

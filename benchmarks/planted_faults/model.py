@@ -137,12 +137,17 @@ def top(x):
     return np.top_k(x, 64)
 
 
-# ---- movement, transpose ------------------------------------------------------------
+# ---- movement, quantization, transpose ------------------------------------------------------------
 
 
 @aotc.entry(x=S((60, 29), "f32"), y=S((60, 35), "f32"))
 def movement(x, y):
     return np.concatenate([np.tanh(x), y], axis=1)
+
+
+@aotc.entry(x=S((60, 41), "f32"))
+def quantization(x):
+    return np.astype(np.round(np.clip(x / 0.0625, -70.0, 90.0)) + 80.0, "u8")
 
 
 @aotc.entry(x=S((3, 77, 53), "f32"))

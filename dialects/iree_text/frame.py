@@ -140,9 +140,16 @@ def executable(
     ]
 
 
+# IREE's targets whose code is PTX and hsaco, whatever the chip
+_DEVICES = {
+    "cuda": '#hal.executable.target<"cuda", "cuda-nvptx-fb">',
+    "rocm": '#hal.executable.target<"rocm", "rocm-hsaco-fb">',
+}
+
+
 def device_executable(
     name: str,
-    target: str,
+    backend: str,
     function: str,
     object_path: str,
     bindings: tuple[int, int],
@@ -154,7 +161,7 @@ def device_executable(
 
     Args:
         name: of the executable.
-        target: of IREE's, whose objects it is one of.
+        backend: of IREE's that it is code for, `cuda` or `rocm`.
         function: of the kernel.
         object_path: where the compiler finds its code.
         bindings: how many tensors it reads, and how many it writes.
@@ -167,7 +174,7 @@ def device_executable(
     bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
     layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
     found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"
-    objects = f"#hal.executable.objects<{{{target} = [{found}]}}>"
+    objects = f"#hal.executable.objects<{{{_DEVICES[backend]} = [{found}]}}>"
     sizes = ", ".join(f"{size} : index" for size in (threads, 1, 1))
     return [
         f'"hal.executable.source"() <{{objects = {objects}, sym_name = {quoted(name)}, '

@@ -249,6 +249,20 @@ def test_a_name_given_to_a_build_is_checked_before_the_work(model, tmp_path):
     assert caught.value.code == "bad-bundle-name"
 
 
+def test_an_output_that_is_named_as_a_bundle_is_the_bundle(model, tmp_path):
+    """And is refused before any work where something is there, as others are."""
+    named, folder = tmp_path / "new" / "mine.aotc", tmp_path / "folder"
+    choices = {"targets": [Target.parse("vmvx")], "self_check": "off"}
+    for place, bundle in ((named, named), (folder, folder / "small-1.0.0.aotc")):
+        report = pipeline.build(model, output=place, **choices)
+        assert report.bundle == bundle
+        assert (bundle / "manifest.json").is_file()
+        with pytest.raises(InputError, match="already something at") as caught:
+            pipeline.build(model, output=place, **choices)
+        assert caught.value.code == "output-exists"
+        assert [*bundle.parent.iterdir()] == [bundle]
+
+
 @pytest.mark.usefixtures("compile_anew")
 def test_a_source_gives_the_same_bytes_and_states_in_a_folder_of_any_name(
     tmp_path, monkeypatch

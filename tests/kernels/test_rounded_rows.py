@@ -10,6 +10,9 @@ import pytest
 
 import aotc
 from aotc import processor, reference
+from aotc.backend import compile_units
+from aotc.checks.bisect import Divergence, arguments, locate_divergence
+from aotc.checks.judging import RoundingRule
 from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
@@ -104,6 +107,23 @@ def test_errors_are_within_the_bound_of_the_docs():
         error = abs(found - x @ w.T)
         assert (error <= bound * (1 + 1e-4) + 1e-6 * (abs(x) @ abs(w).T)).all()
         assert error.max() > 0
+
+
+def test_where_code_differs_is_looked_for_in_code_of_the_same_instructions():
+    """What a check compiles of a variant is planned for the processor as it was."""
+    target, name = Target.parse("x86_64-v4-dot"), "halves_signed_minima"
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    program = load(MODEL, [name])
+    program.numerics = "relaxed"
+    unit = Unit(program).fork(target)
+    for stage in PASS_STAGES:
+        run_passes(unit, stage.passes(), silently=True)
+    (variant,), entry = compile_units([unit]), program.entry(name)
+    values = arguments(program, entry, [_x(name)])
+    expected = reference.evaluate(program.module, name, values)
+    given = program, program.module, entry, variant, values, expected, RoundingRule()
+    assert locate_divergence(*given)[1] == str(Divergence("compile"))
 
 
 def _first_dtypes(level, name):

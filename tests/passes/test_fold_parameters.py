@@ -330,4 +330,5 @@ def f(w, x):
 """)
     run_passes(Unit(program), ("fold-parameters",))
     sizes = [program.parameters[name].size for name in weights_of(program)]
+    assert sizes
     assert {*sizes} == {1}

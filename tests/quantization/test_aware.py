@@ -293,6 +293,7 @@ def test_refuses_ranges_of_something_else(rows, said, model, tmp_path):
     with pytest.raises(InputError, match=said) as refused:
         of_training(load(model), Choice("int8"), Trained.read(path))
     assert refused.value.code == "bad-ranges"
+    assert ("--recipe" in refused.value.hint) is ("steps" in said)
 
 
 def test_refuses_what_makes_no_sense(model, names):

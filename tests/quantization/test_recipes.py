@@ -250,6 +250,8 @@ def recipe_text(calibration):
         lambda data: data["quality"].update(lost=True),
         lambda data: data["quality"].pop("entries"),
         lambda data: data["layers"][0].update(layer="predict/other"),
+        lambda data: data["layers"][0].update(corrections="AAAA"),
+        lambda data: data["layers"].append("predict/dense"),
     ],
 )
 def test_recipes_that_do_not_fit_are_refused(change, tmp_path, recipe_text):
@@ -265,6 +267,23 @@ def test_recipes_that_do_not_fit_are_refused(change, tmp_path, recipe_text):
     ):
         apply_recipe(again, Recipe.read(path), str(path))
     assert caught.value.code in ("bad-recipe", "recipe-mismatch")
+
+
+def test_what_is_wrong_with_a_layer_of_a_recipe_names_the_layer(tmp_path, recipe_text):
+    path = tmp_path / "recipe.json"
+    for change, said in [
+        (lambda row: row.pop("precision"), "'precision' is missing"),
+        (lambda row: row.update(precision="int3"), "got 'int3'"),
+        (lambda row: row["input"].update(scale=-1), "got -1"),
+        (lambda row: row.update(input=[]), "list indices"),
+        (lambda row: row.update(roundings="gptq"), "got 'roundings'"),
+    ]:
+        data = json.loads(recipe_text)
+        change(data["layers"][1])
+        path.write_text(json.dumps(data))
+        with pytest.raises(InputError, match=said) as caught:
+            Recipe.read(path)
+        assert data["layers"][1]["layer"] in caught.value.message
     assert caught.value.where == str(path)
 
 

@@ -244,7 +244,7 @@ def test_files_of_others_are_not_replaced(model, tmp_path, suffix):
         ("[" * 100_000, "nested too deeply"),
         ("{", "expected JSON in UTF-8; got Expecting"),
         ("{}", "'schema' is missing"),
-        ("[]", "expected the fields of a recipe"),
+        ("[]", "expected a recipe, which is a JSON object; got"),
     ],
 )
 def test_files_that_are_no_recipe_are_refused(tmp_path, text, why):

@@ -14,13 +14,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from aotc import options
 from aotc.errors import CompileError, SetupError
-from aotc.installation import install_command
+from aotc.installation import has_triton, install_command
 from aotc.numerics import STRICT
 
 _ALIGNED = "{tt.divisibility = 16 : i32}"  # of an argument, in the text of a kernel
@@ -92,18 +91,6 @@ class Resources:
 
     registers: int
     spilled: int
-
-
-def has_triton() -> bool:
-    """Return whether kernels can be compiled here."""
-    return find_spec("triton") is not None
-
-
-def triton_version() -> str:
-    """Return the version of Triton that is installed."""
-    from importlib.metadata import version
-
-    return version("triton")
 
 
 def _triton(name: str = "triton") -> Any:

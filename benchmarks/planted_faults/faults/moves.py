@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels.cpu import movement, transposing, vectors
+from aotc.kernels.cpu import epilogue, movement, quantization, transposing, vectors
 
 from ..planting import Fault
 from .ways import by, given
@@ -25,6 +25,15 @@ FAULTS = [
         "a part after the first begins one element early",
         "movement", "movement", movement._Part, "of",
         by(lambda part, *_: replace(part, column=max(part.column - 1, 0))),
+    ),
+    Fault(
+        "bytes after the last whole vector are not written",
+        "quantization", "quantization", quantization, "visit_parts", given(_without_rest),
+    ),
+    Fault(
+        "the zero point of bytes is one too great",
+        "quantization", "quantization", epilogue, "round_to_bytes",
+        given(lambda x, found: (x, replace(found, zero=found.zero + 1))),
     ),
     Fault(
         "the last column of a square that is not whole is not written",
