@@ -202,6 +202,27 @@ def test_static_and_dynamic_products_are_those_of_integers_and_weights_stay_so()
         np.testing.assert_allclose(one, other.numpy(), rtol=1e-5, atol=1e-5)
 
 
+class MovingZero(torch.nn.Module):
+    """Rows quantised by a zero point that each call changes for the next one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("zero", torch.tensor(3))
+
+    def forward(self, x):
+        given = torch.tensor(0.05), self.zero, 0, 255, torch.uint8
+        y = decomposed().quantize_per_tensor.tensor(x, *given)
+        self.zero.copy_(x.abs().amax().to(torch.int64))
+        return y
+
+
+def test_zero_points_that_calls_change_are_states():
+    program = aotc.from_torch(MovingZero().eval(), (ROWS[0],)).program()
+    (entry,) = program.entries
+    assert entry.updates
+    assert [port.kind for port in entry.arguments] == ["state", "input"]
+
+
 def arguments(program, x):
     """The weights of a program's only entry, and its input."""
     return [

@@ -211,7 +211,7 @@ def _slots(program: Any) -> Iterator[_Slot]:
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
-    offsets = set(_uniform_zero_points(program))
+    offsets = {*_uniform_zero_points(program)} - updated
     first: dict[Any, str] = {}
     leaves = 0
     for spec in signature.input_specs:
