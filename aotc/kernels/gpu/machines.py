@@ -48,9 +48,19 @@ class Gpu:
         """Of the floats that kernels compute with."""
         return "f32", "bf16", "f16"
 
+    @property
+    def multipliers(self) -> tuple[Mma, ...]:
+        """The instructions for integers."""
+        return (_BYTES,)
+
     def multipliers_of(self, left: str, right: str) -> list[Mma]:
         """Return the instructions that multiply integers of two dtypes."""
-        return [_BYTES] if (left, right) in _BYTES.dtypes else []
+        return [mma for mma in self.multipliers if (left, right) in mma.dtypes]
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether kernels take entries of tables of bytes; IREE's code does."""
+        return False
 
     def precision(self, numerics: str) -> str:
         """Return how products of f32 are computed, as Triton names it."""
