@@ -9,9 +9,10 @@ Note [elements that no run showed]: runs with noise do not show all elements of 
 rounding decides whether they are finite. How many more a further run, and so compiled
 code, would show is about the number of those that exactly one of the runs showed,
 divided by the number of runs (Good, "The population frequencies of species and the
-estimation of population parameters", Biometrika 40, 1953). No more than some times that
-are taken for open; any other that is finite on one side alone is wrong, whatever its
-neighbours are.
+estimation of population parameters", Biometrika 40, 1953). No more than some times
+that, and some standard deviations of such a count (Poisson's: where a quarter of an
+element is expected, two are not rare), are taken for open; any other that is finite on
+one side alone is wrong, whatever its neighbours are.
 
 So it is with jumps: what is rounded to whole numbers in the graph, as a quantised
 network rounds its activations, is a step off where rounding errors carry a number past
@@ -42,6 +43,7 @@ _MOST_RUNS = 16  # where few are, or some are open, which some runs do not show
 _FEW = 2e-2  # of the elements of a result
 _KNOWN = 16.0  # so many elements that no run showed are estimated well by few runs
 _UNSEEN_FACTOR = 4.0  # times the open elements that a further run is expected to show
+_DEVIATIONS = 3.0  # and so many standard deviations of a count that is expected
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,10 @@ def unseen_elements(shown: Any, runs: int) -> float:
         shown: for each element, how many runs showed it.
         runs: with noise.
     """
-    return _UNSEEN_FACTOR * float(np.sum(shown == 1)) / runs if runs else 0.0
+    if not runs:
+        return 0.0
+    expected = float(np.sum(shown == 1)) / runs
+    return _UNSEEN_FACTOR * expected + _DEVIATIONS * expected**0.5
 
 
 class Rule(Protocol):

@@ -142,6 +142,7 @@ def test_a_crash_names_the_pass_and_leaves_a_reproducer(small, register):
     with pytest.raises(CompileError, match="'crash' failed") as failure:
         run_passes(small.module, ["crash"])
     assert isinstance(failure.value.__cause__, KeyError)
+    assert "'missing'" in failure.value.message
     command = failure.value.hint.partition("reproduce with: ")[2]
     verb, sub, file, flag, name = shlex.split(command)
     assert (verb, sub, flag, name) == ("aotc", "opt", "--passes", "crash")
@@ -150,6 +151,15 @@ def test_a_crash_names_the_pass_and_leaves_a_reproducer(small, register):
         assert "graph.exp" in str(module)
     register("crash", lambda module: False)
     assert [record.name for record in run_passes(module, [name])] == ["crash"]
+
+
+def test_a_crash_that_says_nothing_is_named_by_its_kind(small, register):
+    def crash(module):
+        raise AssertionError
+
+    register("crash", crash)
+    with pytest.raises(CompileError, match="'crash' failed: AssertionError"):
+        run_passes(small.module, ["crash"])
 
 
 def test_a_diagnosed_failure_keeps_its_code_and_line(small, register):

@@ -23,6 +23,7 @@ from aotc.backend import Compiled, compile_units, crossing, device_kernels
 from aotc.backend.crossing import with_executables
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.checks.kernel_check import EvaluatedKernels
+from aotc.cli.main import main
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
@@ -98,6 +99,17 @@ def test_kernels_take_all_products_and_rows_of_layers(target: str) -> None:
     families = {name.partition(".")[0].partition("_")[0] for name in
                 kernels_by_name("layers.py", target)}  # fmt: skip
     assert families == {"contraction", "attention", "rows"}
+
+
+def test_why_calls_make_floats_of_weights_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = str(HERE / "dequantised.py")
+    assert main(["explain", file, "--target", "cuda:sm_80"]) == 0
+    said = (
+        "graph.dequantize (1×): cuda:sm_80 has no kernel for it: kernels of GPUs read"
+    )
+    assert said in capsys.readouterr().out
 
 
 def test_relaxed_products_of_f32_have_kernels_of_their_own() -> None:
