@@ -23,11 +23,10 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
-from aotc.installation import install_command
+from aotc.installation import has_triton, install_command
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.gpu import families as gpu_families
-from aotc.installation import has_triton
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.mlir import Function

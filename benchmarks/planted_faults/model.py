@@ -137,7 +137,7 @@ def top(x):
     return np.top_k(x, 64)
 
 
-# ---- movement, quantization, transpose ------------------------------------------------------------
+# ---- movement, quantization, transpose ----------------------------------------------
 
 
 @aotc.entry(x=S((60, 29), "f32"), y=S((60, 35), "f32"))

@@ -28,7 +28,8 @@ FAULTS = [
     ),
     Fault(
         "bytes after the last whole vector are not written",
-        "quantization", "quantization", quantization, "visit_parts", given(_without_rest),
+        "quantization", "quantization", quantization, "visit_parts",
+        given(_without_rest),
     ),
     Fault(
         "the zero point of bytes is one too great",

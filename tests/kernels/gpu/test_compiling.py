@@ -9,8 +9,8 @@ import pytest
 from aotc.backend import Running, device_kernels
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.errors import CompileError
-from aotc.kernels.gpu import compiling, worker
 from aotc.installation import has_triton
+from aotc.kernels.gpu import compiling, worker
 from aotc.kernels.gpu.compiling import KernelSource, compile_kernel, resources_of
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.lowered import Launch
