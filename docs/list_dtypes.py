@@ -30,7 +30,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
-from aotc.kernels.machine import multiplier_of
+from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function
 from aotc.passes import run_passes
@@ -210,7 +210,12 @@ _MNEMONICS = {
     "pmadd": "vpmaddwd",
     "vpdpbusd": "vpdpbusd",
     "dpbf16ps": "vdpbf16ps",
-    "smull": "smlal",
+    "smull.v8i16": "smull, sadalp",
+    "umull.v8i16": "umull, uadalp",
+    "smull.v4i32": "smlal",
+    "usmmla": "usmmla",
+    "smmla": "smmla",
+    "ummla": "ummla",
     "sdot": "sdot",
     "udot": "udot",
     "bfdot": "bfdot",
@@ -253,11 +258,13 @@ def cells(lowered: Iterable[Lowered]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for each in lowered:
         target, functions = str(each.unit.target), functions_of(each.unit.module)
+        machine = machine_of(each.unit.target)
         for number, (label, function, _) in enumerate(OPERATIONS):
             for dtype in DTYPES:
                 name = entry_name(number, dtype)
                 if name in functions:
-                    said = _code_of(label, functions[name], each.regions)
+                    given = functions[name], each.regions, machine
+                    said = _code_of(label, *given)
                     computes = function not in MOVEMENT and said in ("kernel", "IREE")
                     if dtype != "f32" and computes:
                         said += ", in f32"
@@ -266,7 +273,10 @@ def cells(lowered: Iterable[Lowered]) -> dict[str, dict[str, str]]:
 
 
 def _code_of(
-    label: str, function: Function, regions: dict[str, PlannedKernel[Any, Any]]
+    label: str,
+    function: Function,
+    regions: dict[str, PlannedKernel[Any, Any]],
+    machine: Machine,
 ) -> str:
     """Return in words what computes an entry: kernels, and what is left beside them."""
     *ops, _ = function.entry_block.operations
@@ -282,7 +292,7 @@ def _code_of(
         return "kernel, of f32 in memory"
     if computing:
         return "kernel and IREE"
-    how = {_instruction(regions[name]) for name in called} - {""}
+    how = {_instruction(regions[name], machine) for name in called} - {""}
     said = f"kernel ({', '.join(sorted(how))})" if how else "kernel"
     held = {Tensor.of(x).dtype for x in function.entry_block.arguments}
     is_wide = "weight of i8" in label and "i8" not in held
@@ -301,13 +311,15 @@ def _computes(op: Any) -> bool:
     )
 
 
-def _instruction(kernel: PlannedKernel[Any, Any]) -> str:
+def _instruction(kernel: PlannedKernel[Any, Any], machine: Machine) -> str:
     """Return the instruction that multiplies, if that is no multiply-add of f32."""
     tile = kernel.schedule
     if not isinstance(tile, Tile) or tile.group:
         return ""
     left, right = (Tensor.of(x).dtype for x in kernel.anchor.operands)
-    mma = multiplier_of(left, right, tile.lanes, tile.terms)
+    mma = machine.multiplier_of(left, right, tile.terms)
+    if not mma.intrinsic and mma.sums == "i32":
+        return "vwmacc"  # upstream ops say it, on RISC-V alone
     return next((x for key, x in _MNEMONICS.items() if key in mma.intrinsic), "")
 
 
