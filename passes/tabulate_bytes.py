@@ -138,11 +138,11 @@ class _Images:
 
     def add(self, op: Operation) -> None:
         """Find what an op computes; bytes that are computed otherwise are a source."""
-        has_one = isinstance(op, GraphOp) and len(op.results) == 1
-        image = self._image(op) if has_one else None
-        if image is not None:
-            self._found[op.results[0]] = image
-            return
+        if isinstance(op, GraphOp) and len(op.results) == 1:
+            image = self._image(op)
+            if image is not None:
+                self._found[op.results[0]] = image
+                return
         for value in op.results:
             self.add_source(value)
 

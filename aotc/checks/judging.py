@@ -22,6 +22,7 @@ off than their own noise, but no further than noise has moved any.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -222,7 +223,7 @@ def unseen_elements(shown: Any, runs: int) -> float:
     if not runs:
         return 0.0
     expected = float(np.sum(shown == 1)) / runs
-    return _UNSEEN_FACTOR * expected + _DEVIATIONS * expected**0.5
+    return _UNSEEN_FACTOR * expected + _DEVIATIONS * math.sqrt(expected)
 
 
 class Rule(Protocol):
