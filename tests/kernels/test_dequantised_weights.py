@@ -120,7 +120,8 @@ def columns_first(weights, x):
 
 
 @pytest.mark.parametrize(
-    ("target", "why"), [("x86_64-v4", "not beside each other"), ("vmvx", "none for vmvx")]
+    ("target", "why"),
+    [("x86_64-v4", "not beside each other"), ("vmvx", "none for vmvx")],
 )
 def test_a_weight_that_calls_dequantise_is_told_with_its_line(tmp_path, target, why):
     model = tmp_path / "model.py"
