@@ -42,6 +42,7 @@ BATCHES = ("4", "batch")
 NOT_ADDED = ("reference", "text for people")
 MOST = 1.3  # the exponent of a stage that grows no faster than the graph, as measured
 LEAST_SHARE = 0.02  # of the time of all stages, below which clocks decide
+TICK = 1e-9  # seconds
 SHORT = 5.0  # seconds; a run that takes less is repeated
 RUNS = 3
 
@@ -99,7 +100,8 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
         with stages.measured(name):
             step.run()
         if number:  # a build has the bytes that the pass before left
-            stages.seconds[name] -= serialization
+            rest = stages.seconds[name] - serialization
+            stages.seconds[name] = max(rest, TICK)  # of clocks, where nothing is left
         if stage in GRAPH_STAGES:
             ops = max(ops, len(graph_ops(build.module)))
     peaks = {name: peak - before for name, peak in stages.peaks.items()}
