@@ -22,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.computed_arrays import StoredArray
 from aotc.dialects.builder import Builder
 from aotc.dialects.entries import weight_ports
 from aotc.dialects.functions import functions_of
@@ -44,7 +46,7 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
-from aotc.passes.recovery.known import Array, Known
+from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.labels import Numbers, RememberedNumbers
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
@@ -85,31 +87,31 @@ class RecoverOps(Pass):
         return changed
 
 
-def _arrays_of_weights(program: Program) -> dict[str, dict[Value, Array]]:
+def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
     """For each entry, the arrays of its weights, where they are at hand."""
     if not program.has_arrays:
         return {}
     functions = functions_of(program.module)
     return {
         entry.name: {
-            value: np.asarray(program.parameters[port.name])
+            value: program.parameters[port.name]
             for value, port in weight_ports(functions[entry.name], entry)
         }
         for entry in program.entries
     }
 
 
-def _known(arrays: Mapping[Value, Array]) -> Known:
+def _known(arrays: Mapping[Value, StoredArray]) -> Known:
     numbers = {
-        value: float(array.reshape(()))
+        value: float(np.asarray(array).reshape(()))
         for value, array in arrays.items()
         if _is_number(array)
     }
     return Known(Numbers(numbers), arrays)
 
 
-def _is_number(array: Array) -> bool:
-    return array.size == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
+def _is_number(array: StoredArray) -> bool:
+    return prod(array.shape) == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
 
 
 def _recover(function: Function, known: Known) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.computed_arrays import StoredArray
 from aotc.dialects.graph import GraphOp, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import backward_slice, in_order
@@ -25,23 +26,24 @@ class Known:
 
     Args:
         numbers: those with one number in all elements.
-        weights: the arrays of those that are weights.
+        weights: the arrays of those that are weights, which may be computed when they
+            are asked for.
     """
 
     numbers: Numbers
-    weights: Mapping[Value, Array]
+    weights: Mapping[Value, StoredArray]
 
     def array(self, value: Value) -> Array | None:
         """The elements of a value, if they depend on weights and constants alone."""
         ops = self._ops_behind(value)
         if ops is None:
             return None
-        found = dict(self.weights)
+        found: dict[Value, Any] = dict(self.weights)
         with np.errstate(all="ignore"):  # an overflow is what it is in a call
             for op in ops:
-                results = evaluate(op, [found[x] for x in op.operands], [])
+                results = evaluate(op, [np.asarray(found[x]) for x in op.operands], [])
                 found.update(zip(op.results, results, strict=True))
-        return found[value]
+        return np.asarray(found[value])
 
     def _ops_behind(self, value: Value) -> list[GraphOp] | None:
         """The ops that compute a value, in order; None if more decides it, or is large.

@@ -7,7 +7,9 @@ import aotc
 import aotc.numpy as anp
 from aotc import pipeline, special
 from aotc.dialects.limits import graph_ops
+from aotc.parameter_archive import UnevaluatedArray
 from aotc.passes import run_passes
+from aotc.passes.base import Unit
 from aotc.passes.recovery import matching
 from aotc.passes.recovery.table import ROWS
 from aotc.tracing.assembly import trace
@@ -293,3 +295,18 @@ def test_what_a_derivative_reads_is_looked_at_once(monkeypatch):
     run_passes(module, ("autodiff", "inline", "simplify", "cse"))
     run_passes(module, ("recover-ops",))
     assert 0 < len(looked) < 40 * len(graph_ops(module))  # without, 400 for each
+
+
+def test_weights_that_no_pattern_asks_for_are_not_computed():
+    class Unasked(UnevaluatedArray):
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("a weight that is computed when it is asked for")
+
+    @aotc.entry(w=aotc.Weights(np.ones((8, 8), "f4")), x=aotc.Spec(("n", 8)))
+    def layer(w, x):
+        return anp.maximum(x @ w / 2.0, 0.0)
+
+    program = trace([layer], {})
+    (name,) = program.parameters
+    program.parameters[name] = Unasked((8, 8), np.dtype("f4"))
+    run_passes(Unit(program), ALL)
