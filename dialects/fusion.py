@@ -38,6 +38,11 @@ def fused_of(function: Function) -> Fused | None:
     return Fused(**plain_of(function.attributes[FUSED]))
 
 
+def has_unfused_body(function: Function) -> bool:
+    """Return whether a function has a body, and is no region."""
+    return not function.is_external and FUSED not in function.attributes
+
+
 def mark_fused(function: Function, fused: Fused) -> None:
     """State that a function is a region."""
     function.attributes[FUSED] = attribute_of(

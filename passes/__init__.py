@@ -144,17 +144,7 @@ def run_passes(
     for number, each in enumerate(loaded):
         start = time.perf_counter()
         try:
-            with unit.module.context, ir.Location.unknown():
-                changed = each.run(unit)
-            before = after = written[-1]
-            if changed or verifies_each:
-                after = bytecode(unit.module)
-            is_changed = after != before
-            written.append(after if is_changed else before)  # equal bytes once
-            if verifies_each and is_changed:
-                verify(unit.module)
-                if not changed:
-                    raise ValueError("it changed the IR, and says that it did not")
+            is_changed = _run_pass(each, unit, written, verifies=verifies_each)
         except Exception as error:
             raise _error(unit, loaded, number, written, error) from error
         seconds = time.perf_counter() - start
@@ -170,6 +160,29 @@ def run_passes(
     if unit is target:
         unit.program.note_passes(map(str, loaded))
     return unit.records[first:]
+
+
+def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -> bool:
+    """Run a pass; return whether it changed the IR.
+
+    Args:
+        each: the pass.
+        unit: what it works on.
+        written: the IR before it, at the end, behind which goes that after it.
+        verifies: whether to verify what it leaves, and what it says.
+    """
+    with unit.module.context, ir.Location.unknown():
+        changed = each.run(unit)
+    before = after = written[-1]
+    if changed or verifies:
+        after = bytecode(unit.module)
+    is_changed = after != before
+    written.append(after if is_changed else before)  # equal bytes once
+    if verifies and is_changed:
+        verify(unit.module)
+        if not changed:
+            raise ValueError("it changed the IR, and says that it did not")
+    return is_changed
 
 
 def verify(module: Module) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.functions import before, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.movement import Movement
 from aotc.dialects.ops.contraction import BYTES
@@ -59,8 +59,7 @@ class DropRequantization(Pass):
         """Whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
-        bodies = [x for x in functions if not x.is_external and fused_of(x) is None]
-        return any([_change(function, numbers) for function in bodies])
+        return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
 
 
 def _change(function: Function, numbers: Numbers) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from aotc.dialects.callees import calls_in
 from aotc.dialects.function_table import name_of
 from aotc.dialects.functions import callee_of, functions_of, lowered_op
-from aotc.dialects.fusion import FUSED, fused_of
+from aotc.dialects.fusion import FUSED, has_unfused_body
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import Transpose, moves_nothing
 from aotc.dialects.transform import derived_of
@@ -30,7 +30,7 @@ def _names(functions: Iterable[Function]) -> Iterator[str]:
 def _ops(unit: Unit) -> Iterator[Operation]:
     """The ops of all functions that are no regions."""
     for function in functions_of(unit.module).values():
-        if not function.is_external and fused_of(function) is None:
+        if has_unfused_body(function):
             yield from function.entry_block.operations
 
 
@@ -44,7 +44,7 @@ def _calls_of_bodies(unit: Unit) -> Iterator[str]:
     for function in functions.values():
         for op in calls_in(function):
             callee = functions[callee_of(op)]
-            if not callee.is_external and fused_of(callee) is None:
+            if has_unfused_body(callee):
                 yield f"a call of '{callee_of(op)}' in '{name_of(function)}'"
 
 

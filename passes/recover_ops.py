@@ -33,7 +33,7 @@ from aotc.computed_arrays import StoredArray
 from aotc.dialects.builder import Builder
 from aotc.dialects.entries import weight_ports
 from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.patterns.rows import Row
@@ -80,7 +80,7 @@ class RecoverOps(Pass):
         weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
-            if not function.is_external and fused_of(function) is None:
+            if has_unfused_body(function):
                 known = _known(weights.get(name, {}))
                 with known_contracts(contracts_of(function)):
                     changed |= _recover(function, known)

@@ -29,7 +29,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Concatenate, Slice
@@ -60,7 +60,7 @@ class RotatePairs(Pass):
         """Whether anything changed."""
         changed = False
         for function in functions_of(unit.module).values():
-            if not function.is_external and fused_of(function) is None:
+            if has_unfused_body(function):
                 with known_contracts(contracts_of(function)):
                     changed |= _rewrite(function)
         return changed

@@ -16,7 +16,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.callees import callees
 from aotc.dialects.function_table import Functions, index_functions
 from aotc.dialects.functions import is_private
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
@@ -57,7 +57,7 @@ def _simplify(functions: Functions) -> bool:
             continue
         done.add(name)
         function = functions[name]
-        if not function.is_external and fused_of(function) is None:
+        if has_unfused_body(function):
             while _sweep(function.entry_block, functions, reads):
                 changed = True
                 reads.forget(name)
