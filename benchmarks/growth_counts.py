@@ -10,11 +10,13 @@ counts as a call, too.
 from __future__ import annotations
 
 import cProfile
+import gc
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import _lru_cache_wrapper, partial
+from types import FunctionType
 from typing import Any
 
 from aotc.mlir import ir, passmanager
@@ -48,6 +50,19 @@ def counts_of(
     for entry in profile.getstats():
         found[_name_of(entry.code)] += entry.callcount
     return found
+
+
+def forget() -> None:
+    """Empty the caches of bounded size, which begin anew at a moment of their own.
+
+    What is computed again when one is full counts as growth otherwise.
+    """
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType | _lru_cache_wrapper):
+            clear = getattr(each, "cache_clear", None)
+            parameters = getattr(each, "cache_parameters", None)
+            if clear and (parameters is None or parameters()["maxsize"] is not None):
+                clear()
 
 
 def growth_of(counts: Sequence[Counts]) -> float:

@@ -397,6 +397,7 @@ def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
             known[key] = fact(*ops)
         return known[key]
 
+    remembered.cache_clear = known.clear  # type: ignore[attr-defined]
     return remembered
 
 

@@ -14,7 +14,7 @@ from aotc.dialects.lowering import variation
 from aotc.passes import PASSES, run_passes
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.tracing.assembly import trace
-from benchmarks.growth_counts import counts_of, growth_of, suspects
+from benchmarks.growth_counts import counts_of, forget, growth_of, suspects
 from benchmarks.growth_stages import OPS_OF_STEP, GrowingBuild, size_of
 
 # Linear is 2. Names and numbers get longer, and lists are sorted: the logarithm of the
@@ -55,6 +55,7 @@ def counts_by_step(kind, batch, size, runs=lambda each: each):
 
 def growing_steps(kind, batch, ops, runs=lambda each: each):
     """The steps that grow faster than the graph, each with the functions to blame."""
+    forget()
     size = size_of(kind, ops)
     sizes = (size, size, 2 * size, 4 * size)  # the first time, all is new
     _, *counts = (counts_by_step(kind, batch, each, runs) for each in sizes)
