@@ -8,10 +8,10 @@ Networks for images of 224×224 (ResNet-18 and -50, MobileNetV2, EfficientNet-b0
 layers of ViT-B/16; U8S8, static, a scale for each feature) and three layers of a
 transformer encoder of BERT's size (128 tokens; static and dynamic), with random
 weights. Each system runs the same file, in processes of its own, in turns; a system
-that refuses it has no time. Beside the times stand the largest difference from the
-file evaluated node by node, relative to its largest value, and the bytes of the weights
-over those of the file. At the end stands the geometric mean, over the faster of the
-others.
+that refuses it has no time. Cells are medians and 90th percentiles. Beside them stand
+the largest difference from the file evaluated node by node, relative to its largest
+value, and the bytes of the weights over those of the file. At the end stands the
+geometric mean, over the faster of the others.
 
 `--builds` times builds of the quantised files and of those that they were made of, in
 processor time, without caches.
@@ -120,13 +120,20 @@ def _print_row(
     ratio = medians["aotc"] / min(others)
     error = np.abs(output - exact).max() / np.abs(exact).max()
     weights = (bundle / "weights.irpa").stat().st_size / file.stat().st_size
-    times = " | ".join(f"{x:.2f}" for x in medians.values()).replace("nan", "–")
+    times = " | ".join(map(_cell, found.values()))
     print(
         f"| {name} | {target} | {threads} | {times} | {ratio:.2f} | {error:.1e} "
         f"| {weights:.3f} |",
         flush=True,
     )
     return ratio
+
+
+def _cell(times: Sequence[float]) -> str:
+    """Return the median and the 90th percentile."""
+    if not times:
+        return "–"
+    return f"{statistics.median(times):.2f} / {np.percentile(times, 90):.2f}"
 
 
 def _time_builds(
