@@ -6,6 +6,9 @@ STRICT = "strict"  # sums in any order, each term rounded as it is
 RELAXED = "relaxed"  # and algorithms of fewer operations, within a stated bound
 LEVELS = (STRICT, RELAXED)
 
+# what `--precision` says → the cheaper dtype of mixed precision
+MIXED = {"mixed:bf16": "bf16", "mixed:f16": "f16"}
+
 
 def allows(level: str, needed: str) -> bool:
     """Whether what needs one level may be done at another."""

@@ -272,9 +272,14 @@ def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
 
 
 def _precision(program: Program) -> dict[str, Any]:
-    """The element types that cross the boundary; nothing is converted on the way."""
+    """The element types that cross the boundary, where nothing is converted.
+
+    Beside them stands what a build was asked to compute products in (`mixed`).
+    """
     ports = [p for e in program.entry_points for p in (*e.arguments, *e.results)]
-    return {"dtypes": sorted({port.type.dtype for port in ports})}
+    dtypes = {"dtypes": sorted({port.type.dtype for port in ports})}
+    mixed = program.mixed_precision
+    return dtypes if mixed is None else {**dtypes, "mixed": mixed}
 
 
 def _symbols(program: Program) -> dict[str, Any]:

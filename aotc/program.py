@@ -50,6 +50,7 @@ STAGE = "graph.stage"
 LEVEL = "graph.level"
 WITHOUT = "graph.without"
 NUMERICS = "graph.numerics"
+MIXED_PRECISION = "graph.mixed_precision"
 TUNING = "graph.tuning"
 QUANTIZATION = "graph.quantization"
 _STATES, _SOURCE, _TITLE = "graph.states", "graph.source", "graph.title"
@@ -264,6 +265,16 @@ class Program:
             self._write_attribute(NUMERICS, level)
         elif NUMERICS in attributes:
             del attributes[NUMERICS]
+
+    @property
+    def mixed_precision(self) -> str | None:
+        """The float dtype that a build was asked to compute products in, if one was."""
+        compute: str | None = self._attribute(MIXED_PRECISION, None)
+        return compute
+
+    @mixed_precision.setter
+    def mixed_precision(self, compute: str) -> None:
+        self._write_attribute(MIXED_PRECISION, compute)
 
     @property
     def tuning(self) -> dict[str, Any] | None:

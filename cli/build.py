@@ -21,7 +21,7 @@ from aotc.cli.verb import (
     sign_option,
     verb,
 )
-from aotc.numerics import LEVELS
+from aotc.numerics import LEVELS, MIXED
 from aotc.options import SELF_CHECK_MODES
 from aotc.target import TARGETS, Target
 from aotc.writing import write_text
@@ -158,6 +158,13 @@ class _Level(click.Choice[str]):
     type=FilePath(path_type=Path, dir_okay=False),
     metavar="FILE.npz",
     help="The calibration data of that recipe, where weights follow from it (gptq).",
+)
+@click.option(
+    "--precision",
+    type=click.Choice([*MIXED]),
+    help="Compute products, and what follows from them, in bf16 or f16, of what entries "
+    "differentiate, or of entries without derivatives. States stay f32; in f16 losses "
+    "are scaled.",
 )
 @click.option(
     "--io-layout",

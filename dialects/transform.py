@@ -36,6 +36,8 @@ from aotc.mlir import Function, func, ir
 
 Types = list[Tensor]
 
+CHEAPER = ("bf16", "f16")  # what `Precision` computes in
+
 
 @dataclass(frozen=True)
 class _Transformation:
@@ -125,11 +127,13 @@ class Batch(_Transformation):
 class Precision(_Transformation):
     """The function `of` with its f32 values in the float dtype `compute` where it may.
 
-    What it takes and returns stays f32; which ops may, they say themselves.
+    What it takes and returns stays f32; which ops may, they say themselves. Arguments
+    in `kept` are rounded for products alone.
     """
 
     kind: ClassVar[str] = "precision"
     compute: str
+    kept: tuple[int, ...] = ()
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
         """The types that it takes and returns: those of `of`."""
@@ -160,6 +164,7 @@ _FACTS: dict[str, type[Attribute[Any]]] = {
     "wrt": Ints,
     "size": OneSize,
     "compute": Str,
+    "kept": Ints,
     "checkpoints": Bool,
 }
 

@@ -35,6 +35,7 @@ from aotc.writing import make_folder, write_text
 # name → class; what a build runs, in which order, is in `aotc.passes.stages`
 PASSES = {
     "set-io-layout": "aotc.passes.set_io_layout:SetIoLayout",
+    "mix-precision": "aotc.passes.mix_precision:MixPrecision",
     "autodiff": "aotc.passes.autodiff:Autodiff",
     "inline": "aotc.passes.inline:Inline",
     "specialize": "aotc.passes.specialize:Specialize",

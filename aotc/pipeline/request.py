@@ -42,6 +42,7 @@ _SPANS = {
     "-O": Span("graph", "graph"),
     "--without": Span("graph", "graph"),
     "--quantize": Span("graph", "graph"),
+    "--precision": Span("graph", "graph"),
     "--io-layout": Span("graph", "graph"),
     "--specialize": Span("graph", "graph"),
     "--policy": Span("graph", "graph"),
@@ -88,6 +89,8 @@ class Request:
             `aotc.quantization.recipe`.
         quantize_data: the calibration data that it was made with, where weights follow
             from it.
+        precision: `mixed:bf16` or `mixed:f16`, what products are computed in; by
+            default as the source says; see `aotc.passes.mix_precision`.
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
             by default they have that of the source; see `docs/stages.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
@@ -147,6 +150,7 @@ class Request:
     without: str | None = None
     quantize: Path | None = None
     quantize_data: Path | None = None
+    precision: str | None = None
     io_layout: str | None = None
     specialize: Sequence[Mapping[str, int]] = ()
     own_sizes: bool = True
@@ -170,6 +174,7 @@ class Request:
             require_path(path)
         _require_one_of("a stage to stop after", self.stop_after, STOPS)
         _require_one_of("a level of optimisation", self.level, LEVELS)
+        _require_one_of("a precision", self.precision, [*numerics.MIXED])
         _require_one_of("a layout of images", self.io_layout, IMAGE_LAYOUTS)
         _require_one_of("a level of numerics", self.numerics, numerics.LEVELS)
         _require_one_of("a self-check", self.self_check, options.SELF_CHECK_MODES)
@@ -179,6 +184,13 @@ class Request:
                 "expected a recipe with --quantize-data, whose weights follow from it; "
                 "got none",
                 hint="--quantize RECIPE.json",
+            )
+        if self.quantize is not None and self.precision is not None:
+            raise InputError(
+                "bad-option",
+                f"expected --quantize or --precision; got {self.precision} for layers "
+                "that have precisions of a recipe",
+                hint="a recipe may give layers bf16 and f16, too: docs/precision.md",
             )
         _require_budget(self.tune, self.tuning)
         _require_variants(self.max_variants, self.buckets_from)
@@ -200,6 +212,7 @@ class Request:
             "-O": self.level is not None,
             "--without": self.without is not None,
             "--quantize": self.quantize is not None,
+            "--precision": self.precision is not None,
             "--io-layout": self.io_layout is not None,
             "--specialize": bool(self.specialize),
             "--policy": bool(self.policies),

@@ -20,6 +20,7 @@ from aotc.checks.required import require_run, require_runnable
 from aotc.checks.reuse import source_parts
 from aotc.dialects.functions import lowered_op
 from aotc.errors import InputError
+from aotc.numerics import MIXED
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import parse_graph_passes, parse_without
@@ -130,6 +131,9 @@ class Build:
             self.request.require_open(stage)
             _quantize(program, self.request)
         unit = Unit(program)
+        if self.request.precision is not None:
+            self.request.require_open(stage)
+            _mix_precision(unit, MIXED[self.request.precision])
         if self.request.io_layout is not None:
             self.request.require_open(stage)
             _set_io_layout(unit, self.request.io_layout)
@@ -417,6 +421,14 @@ def _quantize(program: Program, request: Request) -> None:
 
     assert request.quantize is not None
     apply_file(program, request.quantize, request.quantize_data)
+
+
+def _mix_precision(unit: Unit, compute: str) -> None:
+    """Have products computed in a cheaper float dtype."""
+    from aotc.passes.mix_precision import MixPrecision
+
+    run_passes(unit, (MixPrecision(compute),), silently=True)
+    unit.program.mixed_precision = compute
 
 
 def _set_io_layout(unit: Unit, layout: str) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc.dialects.transform import Precision
+from aotc.dialects.transform import CHEAPER, Precision
 from aotc.pytree import flatten
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 from aotc.transforms.cheaper import executed_in
 from aotc.transforms.traced import Traced
-
-_CHEAPER = ("bf16", "f16")
 
 
 def mixed_precision(
@@ -33,7 +31,7 @@ def mixed_precision(
     Returns:
         A function of the same arguments.
     """
-    if compute not in _CHEAPER:
+    if compute not in CHEAPER:
         fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -2,12 +2,13 @@
 
 Every op says what it does (`precision`): products of matrices compute in the cheaper
 dtype, ops that need range or digits keep f32, and all others follow their operands.
-Arguments may be rounded, constants take the dtype that they meet, and what an op kept
+Arguments may be rounded, but for those that are to be kept, constants take the dtype that they meet, and what an op kept
 in f32 stays so until a product rounds it. (Micikevicius et al., "Mixed precision
 training", 2018, and the op lists of automatic mixed precision since then.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
@@ -37,10 +38,12 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
         else:
             assert isinstance(op, GraphOp)
             results, kind = _write_op(op, operands, compute)
-        return _variants(op.results, results, kind, compute)
+        return _variants(op.results, results, repeat(kind), compute)
 
     primal_block = primal.entry_block
-    given = _variants(primal_block.arguments, block.arguments, LOW, compute)
+    count = len(primal_block.arguments)
+    kinds = [WIDE if number in derived.kept else LOW for number in range(count)]
+    given = _variants(primal_block.arguments, block.arguments, kinds, compute)
     return [each.read(WIDE) for each in walk(primal_block, given, write)]
 
 
@@ -69,11 +72,11 @@ class _Variants:
 
 
 def _variants(
-    olds: Sequence[Value], news: Sequence[Value], kind: str, compute: str
+    olds: Sequence[Value], news: Sequence[Value], kinds: Iterable[str], compute: str
 ) -> list[_Variants]:
     return [
         _Variants(Tensor.of(old).dtype, new, kind, compute)
-        for old, new in zip(olds, news, strict=True)
+        for old, new, kind in zip(olds, news, kinds, strict=False)
     ]
 
 

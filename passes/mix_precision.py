@@ -1,0 +1,175 @@
+"""Compute what entries differentiate, and entries without derivatives, more cheaply.
+
+    func @step(%w, %x) {                        func @loss(%w, %x) {
+      %l, %dw = call @loss.vjp(%w, %x, %one)      %l = call @loss.whole.precision(%w, %x)
+    }                                        →    return %l
+    func @loss(%w, %x) { … }                    }
+                                                func @loss.whole(%w, %x) { … }
+
+What is declared as `graph.precision` the pass `autodiff` writes: products in bf16 or f16,
+and f32 where an op needs it (`aotc ops`). Arguments, results, gradients and what makes
+new states of these keep their dtypes.
+
+An entry that computes no derivative is one such function, whose states that it updates
+are not rounded. What the source has put into `aotc.mixed_precision` stays as it is, and
+so does what multiplies nothing.
+
+In f16 gradients vanish, so losses are scaled (`aotc.passes.loss_scaling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotc.dialects import functions
+from aotc.dialects.callees import callees, reachable_functions, rules_of
+from aotc.dialects.entries import Entry
+from aotc.dialects.function_table import Functions, index_functions
+from aotc.dialects.graph import LOW
+from aotc.dialects.transform import (
+    CHEAPER,
+    Jvp,
+    Precision,
+    Vjp,
+    derive,
+    derived_of,
+    transformation_of,
+)
+from aotc.dialects.walking import clone, walk
+from aotc.errors import InputError
+from aotc.mlir import Function, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.loss_scaling import scale_losses
+from aotc.passes.properties import IS_GRAPH
+
+
+@dataclass(frozen=True)
+class MixPrecision(Pass):
+    """Compute in a cheaper float dtype where that does little harm.
+
+    Args:
+        compute: `bf16` or `f16`.
+
+    Raises:
+        InputError: `bad-pass-option`; `no-products`: nothing would be computed in it;
+            `loss-not-scaled`: of f16, an entry has no state to keep a scale in, or its
+            derivatives are within a loop.
+    """
+
+    compute: str
+
+    name = "mix-precision"
+    level = 0
+    keeps_graph = True
+    requires = (IS_GRAPH,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        if self.compute not in CHEAPER:
+            raise InputError(
+                "bad-pass-option",
+                f"expected one of {', '.join(CHEAPER)} for {self.name}'s compute; got "
+                f"'{self.compute}'",
+            )
+        with index_functions(unit.module) as known:
+            chosen = {
+                name: kept
+                for entry in unit.program.entries
+                for name, kept in _computed_cheaper(known, entry)
+            }
+            if not chosen:
+                raise InputError(
+                    "no-products",
+                    f"no entry has products of f32 to be computed in {self.compute}",
+                    hint="leave out --precision",
+                )
+            for name, kept in chosen.items():
+                _compute_cheaper(known[name], Precision("", self.compute, kept))
+        if self.compute == "f16":
+            scale_losses(unit.program, chosen.keys())
+        return True
+
+
+def _computed_cheaper(
+    known: Functions, entry: Entry
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield functions that an entry has computed, and arguments not to be rounded."""
+    reached = reachable_functions(known, entry.name)
+    derived = [derived_of(known[name]) for name in reached]
+    derivatives = [each for each in derived if isinstance(each, Vjp | Jvp)]
+    if not derivatives:
+        if _multiplies(known, entry.name):
+            yield entry.name, tuple(_updated(entry))
+        return
+    for each in derivatives:
+        name = _written(known, each.of)
+        if name is not None and _multiplies(known, name):
+            yield name, ()
+
+
+def _written(known: Functions, name: str) -> str | None:
+    """Return the function with a body that a transformed one is made of.
+
+    None where its precision is settled: by the source, or by rules of its own.
+    """
+    while (made := transformation_of(known[name])) is not None:
+        if isinstance(made, Precision):
+            return None
+        name = made.of
+    rules = rules_of(known[name])
+    return None if rules is not None and rules.keeps_precision else name
+
+
+def _multiplies(known: Functions, name: str) -> bool:
+    """Whether a function has products of f32 that are not in mixed precision already."""
+    rest, seen = [name], {name}
+    while rest:
+        function = known[rest.pop()]
+        if isinstance(transformation_of(function), Precision):
+            continue
+        if any(map(_is_product, _ops(function))):
+            return True
+        for inner in callees(function):
+            if inner not in seen:
+                seen.add(inner)
+                rest.append(inner)
+    return False
+
+
+def _ops(function: Function) -> Iterator[ir.OpView]:
+    if not function.is_external:
+        yield from function.entry_block.operations
+
+
+def _is_product(op: ir.OpView) -> bool:
+    return getattr(type(op), "precision", None) == LOW and any(
+        str(getattr(value.type, "element_type", "")) == "f32" for value in op.operands
+    )
+
+
+def _updated(entry: Entry) -> Iterator[int]:
+    """Yield the places of arguments that are states which the entry updates."""
+    updated = {port.name for port in entry.results if port.kind == "state"}
+    for number, port in enumerate(entry.arguments):
+        if port.kind == "state" and port.name in updated:
+            yield number
+
+
+def _compute_cheaper(function: Function, how: Precision) -> None:
+    """Move the body of a function into another, and call that one in mixed precision."""
+    block = function.entry_block
+    ops = [*block.operations]
+    returned = ops.pop()
+    with functions.before(returned):
+        whole = functions.define(
+            f"{functions.name_of(function)}.whole",
+            functions.types_of(block.arguments),
+            lambda arguments: walk(block, arguments, clone),
+        )
+        mixed = derive(Precision(whole, how.compute, how.kept))
+        results = functions.call(mixed, [*block.arguments])
+    for number, value in enumerate(results):
+        returned.operands[number] = value
+    for op in reversed(ops):
+        op.operation.erase()
