@@ -145,7 +145,8 @@ def lines_of(manifest: Mapping[str, Any]) -> list[str]:
     """Return what a manifest, as JSON, says of its precision, for people."""
     facts = manifest.get("quantization")
     if facts is None:
-        return []
+        mixed = manifest.get("precision", {}).get("mixed")
+        return [f"mixed: products in {mixed}, states in f32"] if mixed else []
     counts = Counter(row["precision"] for row in facts["layers"])
     said = ", ".join(f"{count} of {name}" for name, count in counts.items())
     lines = [f"by the recipe {facts['recipe']}: layers {said}"]

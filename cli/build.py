@@ -162,9 +162,9 @@ class _Level(click.Choice[str]):
 @click.option(
     "--precision",
     type=click.Choice([*MIXED]),
-    help="Compute products, and what follows from them, in bf16 or f16, of what entries "
-    "differentiate, or of entries without derivatives. States stay f32; in f16 losses "
-    "are scaled.",
+    help="Compute products, and what follows from them, in bf16 or f16: of what "
+    "entries differentiate, and of entries without derivatives. States stay f32; in "
+    "f16 losses are scaled.",
 )
 @click.option(
     "--io-layout",

@@ -37,8 +37,8 @@ from aotc.kernels.capabilities import (
 )
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.geometry import state_bound
-from aotc.kernels.integer_gains import slow_integers_in
 from aotc.kernels.listing import note_refusals
+from aotc.kernels.narrow_gains import slow_products_in
 from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
@@ -158,7 +158,8 @@ class FuseRegions(Pass):
             )
             note_shared_work(unit.module, capabilities)
         unit.notes += weights_dequantized_in(unit.module, capabilities)
-        unit.notes += slow_integers_in(unit.module, capabilities)
+        mixed = unit.program.mixed_precision
+        unit.notes += slow_products_in(unit.module, capabilities, mixed)
         if unit.program.tuning is not None:
             unit.notes.append(tuned.use(str(unit.target)))
         return True

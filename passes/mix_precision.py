@@ -1,14 +1,16 @@
 """Compute what entries differentiate, and entries without derivatives, more cheaply.
 
-    func @step(%w, %x) {                        func @loss(%w, %x) {
-      %l, %dw = call @loss.vjp(%w, %x, %one)      %l = call @loss.whole.precision(%w, %x)
-    }                                        →    return %l
-    func @loss(%w, %x) { … }                    }
-                                                func @loss.whole(%w, %x) { … }
+    func @step(%w, %x) {
+      %l, %dw = call @loss.vjp(%w, %x, %one)
+    }
+    func @loss(%w, %x) { … }
+    →
+    func @loss(%w, %x) { return call @loss.whole.precision(%w, %x) }
+    func @loss.whole(%w, %x) { … }
 
-What is declared as `graph.precision` the pass `autodiff` writes: products in bf16 or f16,
-and f32 where an op needs it (`aotc ops`). Arguments, results, gradients and what makes
-new states of these keep their dtypes.
+What is declared as `graph.precision` the pass `autodiff` writes: products in bf16 or
+f16, and f32 where an op needs it (`aotc ops`). Arguments, results, gradients and what
+makes new states of these keep their dtypes.
 
 An entry that computes no derivative is one such function, whose states that it updates
 are not rounded. What the source has put into `aotc.mixed_precision` stays as it is, and
@@ -122,7 +124,7 @@ def _written(known: Functions, name: str) -> str | None:
 
 
 def _multiplies(known: Functions, name: str) -> bool:
-    """Whether a function has products of f32 that are not in mixed precision already."""
+    """Whether a function has products of f32 that are not made cheaper already."""
     rest, seen = [name], {name}
     while rest:
         function = known[rest.pop()]
@@ -157,7 +159,7 @@ def _updated(entry: Entry) -> Iterator[int]:
 
 
 def _compute_cheaper(function: Function, how: Precision) -> None:
-    """Move the body of a function into another, and call that one in mixed precision."""
+    """Move the body of a function into another, and call that in mixed precision."""
     block = function.entry_block
     ops = [*block.operations]
     returned = ops.pop()

@@ -119,7 +119,7 @@ class Lower(Stage):
         build.report.tuning = [note for note in notes if isinstance(note, TuningUse)]
         if self.name == "regions":
             _warn_of_dequantized(build)
-            _warn_of_slow_integers(build)
+            _warn_of_slow_products(build)
             _warn_without_kernels(build)
         _state_intermediates(build)
 
@@ -180,13 +180,13 @@ def _warn_of_dequantized(build: Build) -> None:
         warnings.warn(text, stacklevel=2)
 
 
-def _warn_of_slow_integers(build: Build) -> None:
-    """Warn of targets for which the floats of a quantised model would be faster."""
-    from aotc.kernels.integer_gains import SlowIntegers
+def _warn_of_slow_products(build: Build) -> None:
+    """Warn of targets for which f32 would be faster than narrow dtypes."""
+    from aotc.kernels.narrow_gains import SlowProducts
 
     for unit in build.units:
         for note in unit.notes:
-            if isinstance(note, SlowIntegers):
+            if isinstance(note, SlowProducts):
                 warnings.warn(f"{unit.target}: {note}", stacklevel=2)
 
 

@@ -2,9 +2,10 @@
 
 Every op says what it does (`precision`): products of matrices compute in the cheaper
 dtype, ops that need range or digits keep f32, and all others follow their operands.
-Arguments may be rounded, but for those that are to be kept, constants take the dtype that they meet, and what an op kept
-in f32 stays so until a product rounds it. (Micikevicius et al., "Mixed precision
-training", 2018, and the op lists of automatic mixed precision since then.)
+Arguments may be rounded, but for those that are to be kept, constants take the dtype
+that they meet, and what an op kept in f32 stays so until a product rounds it.
+(Micikevicius et al., "Mixed precision training", 2018, and the op lists of automatic
+mixed precision since then.)
 """
 
 from collections.abc import Iterable, Sequence

@@ -24,6 +24,7 @@ FEW = 100  # calls that a step may take beside what grows
 
 # Of no stage: what an option asks for.
 UNCOUNTED = {
+    "mix-precision": "runs on the graph as it was imported, where it is asked for",
     "set-io-layout": "runs on the graph as it was imported, for images alone",
     "rematerialize": "is a search, which goes over a program several times",
 }

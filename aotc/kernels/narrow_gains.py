@@ -1,8 +1,8 @@
-"""Whether products of integers are faster than those of floats, by a machine's model.
+"""Whether products of narrow dtypes are faster than of f32, by a machine's model.
 
-Integers read fewer bytes; what they take to be multiplied depends on the instructions
-that a processor has (`machine.Mma`). Results of integers are the same on all targets,
-so a build keeps them, and says where floats would be faster.
+Integers and half floats read fewer bytes; what they take to be multiplied depends on
+the instructions that a processor has (`machine.Mma`). A build keeps them on all
+targets, as results follow from the dtype, and says where f32 would be faster.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ _WORTH_SAYING = 1.05  # of the time of floats; the model is not more exact
 
 
 @dataclass(frozen=True)
-class SlowIntegers:
-    """That the integer products of a program take longer than those of floats would.
+class SlowProducts:
+    """That the products of some dtypes take longer than those of f32 would.
 
     Args:
+        dtypes: what they are of: integers, bf16 or f16.
         products: how many kernels of them there are.
         ratio: of the times of all, by the model.
         where: the user's line of the one that loses most, or "".
     """
 
+    dtypes: str
     products: int
     ratio: float
     where: str
@@ -41,54 +43,58 @@ class SlowIntegers:
         place = f" (most at {self.where})" if self.where else ""
         count = "1 product" if self.products == 1 else f"{self.products} products"
         return (
-            f"{count} of integers{place} take {self.ratio:.1f} times as long as floats "
-            "would, by the model of the processor: its instructions multiply no more "
-            "bytes at a time than floats"
+            f"{count} of {self.dtypes}{place} take {self.ratio:.1f} times as long as "
+            "f32 would, by the model of the processor: its instructions multiply no "
+            "more of them at a time"
         )
 
 
-def slow_integers_in(
-    module: Module, capabilities: Capabilities | NoKernels
-) -> list[SlowIntegers]:
-    """Return a note if integer products are slower than floats would be; else none.
+def slow_products_in(
+    module: Module, capabilities: Capabilities | NoKernels, mixed: str | None
+) -> Iterator[SlowProducts]:
+    """Yield a note where products of integers, or of halves, are slower than of f32.
 
     Args:
         module: with its regions.
         capabilities: of the target that they are for.
+        mixed: the half float that the build chose; others the model has chosen.
     """
     if isinstance(capabilities, NoKernels):
-        return []
+        return
     times = [*_times(module, capabilities)]
-    integers = sum(own for _, own, _ in times)
-    floats = sum(others for _, _, others in times)
-    if not times or integers <= _WORTH_SAYING * floats:
-        return []
-    worst = max(times, key=lambda each: each[1] - each[2])
-    return [SlowIntegers(len(times), integers / floats, where_of(worst[0]) or "")]
+    for dtypes in ("integers", *([mixed] if mixed else ())):
+        some = [each for each in times if each[1] == dtypes]
+        own = sum(cycles for _, _, cycles, _ in some)
+        wide = sum(cycles for _, _, _, cycles in some)
+        if own > _WORTH_SAYING * wide:
+            worst = max(some, key=lambda each: each[2] - each[3])
+            where = where_of(worst[0]) or ""
+            yield SlowProducts(dtypes, len(some), own / wide, where)
 
 
 def _times(
     module: Module, capabilities: Capabilities
-) -> Iterator[tuple[GraphOp, float, float]]:
-    """Yield each product of integers, its cycles, and what floats would take."""
+) -> Iterator[tuple[GraphOp, str, float, float]]:
+    """Yield each narrow product, what it is of, its cycles, and what f32 would take."""
     for function in functions_of(module).values():
         kernel = capabilities.planned(function)
         if kernel is None or not isinstance(kernel.schedule, Tile):
             continue
         with known_contracts(contracts_of(function)):
             geometry = geometry_of(kernel.anchor)
-            if geometry is None or geometry.is_float:
+            if geometry is None or geometry.dtype == "f32":
                 continue
             found = cycles_of_both(
                 geometry.typical, kernel.schedule, capabilities.machine
             )
-        yield kernel.anchor, *found
+        kind = geometry.dtype if geometry.is_float else "integers"
+        yield kernel.anchor, kind, *found
 
 
 def cycles_of_both(
     geometry: Geometry, tile: Tile, machine: Machine
 ) -> tuple[float, float]:
-    """Return the cycles of integers, and of floats of the same shape."""
+    """Return the cycles of a product, and of f32 of the same shape."""
     floats = replace(geometry, dtype="f32", right_dtype="f32", within=0)
     best = choose_tile(floats, machine)
     return time_of(geometry, tile, machine), time_of(floats, best, machine)

@@ -1,4 +1,4 @@
-"""Products of integers are faster than those of floats, or a build says so."""
+"""Products of narrow dtypes are faster than those of f32, or a build says so."""
 
 import warnings
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from aotc.kernels.geometry import product
-from aotc.kernels.integer_gains import cycles_of_both
 from aotc.kernels.machine import machine_of
+from aotc.kernels.narrow_gains import cycles_of_both
 from aotc.kernels.planning.tile import choose_tile, terms_at_a_time
 from aotc.pipeline import build
 from aotc.target import Target
@@ -59,7 +59,7 @@ def test_builds_for_levels_that_gain_say_nothing(level, tmp_path):
 def test_a_build_says_where_floats_would_be_faster(tmp_path):
     (text,) = _warnings("riscv64-v", tmp_path)
     assert text.startswith("riscv64-v: 1 product of integers (most at ")
-    assert "times as long as floats would" in text
+    assert "times as long as f32 would" in text
 
 
 def _warnings(level, folder):
@@ -69,3 +69,36 @@ def _warnings(level, folder):
         warnings.simplefilter("always")
         build(model, targets=[Target.parse(level)], stop_after="regions")
     return [str(each.message) for each in found if "integers" in str(each.message)]
+
+
+HALVES = """
+import aotc
+from aotc import numpy as np
+
+
+@aotc.entry(x=aotc.Spec((192, 512)), w=aotc.Spec((512, 512)))
+def layer(x, w):
+    return x @ w
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "precision", "is_slower"),
+    [
+        ("x86_64-v3", "mixed:bf16", True),
+        ("x86_64-v4-dot", "mixed:bf16", False),
+        ("x86_64-v4-dot", "mixed:f16", True),
+        ("x86_64-v3", None, False),
+    ],
+)
+def test_a_build_says_where_mixed_precision_is_slower(
+    level, precision, is_slower, tmp_path
+):
+    model = tmp_path / "model.py"
+    model.write_text(HALVES)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        targets = [Target.parse(level)]
+        build(model, targets=targets, precision=precision, stop_after="regions")
+    told = [each for each in found if "times as long as f32 would" in str(each.message)]
+    assert bool(told) == is_slower

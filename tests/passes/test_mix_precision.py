@@ -1,0 +1,244 @@
+"""mix-precision: builds in bf16 and f16 of models that say nothing of them."""
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc import control, nn, optim, reference
+from aotc import numpy as anp
+from aotc.dialects.functions import functions_of
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.loss_scaling import INITIAL, INTERVAL, LEAST, MOST
+from aotc.passes.mix_precision import MixPrecision
+from aotc.passes.stages import PASS_STAGES
+from aotc.tracing.assembly import trace
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(6, 8)).astype("f4")
+Y = RNG.normal(size=(6, 3)).astype("f4")
+START = {
+    "w": RNG.normal(size=(8, 3)).astype("f4"),
+    "b": np.zeros(3, "f4"),
+}
+
+
+def loss(params, x, y):
+    return anp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+
+class Built:
+    """An entry, called by the names of what it takes, by the reference evaluator."""
+
+    def __init__(self, entry, compute=None):
+        self.unit = Unit(trace([entry], {}))
+        if compute is not None:
+            run_passes(self.unit, [MixPrecision(compute)])
+        self.graph = str(self.unit.module)
+        (self.entry,) = self.unit.program.entries
+        run_passes(self.unit, PASS_STAGES[0].passes())
+        self.stored = dict(self.unit.program.parameters)
+
+    def __call__(self, **inputs):
+        """The outputs; states are kept, as a loaded model keeps them."""
+        known = {**self.stored, **inputs}
+        arrays = [known[port.name] for port in self.entry.arguments]
+        results = reference.evaluate(self.unit.module, self.entry.name, arrays)
+        named = list(zip(self.entry.results, results, strict=True))
+        self.stored |= {p.name: x for p, x in named if p.kind == "state"}
+        return [x for p, x in named if p.kind != "state"]
+
+    @property
+    def dtypes(self):
+        """The dtypes of all products."""
+        return {
+            Tensor.of(op.results[0]).dtype
+            for function in functions_of(self.unit.module).values()
+            if not function.is_external
+            for op in function.entry_block.operations
+            if op.operation.name in ("graph.dot_general", "graph.conv_general")
+        }
+
+
+def stepping(compute=None, differentiated=loss):
+    """A step of gradient descent."""
+
+    @aotc.entry(
+        x=aotc.Spec(X.shape), y=aotc.Spec(Y.shape), state=aotc.State(dict(START))
+    )
+    def step(state, x, y):
+        value, grads = aotc.value_and_grad(differentiated)(state, x, y)
+        return {name: state[name] - 0.1 * grads[name] for name in state}, value
+
+    return Built(step, compute)
+
+
+def scale_of(built):
+    return [built.stored[f"step_loss_scale.{x}"] for x in ("scale", "finite_steps")]
+
+
+@pytest.mark.parametrize(("compute", "digits"), [("bf16", 3e-2), ("f16", 4e-3)])
+def test_training_in_mixed_precision_follows_that_in_f32(compute, digits):
+    exact, mixed = stepping(), stepping(compute)
+    assert mixed.dtypes == {compute}
+    for _ in range(20):
+        (wanted,), (found,) = exact(x=X, y=Y), mixed(x=X, y=Y)
+        assert found.dtype == np.float32
+        assert 0 < abs(found - wanted) < digits * wanted
+    assert mixed.stored["state.w"].dtype == np.float32
+
+
+def test_a_step_with_infinite_gradients_is_left_out_and_halves_the_scale():
+    built = stepping("f16")
+    before = {name: x.copy() for name, x in built.stored.items()}
+    built(x=X * 1e5, y=Y)  # beyond what f16 holds
+    assert scale_of(built) == [INITIAL / 2, 0]
+    for name in ("state.w", "state.b"):
+        np.testing.assert_array_equal(built.stored[name], before[name])
+    built(x=X, y=Y)
+    assert scale_of(built) == [INITIAL / 2, 1]
+    assert (built.stored["state.w"] != before["state.w"]).any()
+
+
+def tiny(params, x, y):
+    return loss(params, x, y) * 1e-6
+
+
+def test_the_scale_grows_after_many_steps_and_stays_within_its_limits():
+    built = stepping("f16", tiny)
+    for scale, wanted in ((INITIAL, 2 * INITIAL), (MOST, MOST)):
+        built.stored["step_loss_scale.finite_steps"] = np.int32(INTERVAL - 1)
+        built.stored["step_loss_scale.scale"] = np.float32(scale)
+        built(x=X, y=Y)
+        assert scale_of(built) == [wanted, 0]
+    built.stored["step_loss_scale.scale"] = np.float32(LEAST)
+    built(x=X * 1e5, y=Y)
+    assert scale_of(built) == [LEAST, 0]
+
+
+def test_gradients_that_f16_has_no_numbers_for_arrive():
+    start = stepping("f16", tiny)
+    before = start.stored["state.w"]
+    start(x=X, y=Y)
+    exact = stepping(None, tiny)
+    exact(x=X, y=Y)
+    moved, wanted = (each.stored["state.w"] - before for each in (start, exact))
+    assert np.abs(wanted).max() > 0
+    np.testing.assert_allclose(moved, wanted, rtol=0.2, atol=1e-8)
+
+
+def test_what_an_entry_updates_is_not_rounded():
+    cache = RNG.normal(size=(4, 8)).astype("f4")
+
+    @aotc.entry(x=aotc.Spec((1, 8)), state=aotc.State({"cache": cache}))
+    def step(state, x):
+        kept = anp.dynamic_update_slice(state["cache"], x, [2, 0])
+        return {"cache": kept}, x @ kept.T
+
+    mixed = Built(step, "bf16")
+    mixed(x=X[:1])
+    wanted = cache.copy()
+    wanted[2] = X[0]
+    others = [0, 1, 3]
+    np.testing.assert_array_equal(mixed.stored["state.cache"][others], wanted[others])
+    assert mixed.dtypes == {"bf16"}
+
+
+def test_what_the_source_has_decided_stays():
+    own = stepping("bf16", lambda *given: loss(*given) + loss(*given))
+    assert own.graph.count("graph.precision") == 1
+
+    def decided(params, x, y):
+        return aotc.mixed_precision(loss, "f16")(params, x, y)
+
+    with pytest.raises(InputError) as refused:
+        stepping("bf16", decided)
+    assert refused.value.code == "no-products"
+
+
+def test_a_loop_computes_in_mixed_precision():
+    def deep(params, x, y):
+        def turn(h, w):
+            return anp.tanh(h @ w), None
+
+        h, _ = control.scan(turn, x, anp.stack([params["w"] @ params["w"].T] * 2))
+        return loss(params, h, y)
+
+    exact, mixed = stepping(None, deep), stepping("bf16", deep)
+    assert mixed.dtypes == {"bf16"}
+    (wanted,), (found,) = exact(x=X, y=Y), mixed(x=X, y=Y)
+    assert 0 < abs(found - wanted) < 0.05 * wanted
+
+
+def test_a_network_with_norms_keeps_sums_in_f32():
+    def normed(params, x, y):
+        h = nn.layer_norm(x, anp.ones(8), anp.zeros(8))
+        return anp.mean(nn.softmax(h @ params["w"]) * y) + loss(params, x, y)
+
+    exact, mixed = stepping(None, normed), stepping("bf16", normed)
+    (wanted,), (found,) = exact(x=X * 300, y=Y), mixed(x=X * 300, y=Y)
+    assert abs(found - wanted) < 0.02 * abs(wanted)
+
+
+# ---- what is refused ----------------------------------------------------------------
+
+
+def refused(entry, compute):
+    with pytest.raises(InputError) as found:
+        Built(entry, compute)
+    return found.value.code, found.value.message
+
+
+def test_f16_without_a_state_for_the_scale_is_refused():
+    @aotc.entry(x=aotc.Spec(X.shape), w=aotc.Spec((8, 3)))
+    def gradient(x, w):
+        return aotc.grad(lambda w: anp.sum((x @ w) ** 2))(w)
+
+    code, message = refused(gradient, "f16")
+    assert code == "loss-not-scaled"
+    assert "no State" in message
+    assert Built(gradient, "bf16").dtypes == {"bf16"}
+
+
+def test_f16_within_a_loop_is_refused():
+    @aotc.entry(x=aotc.Spec((2, *X.shape)), state=aotc.State({"w": START["w"]}))
+    def accumulating(state, x):
+        def turn(total, part):
+            found = aotc.grad(lambda w: anp.sum((part @ w) ** 2))(state["w"])
+            return total + found, None
+
+        total, _ = control.scan(turn, anp.zeros((8, 3)), x)
+        return {"w": state["w"] - total}, anp.sum(total)
+
+    code, message = refused(accumulating, "f16")
+    assert code == "loss-not-scaled"
+    assert "loop" in message
+
+
+def test_a_model_without_products_is_refused():
+    @aotc.entry(x=aotc.Spec((4,)))
+    def plain(x):
+        return anp.exp(x)
+
+    assert refused(plain, "bf16")[0] == "no-products"
+
+
+def test_an_optimizer_in_the_source_keeps_its_moments_in_f32():
+    optimizer = optim.adam(1e-2)
+    state = {"params": dict(START), "moments": optimizer.init(dict(START))}
+
+    @aotc.entry(x=aotc.Spec(X.shape), y=aotc.Spec(Y.shape), state=aotc.State(state))
+    def step(state, x, y):
+        value, grads = aotc.value_and_grad(loss)(state["params"], x, y)
+        updates, moments = optimizer.update(grads, state["moments"], state["params"])
+        params = optim.apply_updates(state["params"], updates)
+        return {"params": params, "moments": moments}, value
+
+    built = Built(step, "f16")
+    losses = [float(built(x=X, y=Y)[0]) for _ in range(10)]
+    assert losses[-1] < losses[0]
+    built(x=X * 1e6, y=Y)
+    count = next(x for name, x in built.stored.items() if name.endswith("count"))
+    assert count == 10  # the step that was left out is not counted
