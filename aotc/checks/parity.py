@@ -23,7 +23,7 @@ from aotc.checks.bisect import (
     reference_outputs,
 )
 from aotc.checks.compiled import Bundle
-from aotc.checks.differences import Difference, compare, worst_of
+from aotc.checks.differences import TOLERANCES, Difference, compare, worst_of
 from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
@@ -202,7 +202,7 @@ class _Comparison:
         """One for each output."""
         names = [port.name for port in self.entry.ports("output")]
         rows = [
-            compare(name, x, y, self.plan.tolerance)
+            compare(name, x, y, self.tolerance)
             for name, x, y in zip(names, found, expected, strict=True)
         ]
         if not self.allows_rounding or all(row.passed for row in rows):
@@ -213,6 +213,17 @@ class _Comparison:
             row if row.passed else replace(row, by_rounding=verdict.passed)
             for row, verdict in zip(rows, verdicts, strict=True)
         ]
+
+    @property
+    def tolerance(self) -> float | None:
+        """What floats may be off by; None for what their dtypes allow.
+
+        The framework knows nothing of a cheaper dtype that a build was asked for.
+        """
+        mixed = self.program.mixed_precision
+        if self.plan.tolerance is not None or self.original is None or mixed is None:
+            return self.plan.tolerance
+        return TOLERANCES[mixed]
 
     @property
     def allows_rounding(self) -> bool:
@@ -247,7 +258,7 @@ class _Comparison:
             expected,
             RoundingRule()
             if self.allows_rounding
-            else ToleranceRule(self.plan.tolerance),
+            else ToleranceRule(self.tolerance),
         )
 
     def located_error(
