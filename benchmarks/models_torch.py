@@ -98,7 +98,7 @@ def convolve(p, x, stride):
 LOSSES = {"mlp": mlp, "lstm": lstm, "resnet": resnet, "gpt": gpt}
 
 
-def stepper(loss, optimizer, params, compiled=False):
+def stepper(loss, optimizer, params, compiled=False, autocast=None):
     """`step(**batch)`: an eager step, or one of torch.compile; returns the loss.
 
     Args:
@@ -106,10 +106,12 @@ def stepper(loss, optimizer, params, compiled=False):
         optimizer: leaves → torch.optim.Optimizer.
         params: a pytree of NumPy arrays.
         compiled: compile the loss, forward and backward.
+        autocast: the cheaper dtype of mixed precision, without scales of losses.
     """
     params = pytree.tree_map(lambda x: torch.tensor(x, requires_grad=True), params)
     optimizer = optimizer(pytree.tree_leaves(params))
     loss = torch.compile(loss) if compiled else loss
+    mixed = torch.autocast("cpu", autocast, enabled=autocast is not None)
 
     def step(**batch):
         tensors = {name: torch.from_numpy(x) for name, x in batch.items()}
@@ -117,7 +119,8 @@ def stepper(loss, optimizer, params, compiled=False):
             if name in tensors:
                 tensors[name] = tensors[name].long()
         optimizer.zero_grad()
-        value = loss(params, **tensors)
+        with mixed:
+            value = loss(params, **tensors)
         value.backward()
         optimizer.step()
         return float(value.detach())

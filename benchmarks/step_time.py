@@ -3,10 +3,12 @@
     pip install -e '.[compiler]' jax optax torch
     python benchmarks/step_time.py
 
-Same parameters, batch, optimizer and threads, f32. Every round runs each framework
-once, in turn, after a rest. One row per framework: median and minimum of the step time,
-the ratio of each to that of aotc (above 1: aotc is faster), the time to build and take
-the first step, and its loss. `--json` prints the figures for machines.
+Same parameters, batch, optimizer and threads, f32; with `--precision mixed:bf16` also
+aotc's step that is built so, and PyTorch's under `torch.autocast`. Every round runs
+each framework once, in turn, after a rest. One row per framework: median and minimum of
+the step time, the ratio of each to that of aotc in f32 (above 1: aotc is faster), the
+time to build and take the first step, and its loss. `--json` prints the figures for
+machines.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import runpy
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import models_jax
@@ -29,6 +32,7 @@ from train_step import SETTLE
 
 import aotc
 from aotc.pipeline import build
+from aotc.target import Target
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RATE = 1e-3
@@ -88,33 +92,52 @@ def resized(name, folder):
     return folder / "model.py"
 
 
-def steppers(name, folder, threads):
+def steppers(name, folder, threads, precisions, target):
     """Functions that prepare a step of each framework, by name."""
     _, entry, state = MODELS[name]
     source = resized(name, folder)
     params = runpy.run_path(str(source))[state].tree["params"]
     theirs, torchs = adam()
 
-    def ours():
-        report = build(source, entries=(entry, "settled"), output=folder)
+    def ours(precision=None):
+        out = folder / (precision or "f32")
+        targets = [Target.parse(target)] if target else []
+        asked = {"entries": (entry, "settled"), "targets": targets, "output": out}
+        report = build(source, precision=precision, **asked)
         model = aotc.load(report.bundle, threads=threads)
         return settled(model, entry, threads)
 
     loss = models_torch.LOSSES[name]
+
+    def eager(dtype, compiled=False):
+        return models_torch.stepper(loss, torchs, params, compiled, dtype)
+
+    mixed = {}
+    for each in precisions:
+        dtype = {"mixed:bf16": torch.bfloat16, "mixed:f16": torch.float16}[each]
+        mixed |= {
+            f"aotc {each}": partial(ours, each),
+            f"torch {each}": partial(eager, dtype),
+            f"compile {each}": partial(eager, dtype, True),
+        }
     return {
         "aotc": ours,
         "jax.jit": lambda: models_jax.stepper(models_jax.LOSSES[name], theirs, params),
         "torch eager": lambda: models_torch.stepper(loss, torchs, params),
         "torch.compile": lambda: models_torch.stepper(loss, torchs, params, True),
+        **mixed,
     }
 
 
-def measure(name, rounds, threads, left_out):
+def measure(name, options):
     """One row per framework."""
     inputs, steps, rows = batch(name), {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for framework, prepare in steppers(name, Path(folder), threads).items():
-            if framework in (*left_out, *LEFT_OUT.get(name, ())):
+        made = steppers(
+            name, Path(folder), options.threads, options.precision, options.target
+        )
+        for framework, prepare in made.items():
+            if framework in (*options.without, *LEFT_OUT.get(name, ())):
                 continue
             start = time.perf_counter()
             step = prepare()
@@ -123,7 +146,7 @@ def measure(name, rounds, threads, left_out):
                 "first_s": time.perf_counter() - start, "first_loss": first
             }  # fmt: skip
             steps[framework] = step
-        times = alternate(steps, inputs, rounds)
+        times = alternate(steps, inputs, options.rounds)
     ours = times["aotc"]
     for framework, t in times.items():
         rows[framework] |= {
@@ -155,6 +178,10 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--without", nargs="*", default=[], help="frameworks")
+    parser.add_argument("--precision", nargs="*", default=[], help="mixed:bf16 …")
+    parser.add_argument(
+        "--target", help="that aotc builds for, instead of this machine"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -162,11 +189,11 @@ def main():
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     found = {}
     for name in options.models:
-        rows = measure(name, options.rounds, options.threads, options.without)
+        rows = measure(name, options)
         found[name] = rows
         for framework, row in () if options.json else rows.items():
             print(
-                f"{name:7}{framework:14} median {row['median_ms']:8.2f} ms  min "
+                f"{name:7}{framework:19} median {row['median_ms']:8.2f} ms  min "
                 f"{row['min_ms']:8.2f} ms  ratio {row['median_ratio']:.2f} / "
                 f"{row['min_ratio']:.2f}  first step after {row['first_s']:5.1f} s  "
                 f"loss {row['first_loss']:.5f}",

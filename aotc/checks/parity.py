@@ -256,9 +256,7 @@ class _Comparison:
             variant,
             arguments(self.program, self.entry, sample.arrays),
             expected,
-            RoundingRule()
-            if self.allows_rounding
-            else ToleranceRule(self.tolerance),
+            RoundingRule() if self.allows_rounding else ToleranceRule(self.tolerance),
         )
 
     def located_error(

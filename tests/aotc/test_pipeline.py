@@ -77,6 +77,7 @@ _FOR_GRAPHS = {
     "rotate-pairs",
     "round-rows",
     "scale-weights",
+    "mix-precision",
     "set-io-layout",
     "simplify",
     "sink-reshapes",
@@ -87,7 +88,11 @@ _FOR_GRAPHS = {
 }
 
 
-_OPTIONS = {"rematerialize": "{entry=f,bytes=9}", "set-io-layout": "{layout=nhwc}"}
+_OPTIONS = {
+    "mix-precision": "{compute=bf16}",
+    "rematerialize": "{entry=f,bytes=9}",
+    "set-io-layout": "{layout=nhwc}",
+}
 
 
 @pytest.mark.parametrize("name", PASSES)
