@@ -76,6 +76,7 @@ from aotc.nn.losses import (
     poisson_nll_loss,
     smooth_l1_loss,
 )
+from aotc.nn.low_rank import Lora, lora
 from aotc.nn.normalizing import (
     batch_norm,
     batch_norm_training,
@@ -135,6 +136,7 @@ from aotc.tracing.calls import guard
 from aotc.tracing.source_locations import scope
 
 __all__ = [
+    "Lora",
     "QuantizedWeights",
     "Routing",
     "adaptive_avg_pool",
@@ -193,6 +195,7 @@ __all__ = [
     "leaky_relu",
     "local_response_norm",
     "log_sigmoid",
+    "lora",
     "log_softmax",
     "logsumexp",
     "lp_pool",

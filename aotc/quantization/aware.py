@@ -12,10 +12,8 @@ Which precision a layer has follows from the recipe, as it does there.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -23,7 +21,7 @@ import numpy
 from aotc import numpy as np
 from aotc.nn.layers import stop_gradient
 from aotc.pytree import flatten, leaf_names
-from aotc.quantization.forms import CONVOLUTION, PRODUCT, TABLE, Form
+from aotc.quantization.forms import CONVOLUTION, TABLE, Form
 from aotc.quantization.grids import weight_grid
 from aotc.quantization.precisions import RECIPES, Precision, trained_precision
 from aotc.quantization.straight_through import (
@@ -35,9 +33,9 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
+from aotc.tracing.layer_ops import LayerOp, LayerOps
 from aotc.tracing.scopes import intercepted_by, without_tracing
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import emit_all
 
 LOW, HIGH, STEPS = "low", "high", "steps"  # the leaves of a layer's ranges
 Ranges = Mapping[str, Mapping[str, Any]]
@@ -182,10 +180,10 @@ class QuantizationAware:
         arrays = [lift(leaf) for leaf in leaves]
         rounding = _Rounding(self, range_of)
         for name, array in zip(leaf_names(structure), arrays, strict=True):
-            rounding.add_weight(name, array)
+            rounding.layers.add_weight(name, array)
         others, form = flatten((args, kwargs))
-        given, named = form.unflatten([rounding.as_input(leaf) for leaf in others])
-        with intercepted_by(rounding):
+        given, named = form.unflatten([*map(rounding.layers.as_input, others)])
+        with intercepted_by(rounding.layers):
             result = self.function(structure.unflatten(arrays), *given, **named)
         return rounding.ranges, result
 
@@ -202,165 +200,63 @@ def _ends(kind: Precision, x: Array) -> dict[str, Array]:
     return {LOW: np.minimum(np.min(x), 0.0), HIGH: np.maximum(np.max(x), 0.0)}
 
 
-@dataclass(frozen=True)
-class _Weight:
-    """An array that weights and constants alone decide.
-
-    Args:
-        source: the name of the largest weight that it is made of.
-        size: of that, in elements.
-        base: what it is a transpose of.
-        order: the axes of the base, in its order.
-    """
-
-    source: str
-    size: int
-    base: Array
-    order: tuple[int, ...]
-
-
-@dataclass
 class _Rounding:
     """Rounds what layers read, while a function is called.
 
     Args:
         aware: what is asked for.
         range_of: the ranges of a layer.
-        ranges: those that were used, by layer.
     """
 
-    aware: QuantizationAware
-    range_of: _Range
-    ranges: dict[str, Any] = field(default_factory=dict)
-    _weights: dict[int, tuple[Array, _Weight]] = field(default_factory=dict)
-    _inputs: dict[int, Array] = field(default_factory=dict)  # and what is made of them
-    _counts: Counter[str] = field(default_factory=Counter)
+    def __init__(self, aware: QuantizationAware, range_of: _Range) -> None:
+        self.ranges: dict[str, Any] = {}  # those that were used, by layer
+        self.layers = LayerOps(self._change)
+        self._aware, self._range_of = aware, range_of
 
-    def add_weight(self, name: str, array: Array) -> None:
-        """Take note of a weight."""
-        size = math.prod(map(int, array.type.shape))
-        self._note(array, _Weight(name, size, array, tuple(range(array.ndim))))
-
-    def as_input(self, leaf: Any) -> Any:
-        """What an argument of the function is to it; arrays are no constants."""
-        if not isinstance(leaf, (Array, numpy.ndarray)):
-            return leaf
-        array = lift(leaf)
-        self._inputs[id(array)] = array
-        return array
-
-    def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
-    ) -> list[Array] | None:
-        """The results of an op, of what is rounded if it is that of a layer."""
-        weights = [self._weight(x) for x in operands]
-        with intercepted_by(None):
-            form = _form(name, operands, weights, attributes)
-            if form is not None:
-                operands = self._rounded(form, operands, weights)
-            results = emit_all(name, *operands, **attributes)
-        if form is not None or any(map(self._is_computed, operands)):
-            self._inputs.update((id(x), x) for x in results)
-        else:
-            self._follow(name, weights, attributes, results)
-        return results
-
-    # ---- which arrays are weights
-
-    def _weight(self, x: Array) -> _Weight | None:
-        found = self._weights.get(id(x))
-        return None if found is None else found[1]
-
-    def _is_computed(self, x: Array) -> bool:
-        """Whether an array is an input, or made of one."""
-        is_known = x._data is not None or id(x) in self._weights
-        return id(x) in self._inputs or not is_known
-
-    def _note(self, x: Array, weight: _Weight) -> None:
-        self._weights[id(x)] = x, weight  # held, so that its identity stays
-
-    def _follow(
-        self,
-        name: str,
-        weights: Sequence[_Weight | None],
-        attributes: Mapping[str, Any],
-        results: Sequence[Array],
-    ) -> None:
-        """Take note of what an op makes of weights and constants alone."""
-        known = [each for each in weights if each is not None]
-        if not known:
-            return
-        largest = max(known, key=lambda each: each.size)
-        for x in results:
-            made = _Weight(largest.source, largest.size, x, tuple(range(x.ndim)))
-            if name == "transpose":
-                (turned,) = known
-                order = tuple(turned.order[n] for n in attributes["permutation"])
-                made = _Weight(turned.source, turned.size, turned.base, order)
-            self._note(x, made)
-
-    # ---- layers
-
-    def _rounded(
-        self,
-        form: Form,
-        operands: Sequence[Array],
-        weights: Sequence[_Weight | None],
-    ) -> Sequence[Array]:
-        """The operands of a layer as its precision has them."""
-        number = 0 if form.is_table else 1
-        weight = weights[number]
-        assert weight is not None
-        self._counts[weight.source] += 1
-        count = self._counts[weight.source]
-        name = weight.source + (f"#{count}" if count > 1 else "")
-        kind = trained_precision(self.aware.recipe, form.refusal, table=form.is_table)
+    def _change(self, layer: LayerOp) -> list[Array]:
+        """Return the results of a layer, of operands as its precision has them."""
+        form = _form(layer)
+        if form is None:
+            return layer.results()
+        name = self.layers.name_of(layer)
+        kind = trained_precision(self._aware.recipe, form.refusal, table=form.is_table)
         if kind is None:
-            return operands
-        x = operands[0]
-        row = self.range_of(name, form, kind, weight.base, x)
+            return layer.results()
+        weight, x = layer.weight, layer.operands[0]
+        row = self._range_of(name, form, kind, weight.base, x)
         if row:
             self.ranges[name] = row
         steps = None if STEPS not in row else lift(row[STEPS])
         narrow = fake_weight(weight.base, form, kind, steps)
-        if weight.order != tuple(range(len(weight.order))):
+        if weight.is_transposed:
             narrow = np.transpose(narrow, weight.order)
-        found = [*operands]
-        found[number] = narrow
+        found = [*layer.operands]
+        found[layer.number] = narrow
         if kind.inputs == "dynamic":
             found[0] = fake_dynamic_input(x, is_padded=form.is_padded)
         elif kind.inputs == "static":
             found[0] = fake_static_input(x, lift(row[LOW]), lift(row[HIGH]))
-        return found
+        return layer.results(found)
 
 
-def _form(
-    name: str,
-    operands: Sequence[Array],
-    weights: Sequence[_Weight | None],
-    attributes: Mapping[str, Any],
-) -> Form | None:
-    """The form of a layer, in the axes of its weight's base; None if it is none."""
-    if name not in (PRODUCT, CONVOLUTION, TABLE):
-        return None
-    number = 0 if name == TABLE else 1
-    weight, others = weights[number], [*operands]
-    if weight is None or any(weights[1:] if name == TABLE else weights[:1]):
-        return None
-    if others.pop(number).dtype != "f32":
+def _form(layer: LayerOp) -> Form | None:
+    """The form of a layer, in the axes of its weight's base; None if it has none."""
+    weight, attributes = layer.weight, layer.attributes
+    if layer.operands[layer.number].dtype != "f32":
         return None
     order, shape = weight.order, tuple(map(int, weight.base.type.shape))
-    if name == TABLE:
+    if layer.op == TABLE:
         if len(shape) != 2 or tuple(attributes["axes"]) != (0,):
             return None
-        return Form(name, shape, order[1:])
-    if any(x.dtype != "f32" for x in others) or attributes.get("dtype") not in _WIDE:
+        return Form(layer.op, shape, order[1:])
+    is_wide = all(x.dtype == "f32" for x in layer.inputs)
+    if not is_wide or attributes.get("dtype") not in _WIDE:
         return None
-    if name == CONVOLUTION:
+    if layer.op == CONVOLUTION:
         is_padded = any(attributes["padding"])
-        return Form(name, shape, tuple(sorted(order[:-1])), is_padded=is_padded)
+        return Form(layer.op, shape, tuple(sorted(order[:-1])), is_padded=is_padded)
     summed = tuple(sorted(order[axis] for axis in attributes["rhs_contract"]))
-    return Form(name, shape, summed, is_batched=bool(attributes["lhs_batch"]))
+    return Form(layer.op, shape, summed, is_batched=bool(attributes["lhs_batch"]))
 
 
 guard(globals(), ["quantization_aware"])

@@ -1,0 +1,358 @@
+"""Low-rank adapters: a network that learns by a few parameters beside its weights.
+
+    tuned = nn.lora(network, rank=8, layers="*attn*")
+    adapters = tuned.init(params, tokens)           # once, before training
+    logits = tuned(adapters, params, tokens)        # in a training step
+
+A product by a weight W becomes x W + (alpha / rank) (x D) U, where D and U, of `rank`
+columns and rows, are what an optimizer changes (Hu et al., "LoRA: Low-Rank Adaptation
+of Large Language Models", ICLR 2022). Weights may be of 4 and 8 bits, which stay as
+they are (Dettmers et al., "QLoRA", NeurIPS 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from aotc import dtypes
+from aotc.array_files import read_safetensors
+from aotc.dialects import context
+from aotc.dialects.function_table import index_functions
+from aotc.dialects.types import Tensor
+from aotc.errors import InputError
+from aotc.mlir import ir
+from aotc.numpy.products import dot_general
+from aotc.pytree import flatten, leaf_names
+from aotc.tracing.array import Array
+from aotc.tracing.bodies import function_name
+from aotc.tracing.calls import guard
+from aotc.tracing.conversion import astype, lift
+from aotc.tracing.entry import Spec
+from aotc.tracing.layer_ops import LayerOp, LayerOps
+from aotc.tracing.scopes import intercepted_by
+from aotc.tracing.source_locations import fail
+from aotc.tracing.tracing import Trace
+from aotc.writing import atomic_write
+
+DOWN, UP = "down", "up"  # the leaves of an adapter
+Adapters = Mapping[str, Mapping[str, Any]]
+_Change = Callable[[LayerOps, LayerOp], "list[Array]"]
+_PEFT = {DOWN: "lora_A", UP: "lora_B"}  # names in files of adapters
+_PREFIX = "base_model.model."
+_LISTED = 12
+
+
+def lora(
+    function: Callable[..., Any],
+    rank: int = 8,
+    *,
+    alpha: float | None = None,
+    layers: str | Sequence[str] | None = None,
+) -> Lora:
+    """The function with low-rank adapters beside the weights of its products.
+
+    Layers are products of inputs by weights, the leaves of the first argument, or what
+    the function makes of these alone, such as transposes and dequantised integers.
+    Those in bodies of loops, branches and functions with rules of their own stay as
+    they are, and so do convolutions and tables.
+
+    Args:
+        function: of a pytree of weights, and other arguments.
+        rank: of the adapters.
+        alpha: by which, over the rank, what they give is multiplied; by default the
+            rank.
+        layers: patterns, such as `*.attn_q.*`, of the names of weights that get one; by
+            default all do.
+
+    Returns:
+        A function of adapters and the arguments; see `Lora`.
+    """
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        fail("bad-rank", f"expected a rank of 1 or more; got {rank!r}")
+    patterns = (layers,) if isinstance(layers, str) else tuple(layers or ("*",))
+    return Lora(function, rank, (rank if alpha is None else alpha) / rank, patterns)
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A function with adapters beside the weights of layers.
+
+    Adapters are a dict with a dict for each layer, by the name of its weight in the
+    first argument: `down`, of the axes that are summed up and the rank, and `up`, of
+    the rank and the axes of the result.
+
+    Args:
+        function: of weights, and other arguments.
+        rank: of the adapters.
+        scale: that what they give is multiplied by.
+        patterns: of the names of layers that have one.
+    """
+
+    function: Callable[..., Any]
+    rank: int
+    scale: float
+    patterns: tuple[str, ...]
+
+    def __call__(
+        self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """The function's result, with what the adapters add."""
+
+        def add(layers: LayerOps, layer: LayerOp) -> list[Array]:
+            (y,) = layer.results()
+            name = self._adapted(layers, layer)
+            if name is None:
+                return [y]
+            if name not in adapters:
+                fail(
+                    "missing-adapter",
+                    f"expected adapters of all layers; there is none of '{name}', "
+                    "which the function runs",
+                    "make them by init, with arguments that run the same layers",
+                )
+            row = {key: astype(lift(x), y.dtype) for key, x in adapters[name].items()}
+            return [y + self._added(layer, astype(layer.operands[0], y.dtype), row)]
+
+        return self._run(add, params, args, kwargs)
+
+    def init(
+        self, params: Any, *args: Any, seed: int = 0, **kwargs: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Return adapters before training, with which the function is as without.
+
+        Args:
+            params: of the function.
+            args: of the function: arrays, or `aotc.Spec`s of static shapes.
+            seed: of the random numbers in `down`; `up` is 0.
+            kwargs: likewise.
+
+        Raises:
+            InputError: `no-layers`: no layer's name matches the patterns.
+        """
+        rng = numpy.random.default_rng(seed)
+        found = {}
+        for name, layer in self._layers(params, args, kwargs).items():
+            summed, free = _shapes(layer)
+            down = rng.normal(0, 1 / math.sqrt(math.prod(summed)), (*summed, self.rank))
+            up = numpy.zeros((self.rank, *free), "f4")
+            found[name] = {DOWN: down.astype("f4"), UP: up}
+        return found
+
+    def merge(self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the weights with the adapters added, for the function without.
+
+        Args:
+            adapters: that were trained.
+            params: of the function.
+            args: of the function, as for `init`.
+            kwargs: likewise.
+
+        Raises:
+            InputError: `not-merged`: a weight is computed of integers or others, or
+            read twice.
+        """
+        leaves, structure = flatten(params)
+        known = dict(zip(leaf_names(structure), leaves, strict=True))
+        for name, layer in self._layers(params, args, kwargs).items():
+            if name not in known or not layer.weight.is_given:
+                fail(
+                    "not-merged",
+                    f"expected weights to add adapters to; that of '{name}' is "
+                    "computed of integers or other weights, or read twice",
+                    "keep the adapters beside it: a bundle of the tuned function",
+                )
+            both = (numpy.asarray(adapters[name][key], "f4") for key in (DOWN, UP))
+            added = self.scale * numpy.tensordot(*both, axes=1)
+            known[name] = _add(known[name], added, _axes(layer), layer.weight.order)
+        return structure.unflatten([*known.values()])
+
+    def save(self, path: Path | str, adapters: Adapters) -> None:
+        """Write adapters as a .safetensors file, named as PEFT's are.
+
+        Those of a weight of two axes: `base_model.model.NAME.lora_A.weight` [rank,
+        inputs] and `lora_B` [outputs, rank]; `alpha` and `rank` are in its metadata.
+
+        Raises:
+            InputError: `not-two-axes`: an adapter is of more; nothing is written.
+        """
+        from safetensors.numpy import save_file
+
+        arrays = {}
+        for name, row in adapters.items():
+            for key, x in row.items():
+                array = numpy.asarray(x)
+                if array.ndim != 2:
+                    fail(
+                        "not-two-axes",
+                        f"expected adapters of two axes; {key} of '{name}' has "
+                        f"{array.ndim}",
+                        "save the state that they are in: model.save_state",
+                    )
+                arrays[_peft_name(name, key)] = numpy.ascontiguousarray(array.T)
+        facts = {"rank": str(self.rank), "alpha": str(self.scale * self.rank)}
+        with atomic_write(Path(path)) as aside:
+            save_file(arrays, aside, metadata=facts)
+
+    def load(
+        self, path: Path | str, params: Any, *args: Any, **kwargs: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Read adapters of a file as `save` and PEFT write it.
+
+        Args:
+            path: of a .safetensors file.
+            params: of the function.
+            args: of the function, as for `init`.
+            kwargs: likewise.
+
+        Raises:
+            InputError: `bad-adapters`: it has not the adapters of the layers, in their
+                shapes.
+        """
+        file = read_safetensors(Path(path))
+        found = {}
+        for name, layer in self._layers(params, args, kwargs).items():
+            summed, free = _shapes(layer)
+            wanted = {DOWN: (*summed, self.rank), UP: (self.rank, *free)}
+            found[name] = {
+                key: _read(file, _peft_name(name, key), shape)
+                for key, shape in wanted.items()
+            }
+        return found
+
+    # ---- which layers
+
+    def _adapted(self, layers: LayerOps, layer: LayerOp) -> str | None:
+        """The name of a layer's adapter; None if it has none."""
+        is_product = layer.op == "dot_general" and not layer.attributes["lhs_batch"]
+        if not is_product or not dtypes.is_float(layer.operands[0].dtype):
+            return None
+        name = layers.name_of(layer)
+        return name if any(fnmatchcase(name, x) for x in self.patterns) else None
+
+    def _added(self, layer: LayerOp, x: Array, row: Mapping[str, Array]) -> Array:
+        """What the adapter of a layer adds to its result."""
+        contract = layer.attributes["lhs_contract"]
+        low = dot_general(x, row[DOWN], (contract, range(len(contract))))
+        return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
+
+    def _layers(self, params: Any, args: Any, kwargs: Any) -> dict[str, LayerOp]:
+        """The layers that have adapters, of a trace that is thrown away."""
+        found: dict[str, LayerOp] = {}
+        seen: list[str] = []
+
+        def note(layers: LayerOps, layer: LayerOp) -> list[Array]:
+            if layer.op == "dot_general":
+                seen.append(layer.weight.source)
+            name = self._adapted(layers, layer)
+            if name is not None:
+                found[name] = layer
+            return layer.results()
+
+        leaves, structure = flatten((params, args, kwargs))
+        numbers = [n for n, leaf in enumerate(leaves) if _is_array(leaf)]
+        types = [_type_of(leaves[n]) for n in numbers]
+        with context(), ir.Location.unknown():
+            module = ir.Module.create()
+        with index_functions(module):
+            trace = Trace(module, "lora", types, ())
+            with trace.active():
+                for number, array in zip(numbers, trace.arguments, strict=True):
+                    leaves[number] = array
+                given, others, named = structure.unflatten(leaves)
+                self._run(note, given, others, named)
+        if not found:
+            names = ", ".join(seen[:_LISTED]) or "none"
+            fail(
+                "no-layers",
+                f"expected layers that match {', '.join(self.patterns)}; there are "
+                f"{names}",
+            )
+        return found
+
+    def _run(self, change: _Change, params: Any, args: Any, kwargs: Any) -> Any:
+        """Call the function with its layers changed."""
+        leaves, structure = flatten(params)
+        arrays = [lift(leaf) for leaf in leaves]
+        layers = LayerOps(lambda layer: change(layers, layer))
+        names = leaf_names(structure)
+        for name, array in zip(names, arrays, strict=True):
+            stem = name.removesuffix(".data")  # of quantised weights
+            layers.add_weight(stem if f"{stem}.scale" in names else name, array)
+        others, form = flatten((args, kwargs))
+        given, named = form.unflatten([*map(layers.as_input, others)])
+        with intercepted_by(layers):
+            return self.function(structure.unflatten(arrays), *given, **named)
+
+    @property
+    def __name__(self) -> str:
+        return function_name(self.function)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, Spec) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
+
+
+def _type_of(leaf: Any) -> Tensor:
+    """The static type of an array, or of a spec.
+
+    Raises:
+        InputError: `bad-spec`: a size has no number.
+    """
+    shape = tuple(leaf.shape)
+    if not all(isinstance(size, (int, numpy.integer)) for size in shape):
+        fail("bad-spec", f"expected static sizes; got {[*map(str, shape)]}")
+    return Tensor(tuple(map(int, shape)), dtypes.canonical(leaf.dtype))
+
+
+def _axes(layer: LayerOp) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of a layer's weight that are summed up, and the others."""
+    summed = tuple(layer.attributes["rhs_contract"])
+    rank = layer.operands[layer.number].ndim
+    return summed, tuple(axis for axis in range(rank) if axis not in summed)
+
+
+def _shapes(layer: LayerOp) -> tuple[list[int], list[int]]:
+    """The sizes of the axes that are summed up, and of the others."""
+    shape = layer.operands[layer.number].type.shape
+    summed, free = ([int(shape[axis]) for axis in axes] for axes in _axes(layer))
+    return summed, free
+
+
+def _add(
+    weight: Any,
+    added: Any,
+    axes: tuple[tuple[int, ...], tuple[int, ...]],
+    order: Sequence[int],
+) -> Any:
+    """Return a weight plus what an adapter adds, which lies by summed and free axes."""
+    places = [order[axis] for part in axes for axis in part]
+    moved = numpy.transpose(added, numpy.argsort(places))
+    wide = numpy.asarray(weight).astype("f4") + moved
+    return wide.astype(numpy.asarray(weight).dtype)
+
+
+def _peft_name(layer: str, key: str) -> str:
+    return f"{_PREFIX}{layer.removesuffix('.weight')}.{_PEFT[key]}.weight"
+
+
+def _read(file: Mapping[str, Any], name: str, shape: Sequence[int]) -> Any:
+    """Return an array of a file, transposed as files of adapters have them."""
+    array = file.get(name)
+    if array is None or array.T.shape != tuple(shape):
+        found = "none" if array is None else f"{[*array.T.shape]}"
+        raise InputError(
+            "bad-adapters",
+            f"expected '{name}' of {[*shape]}, transposed; got {found}",
+            hint="the rank and the patterns of layers are those that were trained",
+        )
+    return numpy.ascontiguousarray(array.T)
+
+
+guard(globals(), ["lora"])

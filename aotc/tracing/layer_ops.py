@@ -1,0 +1,174 @@
+"""Follow the weights of a function while it is called, and change its layers.
+
+    layers = LayerOps(change)
+    layers.add_weight("dense.kernel", kernel)
+    with intercepted_by(layers):
+        function({"dense": {"kernel": kernel}}, layers.as_input(x))
+
+Layers are products and convolutions by weights, and rows that are read of such. Weights
+are arrays that were added, and what ops make of them and of constants alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.scopes import intercepted_by
+from aotc.tracing.tracing import emit_all
+
+# op → which of its operands is the weight
+_OPERAND = {"dot_general": 1, "conv_general": 1, "gather": 0}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An array that weights and constants alone decide.
+
+    Args:
+        source: the name of the largest weight that it is made of.
+        size: of that, in elements.
+        base: what it is a transpose of.
+        order: the axes of the base, in its order.
+        is_given: whether the base is the weight `source`, and not made of it.
+    """
+
+    source: str
+    size: int
+    base: Array
+    order: tuple[int, ...]
+    is_given: bool = False
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether its axes are not those of the base, in their order."""
+        return self.order != tuple(range(len(self.order)))
+
+
+@dataclass(frozen=True)
+class LayerOp:
+    """The op of a layer.
+
+    Args:
+        op: its name.
+        weight: that it reads.
+        number: of the operand that is the weight.
+        operands: of the op, the weight among them.
+        attributes: of the op.
+    """
+
+    op: str
+    weight: Weight
+    number: int
+    operands: tuple[Array, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def inputs(self) -> tuple[Array, ...]:
+        """The operands but the weight."""
+        return self.operands[: self.number] + self.operands[self.number + 1 :]
+
+    def results(self, operands: Sequence[Array] | None = None) -> list[Array]:
+        """Return the results of the op, of its own operands or of others."""
+        return emit_all(self.op, *(operands or self.operands), **self.attributes)
+
+
+class LayerOps:
+    """Has the layers of a function changed, while that is called.
+
+    Args:
+        change: gives the results of a layer; it may ask `name_of` once for its name.
+    """
+
+    def __init__(self, change: Callable[[LayerOp], list[Array]]) -> None:
+        self._change = change
+        self._weights: dict[int, tuple[Array, Weight]] = {}
+        self._inputs: dict[int, Array] = {}  # and what is made of them
+        self._counts: Counter[str] = Counter()
+
+    def add_weight(self, name: str, array: Array) -> None:
+        """Take note of a weight."""
+        size = math.prod(map(int, array.type.shape))
+        order = tuple(range(array.ndim))
+        self._note(array, Weight(name, size, array, order, is_given=True))
+
+    def as_input(self, leaf: Any) -> Any:
+        """Return what an argument of the function is to it; arrays are no constants."""
+        if not isinstance(leaf, (Array, numpy.ndarray)):
+            return leaf
+        array = lift(leaf)
+        self._inputs[id(array)] = array
+        return array
+
+    def name_of(self, layer: LayerOp) -> str:
+        """Return the name of the weight, with a number if it was asked for before."""
+        source = layer.weight.source
+        self._counts[source] += 1
+        count = self._counts[source]
+        return source + (f"#{count}" if count > 1 else "")
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+    ) -> list[Array] | None:
+        """Return the results of an op, changed if it is a layer's."""
+        weights = [self._weight(x) for x in operands]
+        number = _OPERAND.get(name)
+        with intercepted_by(None):
+            if number is not None and _reads_one(weights, number):
+                weight = weights[number]
+                assert weight is not None
+                layer = LayerOp(name, weight, number, tuple(operands), attributes)
+                results = self._change(layer)
+                is_computed = True
+            else:
+                results = emit_all(name, *operands, **attributes)
+                is_computed = any(map(self._is_computed, operands))
+        if is_computed:
+            self._inputs.update((id(x), x) for x in results)
+        else:
+            self._follow(name, weights, attributes, results)
+        return results
+
+    def _weight(self, x: Array) -> Weight | None:
+        found = self._weights.get(id(x))
+        return None if found is None else found[1]
+
+    def _is_computed(self, x: Array) -> bool:
+        """Whether an array is an input, or made of one."""
+        is_known = x._data is not None or id(x) in self._weights
+        return id(x) in self._inputs or not is_known
+
+    def _note(self, x: Array, weight: Weight) -> None:
+        self._weights[id(x)] = x, weight  # held, so that its identity stays
+
+    def _follow(
+        self,
+        name: str,
+        weights: Sequence[Weight | None],
+        attributes: Mapping[str, Any],
+        results: Sequence[Array],
+    ) -> None:
+        """Take note of what an op makes of weights and constants alone."""
+        known = [each for each in weights if each is not None]
+        if not known:
+            return
+        largest = max(known, key=lambda each: each.size)
+        for x in results:
+            made = Weight(largest.source, largest.size, x, tuple(range(x.ndim)))
+            if name == "transpose":
+                (turned,) = known
+                order = tuple(turned.order[n] for n in attributes["permutation"])
+                made = replace(turned, order=order)
+            self._note(x, made)
+
+
+def _reads_one(weights: Sequence[Weight | None], number: int) -> bool:
+    """Whether the operand of this number is a weight, and no other is."""
+    return all((each is not None) == (n == number) for n, each in enumerate(weights))
