@@ -91,6 +91,7 @@ class LayerOps:
         self._change = change
         self._weights: dict[int, tuple[Array, Weight]] = {}
         self._inputs: dict[int, Array] = {}  # and what is made of them
+        self._constants: dict[int, Array] = {}  # that are traced
         self._counts: Counter[str] = Counter()
 
     def add_weight(self, name: str, array: Array) -> None:
@@ -142,7 +143,8 @@ class LayerOps:
 
     def _is_computed(self, x: Array) -> bool:
         """Whether an array is an input, or made of one."""
-        is_known = x._data is not None or id(x) in self._weights
+        known = self._weights, self._constants
+        is_known = x._data is not None or any(id(x) in each for each in known)
         return id(x) in self._inputs or not is_known
 
     def _note(self, x: Array, weight: Weight) -> None:
@@ -158,6 +160,7 @@ class LayerOps:
         """Take note of what an op makes of weights and constants alone."""
         known = [each for each in weights if each is not None]
         if not known:
+            self._constants.update((id(x), x) for x in results)
             return
         largest = max(known, key=lambda each: each.size)
         for x in results:
