@@ -155,8 +155,7 @@ class Lora:
             kwargs: likewise.
 
         Raises:
-            InputError: `not-merged`: a weight is computed of integers or others, or
-            read twice.
+            InputError: `not-merged`: a weight is computed of others, or read twice.
         """
         leaves, structure = flatten(params)
         known = dict(zip(leaf_names(structure), leaves, strict=True))
