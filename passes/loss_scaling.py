@@ -128,7 +128,7 @@ def _scale(
     returned = [*block.operations][-1]
     with before(returned):
         b = Builder()
-        whole = reduce(b.bitwise_and, is_finite)
+        whole = reduce(b.bitwise_and, is_finite, b.full(Tensor((), "bool"), True))
         kept = _kept_states(b, entry, returned, block.arguments, whole)
         func.ReturnOp([*kept, *_next_scale(b, whole, steps, scale)])
     returned.operation.erase()
@@ -156,15 +156,18 @@ def _scale_call(call: func.CallOp, scale: Value) -> list[Value]:
     scaled = [*call.results][len(outputs) :]
     following = ir.InsertionPoint(_next_op(call))
     with following, call.location:
+        found = []
         for value in scaled:
-            divided = b.divide(value, _like(b, scale, value))
-            value.replace_all_uses_except(divided, divided.owner.operation)
-        return [_is_finite(b, each) for each in scaled if Tensor.of(each).elements != 0]
+            uses = [(use.owner, use.operand_number) for use in value.uses]
+            found.append(b.divide(value, _like(b, scale, value)))
+            for owner, number in uses:
+                owner.operands[number] = found[-1]
+        return [_is_finite(b, each) for each in found if Tensor.of(each).elements != 0]
 
 
 def _next_op(op: Operation) -> Operation:
-    ops = [*op.operation.block.operations]
-    return ops[ops.index(op) + 1]
+    ops: list[Operation] = [*op.operation.block.operations]
+    return ops[ops.index(op.opview) + 1]
 
 
 def _like(b: Builder, scale: Value, x: Value) -> Value:
@@ -183,7 +186,7 @@ def _is_finite(b: Builder, x: Value) -> Value:
 def _kept_states(
     b: Builder,
     entry: Entry,
-    returned: func.ReturnOp,
+    returned: Operation,
     arguments: Sequence[Value],
     is_finite: Value,
 ) -> Iterator[Value]:

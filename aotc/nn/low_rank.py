@@ -167,8 +167,8 @@ class Lora:
                     "computed of integers or other weights, or read twice",
                     "keep the adapters beside it: a bundle of the tuned function",
                 )
-            both = (numpy.asarray(adapters[name][key], "f4") for key in (DOWN, UP))
-            added = self.scale * numpy.tensordot(*both, axes=1)
+            down, up = (numpy.asarray(adapters[name][key], "f4") for key in (DOWN, UP))
+            added = self.scale * numpy.tensordot(down, up, axes=1)
             known[name] = _add(known[name], added, _axes(layer), layer.weight.order)
         return structure.unflatten([*known.values()])
 
