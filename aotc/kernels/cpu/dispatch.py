@@ -8,6 +8,7 @@ shares of the workgroups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -38,6 +39,27 @@ from aotc.mlir import Function, Module, Value, arith, func, ir
 from aotc.target import Target
 
 
+@dataclass(frozen=True)
+class _Dispatch:
+    """What the calls of a region in one block have in common.
+
+    Args:
+        callee: the function that dispatches the kernel.
+        symbols: the values that it takes for the symbols of the region.
+        most: how many shares there are at most, as an index value.
+        has_runs: whether there are no more than threads.
+        sizes: those of operands and results that are not static.
+        scratch: how many elements of memory each share has for itself.
+    """
+
+    callee: Function
+    symbols: list[Value]
+    most: Value
+    has_runs: bool
+    sizes: list[Value]
+    scratch: int
+
+
 def call_kernel(
     function: Function, operands: Sequence[Value], lowering: Lowering
 ) -> list[Value]:
@@ -50,6 +72,21 @@ def call_kernel(
         operands: of the call.
         lowering: knows the symbols of the function that calls, which are the region's.
     """
+    dispatch = lowering.once(
+        name_of(function), lambda: _dispatch_of(function, lowering)
+    )
+    shares = most = dispatch.most
+    if dispatch.has_runs:
+        shares = arith.minui(most, _thread_count())
+    given = [*operands, *dispatch.symbols, shares, *dispatch.sizes]
+    if dispatch.scratch:
+        # for as many as there may be: how much memory a call takes is known then
+        given.append(vectors.scale(most, dispatch.scratch))
+    return iree_text.call_declared(dispatch.callee, given)
+
+
+def _dispatch_of(function: Function, lowering: Lowering) -> _Dispatch:
+    """Write a kernel, and what calls of it take beside operands."""
     kernel = PlannedKernel.of(function, FAMILIES)
     assert kernel is not None
     name = f"{name_of(function)}.kernel"
@@ -60,16 +97,19 @@ def call_kernel(
     symbols = lowering.symbols[: _symbol_count(function)]
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
     most = _most_shares(kernel, work_of(kernel), lowering)
-    shares = arith.minui(most, _thread_count()) if kernel.family.has_runs else most
-    given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
-    results = [lowered_type(kind) for kind in made]
-    if kernel.scratch:
-        # for as many as there may be: how much memory a call takes is known then
-        given.append(vectors.scale(most, kernel.scratch))
-    types = [value.type for value in operands]
+    operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     scratches = [_any_size()] if kernel.scratch else []
-    body = bodies.dispatch(name, types, len(symbols), results, scratches)
-    return iree_text.call(f"{name}{CALL}", given, results, body)
+    body = bodies.dispatch(name, operands, len(symbols), results, scratches)
+    others = [value.type for value in (*symbols, most, *chain.from_iterable(sizes))]
+    others += [most.type] if kernel.scratch else []
+    return _Dispatch(
+        iree_text.declare(f"{name}{CALL}", [*operands, *others], results, body),
+        symbols,
+        most,
+        kernel.family.has_runs,
+        [*chain.from_iterable(sizes)],
+        kernel.scratch,
+    )
 
 
 def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
