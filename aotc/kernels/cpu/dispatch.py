@@ -8,8 +8,7 @@ shares of the workgroups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects import iree_text
@@ -41,75 +40,96 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class _Dispatch:
-    """What the calls of a region in one block have in common.
+    """The dispatch of the kernel of a region.
 
     Args:
-        callee: the function that dispatches the kernel.
-        symbols: the values that it takes for the symbols of the region.
-        most: how many shares there are at most, as an index value.
-        has_runs: whether there are no more than threads.
-        sizes: those of operands and results that are not static.
-        scratch: how many elements of memory each share has for itself.
+        function: that calls it.
+        symbols: how many of them it takes.
+        sizes: of operands and results, those that are not static.
+        kernel: that is dispatched.
+        workgroups: of the kernel, along two axes.
+        work: of the kernel.
     """
 
-    callee: Function
-    symbols: list[Value]
-    most: Value
-    has_runs: bool
-    sizes: list[Value]
-    scratch: int
+    function: Function
+    symbols: int
+    sizes: list[Size]
+    kernel: PlannedKernel[Any, Any]
+    workgroups: tuple[Size, Size]
+    work: Size
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there are no more shares than threads."""
+        return self.kernel.family.has_runs
+
+    def most_shares(self, lowering: Lowering) -> Value:
+        """Write how many shares there are at most, as an index value."""
+        (x, y), work = self.workgroups, self.work
+        if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
+            return lowering.size(self.kernel.most_shares(work, x * y))
+        workgroups = arith.muli(lowering.size(x), lowering.size(y))
+        count = sharing.run_count_value if self.has_runs else sharing.share_count_value
+        return count(lowering.size(work), workgroups)
 
 
-def call_kernel(
-    function: Function, operands: Sequence[Value], lowering: Lowering
-) -> list[Value]:
-    """The lowered results of a region for lowered operands, by its kernel.
-
-    The kernel is written at the end of the module, unless it is there.
+@dataclass(frozen=True)
+class KernelCalls:
+    """Calls the kernels of regions in a function.
 
     Args:
-        function: the region.
-        operands: of the call.
-        lowering: knows the symbols of the function that calls, which are the region's.
+        lowering: of the function, whose symbols are those of its regions.
+        known: the dispatches of regions so far, by name.
     """
-    dispatch = lowering.once(
-        name_of(function), lambda: _dispatch_of(function, lowering)
-    )
-    shares = most = dispatch.most
-    if dispatch.has_runs:
-        shares = arith.minui(most, _thread_count())
-    given = [*operands, *dispatch.symbols, shares, *dispatch.sizes]
-    if dispatch.scratch:
-        # for as many as there may be: how much memory a call takes is known then
-        given.append(vectors.scale(most, dispatch.scratch))
-    return iree_text.call_declared(dispatch.callee, given)
+
+    lowering: Lowering
+    known: dict[str, _Dispatch] = field(default_factory=dict)
+
+    def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
+        """Return the lowered results of a region for lowered operands.
+
+        Its kernel is written at the end of the module, unless it is there.
+        """
+        name, lowering = name_of(region), self.lowering
+        if name not in self.known:
+            self.known[name] = _dispatch_of(region)
+        dispatch = self.known[name]
+
+        def write_sizes() -> tuple[list[Value], Value]:
+            sizes = [lowering.size(size) for size in dispatch.sizes]
+            return sizes, dispatch.most_shares(lowering)
+
+        sizes, most = lowering.once(name, write_sizes)
+        shares = arith.minui(most, _thread_count()) if dispatch.has_runs else most
+        given = [*operands, *lowering.symbols[: dispatch.symbols], shares, *sizes]
+        if dispatch.kernel.scratch:
+            # for as many as there may be: how much memory a call takes is known then
+            given.append(vectors.scale(most, dispatch.kernel.scratch))
+        return iree_text.call_declared(dispatch.function, given)
 
 
-def _dispatch_of(function: Function, lowering: Lowering) -> _Dispatch:
-    """Write a kernel, and what calls of it take beside operands."""
-    kernel = PlannedKernel.of(function, FAMILIES)
+def _dispatch_of(region: Function) -> _Dispatch:
+    """Return the dispatch of the kernel of a region, which is written unless it is."""
+    kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
-    name = f"{name_of(function)}.kernel"
+    name = f"{name_of(region)}.kernel"
     module = current_module()
     if not table_of(module).has_symbol(name):
         _write_kernel(module, name, kernel)
-    taken, made = signature(function)
-    symbols = lowering.symbols[: _symbol_count(function)]
-    sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    most = _most_shares(kernel, work_of(kernel), lowering)
+    taken, made = signature(region)
+    symbols = _symbol_count(region)
+    sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     scratches = [_any_size()] if kernel.scratch else []
-    body = bodies.dispatch(name, operands, len(symbols), results, scratches)
-    others = [value.type for value in (*symbols, most, *chain.from_iterable(sizes))]
-    others += [most.type] if kernel.scratch else []
-    return _Dispatch(
-        iree_text.declare(f"{name}{CALL}", [*operands, *others], results, body),
-        symbols,
-        most,
-        kernel.family.has_runs,
-        [*chain.from_iterable(sizes)],
-        kernel.scratch,
+    numbers = symbols + 1 + len(sizes) + len(scratches)
+    function = iree_text.declare(
+        f"{name}{CALL}",
+        [*operands, *[ir.IndexType.get()] * numbers],
+        results,
+        bodies.dispatch(name, operands, symbols, results, scratches),
     )
+    groups, work = kernel.workgroups, work_of(kernel)
+    return _Dispatch(function, symbols, sizes, kernel, groups, work)
 
 
 def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
@@ -156,19 +176,6 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         if scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
-
-
-def _most_shares(
-    kernel: PlannedKernel[Any, Any], work: Size, lowering: Lowering
-) -> Value:
-    """How many shares a dispatch has at most, as an index value."""
-    x, y = kernel.workgroups
-    if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        return lowering.size(kernel.most_shares(work, x * y))
-    workgroups = arith.muli(lowering.size(x), lowering.size(y))
-    has_runs = kernel.family.has_runs
-    count = sharing.run_count_value if has_runs else sharing.share_count_value
-    return count(lowering.size(work), workgroups)
 
 
 def _thread_count() -> Value:
