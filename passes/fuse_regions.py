@@ -144,7 +144,7 @@ class FuseRegions(Pass):
                 _bring_widening_to_readers(unit)
             for fusing in (self, replace(self, anchors_only=True)):
                 for region in fusing.regions(unit, capabilities):
-                    fused = tuned.choose(region.fused, region.anchor, region.key())
+                    fused = tuned.choose(region.fused, region.anchor, region.key)
                     outlining.outline(region, fused)
                 unwritten = _take_back_unwritten(unit.module, capabilities)
                 if not unwritten:
