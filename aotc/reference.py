@@ -16,7 +16,7 @@ from aotc import dtypes
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.devices import Group
 from aotc.dialects.functions import callee_of, functions_of, signature
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import Evaluator
 from aotc.dialects.guards import require_guards
 from aotc.dialects.symbol_solver import solve_symbols
@@ -137,7 +137,7 @@ class Evaluation:
     def call(self, name: str, arrays: list[Any]) -> list[Any]:
         """The results of a function."""
         function = self.functions[name]
-        if self.with_region is not None and fused_of(function) is not None:
+        if self.with_region is not None and is_region(function):
             return self.with_region(function, arrays, self.symbols)
         if name not in self._declared:
             declared = declaration_of(function)

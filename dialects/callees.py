@@ -15,8 +15,10 @@ from aotc.dialects.control import control_of
 from aotc.dialects.control.parts import Arrays, Inline, Run, Types
 from aotc.dialects.custom import custom_of
 from aotc.dialects.functions import Values, callee_of
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.transform import derived_of
+from aotc.dialects.walking import control_regions
 from aotc.mlir import Function, func
 
 
@@ -86,16 +88,16 @@ def rules_of(function: Function) -> Rules | None:
 
 
 def calls_in(function: Function) -> list[func.CallOp]:
-    """The calls among the ops of a function, in the regions of lowered ops too."""
+    """The calls among the ops of a function, in lowered loops and branches too."""
     found: list[func.CallOp] = []
-    rest = [*function.regions]
+    rest = control_regions(function)
     while rest:
         for block in rest.pop().blocks:
             for op in block.operations:
                 if isinstance(op, func.CallOp):
                     found.append(op)
-                else:
-                    rest.extend(op.regions)
+                elif not isinstance(op, GraphOp):
+                    rest += control_regions(op)
     return found
 
 

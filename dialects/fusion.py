@@ -31,16 +31,21 @@ class Fused:
     tile: dict[str, Any]
 
 
+def is_region(function: Function) -> bool:
+    """Return whether a function is a region."""
+    return FUSED in function.attributes
+
+
 def fused_of(function: Function) -> Fused | None:
     """How a function is computed, if it is a region."""
-    if FUSED not in function.attributes:
+    if not is_region(function):
         return None
     return Fused(**plain_of(function.attributes[FUSED]))
 
 
 def has_unfused_body(function: Function) -> bool:
     """Return whether a function has a body, and is no region."""
-    return not function.is_external and FUSED not in function.attributes
+    return not function.is_external and not is_region(function)
 
 
 def mark_fused(function: Function, fused: Fused) -> None:

@@ -29,6 +29,11 @@ Bounds = tuple[Number, Number]
 
 def bounds(expr: Expr) -> Bounds:
     """The least and greatest value of `expr` by the known contracts."""
+    return _bounds_under(expr, current_contracts())
+
+
+@lru_cache(maxsize=1 << 14)
+def _bounds_under(expr: Expr, _: tuple[Contract, ...]) -> Bounds:
     return _least(expr), -_least(simplify(expr * -1))
 
 

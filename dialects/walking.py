@@ -103,6 +103,16 @@ def backward_slice(
             rest += value.owner.operands
 
 
+def control_regions(op: Operation) -> list[ir.Region]:
+    """Return the regions of a loop or a branch, or of a function; [] of a linalg op.
+
+    What is in the body of a linalg op, which is most of a lowered module, computes an
+    element of scalars: it holds no call, and makes no tensor.
+    """
+    is_linalg = op.operation.name.startswith("linalg.")
+    return [] if is_linalg else list(op.regions)
+
+
 def copy_value(value: Value, values: dict[Value, Value]) -> Value:
     """Copy what computes a value to the insertion point, unless it is there.
 

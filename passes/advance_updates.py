@@ -14,6 +14,7 @@ such as the rates of a step, come first.
 
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
+from aotc.dialects.walking import control_regions
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import FunctionPass
 from aotc.passes.properties import LOWERED
@@ -50,7 +51,7 @@ def _hoist_numbers(function: Function) -> None:
 
 def _has_call(op: Operation) -> bool:
     """Whether an op is or holds a call, which may write what another one reads."""
-    blocks = (block for region in op.regions for block in region)
+    blocks = (block for region in control_regions(op) for block in region)
     return isinstance(op, func.CallOp) or any(
         _has_call(each) for block in blocks for each in block.operations
     )

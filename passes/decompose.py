@@ -7,7 +7,7 @@ which have kernels, stay.
 """
 
 from aotc.dialects.builder import replace_op
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import GraphOp
 from aotc.mlir import Module, func
 from aotc.passes.base import Pass, Unit
@@ -39,7 +39,7 @@ def _composed_ops(module: Module) -> list[GraphOp]:
         op
         for function in module.body.operations
         if isinstance(function, func.FuncOp) and not function.is_external
-        if fused_of(function) is None
+        if not is_region(function)
         for op in function.entry_block.operations
         if isinstance(op, GraphOp) and hasattr(type(op), "decompose")
     ]

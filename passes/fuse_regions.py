@@ -20,7 +20,7 @@ import numpy as np
 from aotc.dialects.entries import Entry, entries_of, weight_ports
 from aotc.dialects.function_table import erase, index_functions, table_of
 from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.fusion import Fused, is_region
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
@@ -144,7 +144,7 @@ class FuseRegions(Pass):
                 _bring_widening_to_readers(unit)
             for fusing in (self, replace(self, anchors_only=True)):
                 for region in fusing.regions(unit, capabilities):
-                    fused = tuned.choose(region.fused, region.anchor, region.key())
+                    fused = tuned.choose(region.fused, region.anchor, region.key)
                     outlining.outline(region, fused)
                 unwritten = _take_back_unwritten(unit.module, capabilities)
                 if not unwritten:
@@ -212,8 +212,7 @@ def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]
     unwritten = {
         name
         for name, function in functions.items()
-        if fused_of(function) is not None
-        and capabilities.emitted.why_unwritten(function)
+        if is_region(function) and capabilities.emitted.why_unwritten(function)
     }
 
     def chosen(call: func.CallOp) -> Function | None:

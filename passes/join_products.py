@@ -31,7 +31,7 @@ from typing import TypeAlias
 from aotc.dialects.callees import callees
 from aotc.dialects.entries import Entry, entries_of, weight_ports
 from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
@@ -257,5 +257,5 @@ def _erase_uncalled(functions: _Functions) -> None:
     """Erase regions that nothing calls any more."""
     called = {name for each in functions.values() for name in callees(each)}
     for name, function in [*functions.items()]:
-        if name not in called and fused_of(function) is not None:
+        if name not in called and is_region(function):
             erase(function)

@@ -12,6 +12,7 @@ symbol is computed once, from the input sizes that say what it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from aotc.dialects import iree_text
@@ -27,7 +28,7 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
-from aotc.dialects.fusion import fused_of, target_of
+from aotc.dialects.fusion import is_region, target_of
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
@@ -48,7 +49,8 @@ from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
 from aotc.passes.state_windows import windows_in_place
 from aotc.target import Target
 
-_Emitter: TypeAlias = Callable[[Function, Sequence[Value], Lowering], list[Value]]
+# of a region, for lowered operands: its lowered results
+_Call: TypeAlias = Callable[[Function, Sequence[Value]], list[Value]]
 
 
 class LowerToLinalg(Pass):
@@ -141,11 +143,18 @@ class _Inlined:
         """The same by another lowering."""
         return replace(self, lowering=lowering)
 
+    @cached_property
+    def _call_kernel(self) -> _Call:
+        """What calls the kernels of regions; without a target, those of processors."""
+        target = target_of(next(iter(self.functions.values())))
+        backend = "llvm-cpu" if target is None else Target.parse(target).backend
+        return _KERNEL_CALLS[backend](self.lowering)
+
     def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
         if isinstance(op, func.CallOp):
             callee = self.functions[callee_of(op)]
-            if fused_of(callee) is not None:
-                return _emitter_of(callee)(callee, operands, self.lowering)
+            if is_region(callee):
+                return self._call_kernel(callee, operands)
             declared = declaration_of(callee)
             if declared is not None:
                 return declared.lower(self.lowering, op, operands, self)
@@ -169,18 +178,11 @@ class _Inlined:
         ]
 
 
-# by backend; without a target, regions are those of processors
-_EMITTERS: Mapping[str, _Emitter] = {
-    "llvm-cpu": cpu.call_kernel,
-    "cuda": gpu.call_kernel,
-    "rocm": gpu.call_kernel,
+_KERNEL_CALLS: Mapping[str, Callable[[Lowering], _Call]] = {
+    "llvm-cpu": cpu.KernelCalls,
+    "cuda": gpu.KernelCalls,
+    "rocm": gpu.KernelCalls,
 }
-
-
-def _emitter_of(region: Function) -> _Emitter:
-    """Return what writes the kernel of a region, for the target of its module."""
-    target = target_of(region)
-    return _EMITTERS["llvm-cpu" if target is None else Target.parse(target).backend]
 
 
 def _read_symbols(

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import functions_of
+from aotc.dialects.walking import control_regions
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED
@@ -55,12 +56,12 @@ class SeparateUpdates(Pass):
 
 def _blocks_of(function: Function) -> Iterator[Block]:
     """The blocks of a function and of what runs in it: loops and branches."""
-    rest = [block for region in function.regions for block in region]
+    rest = [block for region in control_regions(function) for block in region]
     while rest:
         block = rest.pop()
         yield block
         for op in block.operations:
-            rest += [nested for region in op.regions for nested in region]
+            rest += [nested for region in control_regions(op) for nested in region]
 
 
 def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function
@@ -28,7 +28,7 @@ class WidenScales(FunctionPass):
 
     def change(self, function: Function) -> bool:
         """Whether anything changed."""
-        if fused_of(function) is not None:
+        if is_region(function):
             return False
         changed, b = False, Builder()
         for op in [*function.entry_block.operations]:

@@ -13,13 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from aotc.dialects.graph import GraphOp
+from aotc.dialects.contracts import Contract
+from aotc.dialects.graph import GraphOp, remembered_by_signature
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
+from aotc.dialects.ops.windows import Windows
 from aotc.dialects.plain import attribute_of, plain_of
+from aotc.dialects.symbols import current_contracts
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -29,7 +33,7 @@ from aotc.dialects.types import (
     element_count,
 )
 from aotc.dtypes import to_numpy
-from aotc.kernels.layout import Layout, layout_of
+from aotc.kernels.layout import Layout, layout_through, windows_of_left
 from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
 
 WITHIN = "graph.within"  # an attribute of a product, see `state_bound`
@@ -194,11 +198,16 @@ class Geometry:
         over for one is as good for many. Where that is few rows of a product, it has
         more: smaller tiles, which a call of few rows needs, are there besides.
         """
-        images = typical(self.images, IMAGES)
-        if self.is_product and bounds(self.images)[0] < _FEW_ROWS:
-            images = typical(self.images, PRODUCT_ROWS)
-        few = self.with_sizes(lambda size: typical(size, 1))
-        return replace(few, images=images, channels=self.channels)
+        return _typical(self, current_contracts())
+
+
+@lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
+def _typical(geometry: Geometry, _: tuple[Contract, ...]) -> Geometry:
+    images = typical(geometry.images, IMAGES)
+    if geometry.is_product and bounds(geometry.images)[0] < _FEW_ROWS:
+        images = typical(geometry.images, PRODUCT_ROWS)
+    few = geometry.with_sizes(lambda size: typical(size, 1))
+    return replace(few, images=images, channels=geometry.channels)
 
 
 def geometry_of(op: GraphOp) -> Geometry | None:
@@ -208,6 +217,13 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     Sizes are static, but for how many images there are, and of products the rows, the
     terms of a sum and the batch.
     """
+    windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
+    found, within = _geometry_of(op, windows), bound_of(op)
+    return replace(found, within=within) if found and within else found
+
+
+@remembered_by_signature
+def _geometry_of(op: GraphOp, windows: Windows | None) -> Geometry | None:
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     dtypes = {x.dtype for x in types}
     if any(0 in x.shape for x in types):
@@ -215,7 +231,7 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     if not dtypes <= _FLOATS and (types[0].dtype, types[-1].dtype) not in _INTEGERS:
         return None
     if isinstance(op, DotGeneral):
-        found = _of_product(op)
+        found = _of_product(op, windows)
     elif isinstance(op, ConvGeneral):
         found = _of_convolution(op)
     else:
@@ -223,7 +239,7 @@ def geometry_of(op: GraphOp) -> Geometry | None:
     if found is None:
         return None
     kinds = types[0].dtype, types[-2].dtype
-    return replace(found, dtype=kinds[0], right_dtype=kinds[1], within=bound_of(op))
+    return replace(found, dtype=kinds[0], right_dtype=kinds[1])
 
 
 def bound_of(op: GraphOp) -> int:
@@ -269,8 +285,8 @@ def product(
     return Geometry(rows, one, depth, one, features, one, layout=layout)
 
 
-def _of_product(op: DotGeneral) -> Geometry | None:
-    layout = layout_of(op) if op.lhs_contract else None
+def _of_product(op: DotGeneral, windows: Windows | None) -> Geometry | None:
+    layout = layout_through(windows, op) if op.lhs_contract else None
     if layout is None:
         return None
     rhs = Tensor.of(op.rhs)

@@ -83,11 +83,12 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
     A left operand that is windows over an image is read from the image.
     """
-    return _layout_of(op, windows_of_left(op))
+    return layout_through(windows_of_left(op), op)
 
 
 @remembered_by_signature
-def _layout_of(op: DotGeneral, windows: Windows | None) -> Layout | None:
+def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
+    """The same, given the windows that the left operand is; None if it is none."""
     (nest,) = DotGeneral.nests(op)
     read = _left_view(op, windows), View.identity(Tensor.of(op.rhs).shape)
     found = nest.views(read)

@@ -9,7 +9,7 @@ from typing import Any
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of
 from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
@@ -115,7 +115,7 @@ def _refusals(
     capabilities: Capabilities | NoKernels,
     left_out: Container[str],
 ) -> Iterator[Refusal]:
-    if function.is_external or fused_of(function) is not None:
+    if function.is_external or is_region(function):
         return
     yield from dequantized_in(function, weights or (), capabilities, left_out)
     for op in function.entry_block.operations:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, Self
+from functools import cache
+from typing import Any, ClassVar, Self
 
 from aotc.errors import InputError
 
@@ -29,9 +30,10 @@ class Schedule:
 
     def to_plain(self) -> dict[str, int]:
         """Return the fields by name, but for those that have their usual values."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        usual = {each.name: each.default for each in fields(self)}
-        return {name: value for name, value in found.items() if value != usual[name]}
+        found = (
+            (name, getattr(self, name), usual) for name, usual in _usual(type(self))
+        )
+        return {name: value for name, value, usual in found if value != usual}
 
     @classmethod
     def of_plain(cls, plain: object) -> Self:
@@ -41,11 +43,11 @@ class Schedule:
             InputError: `bad-schedule`: a name is unknown or missing, or it is something
                 else than integers by name.
         """
-        needed = {each.name for each in fields(cls) if each.default is MISSING}
-        known = [each.name for each in fields(cls)]
+        known = dict(_usual(cls))
+        needed = {name for name, usual in known.items() if usual is MISSING}
         if (
             not isinstance(plain, Mapping)
-            or not needed <= plain.keys() <= set(known)
+            or not needed <= plain.keys() <= known.keys()
             or not all(isinstance(value, int) for value in plain.values())
         ):
             listed = (name if name in needed else f"{name} (or none)" for name in known)
@@ -71,6 +73,12 @@ class Schedule:
         rest = {name: x for name, x in rest.items() if name not in self.phrases}
         others = [f"{name.replace('_', ' ')} {rest[name]}" for name in sorted(rest)]
         return ", ".join(filter(None, [text, *others, *phrases]))
+
+
+@cache  # every region asks, several times
+def _usual(schedule: type[Schedule]) -> tuple[tuple[str, Any], ...]:
+    """The names of the fields of a class, each with its usual value, or `MISSING`."""
+    return tuple((each.name, each.default) for each in fields(schedule))
 
 
 def _plural(count: int, what: str) -> str:

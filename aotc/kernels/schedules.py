@@ -7,7 +7,7 @@ A key says all that the time of a kernel depends on, for one target:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -92,12 +92,22 @@ class TunedSchedules:
     schedules: Mapping[str, Mapping[str, int]]
     _met: set[str] = field(default_factory=set)
 
-    def choose(self, fused: Fused, anchor: GraphOp, key: str) -> Fused:
+    def choose(
+        self, fused: Fused, anchor: GraphOp, key_of_kernel: Callable[[], str]
+    ) -> Fused:
         """How a kernel is cut up: as was measured, else as the model says.
+
+        Args:
+            fused: the kernel, as the model has it.
+            anchor: the op that it is for.
+            key_of_kernel: gives what a tuning file calls it.
 
         Raises:
             InputError: `bad-tuning`: the schedule is none that the kernel can have.
         """
+        if not self.schedules:
+            return fused
+        key = key_of_kernel()
         wanted = self.schedules.get(key)
         if wanted is None:
             return fused

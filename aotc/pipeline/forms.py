@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotc.dialects.functions import lowered_op
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.mlir import Function, Module
@@ -33,5 +33,5 @@ def _term(function: Function) -> str:
     """Return the term of a region, which says what its kernel computes."""
     from aotc.kernels.term_builder import term_of  # which few builds ask for
 
-    term = None if fused_of(function) is None else term_of(function)
+    term = term_of(function) if is_region(function) else None
     return "" if term is None else str(term)

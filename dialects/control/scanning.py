@@ -35,7 +35,7 @@ from aotc.dialects.control.parts import (
     tangent_or_zero,
 )
 from aotc.dialects.functions import Values, call, define, types_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
@@ -374,4 +374,4 @@ def _is_loop(op: Operation) -> bool:
     """Whether an op calls what may be a loop; a region is one step (`graph.fused`)."""
     if not isinstance(op, func.CallOp):
         return False
-    return fused_of(functions.find(functions.callee_of(op))) is None
+    return not is_region(functions.find(functions.callee_of(op)))

@@ -32,18 +32,37 @@ def call(
     held: str = "",
     inlined: bool = True,
 ) -> list[Value]:
-    """Call a function with `body` at the insertion point.
+    """Call a function with `body` at the insertion point; see `declare`."""
+    types = [value.type for value in operands]
+    callee = declare(name, types, results, body, held=held, inlined=inlined)
+    return call_declared(callee, operands)
+
+
+def call_declared(callee: Function, operands: Sequence[Value]) -> list[Value]:
+    """Call a function that `declare` gave, at the insertion point."""
+    return list(func.CallOp(callee, list(operands)).results)
+
+
+def declare(
+    name: str,
+    operands: Sequence[Type],
+    results: Sequence[Type],
+    body: Sequence[str],
+    *,
+    held: str = "",
+    inlined: bool = True,
+) -> Function:
+    """Return the function of a body, which the module gets unless it has it.
 
     Args:
         name: what to call it, if none with this body and these types is there yet.
-        operands: lowered values.
+        operands: lowered types.
         results: lowered types.
         body: lines of MLIR.
         held: a global that the module gets beside the function.
         inlined: False for a function that must stay a call.
     """
-    types = [value.type for value in operands]
-    signature = ir.FunctionType.get(types, list(results))
+    signature = ir.FunctionType.get(list(operands), list(results))
     text = "\n".join(body)
     attributes: dict[str, ir.Attribute] = {BODY: ir.StringAttr.get(text)}
     if held:
@@ -51,8 +70,7 @@ def call(
     if not inlined:
         attributes[_NO_INLINE] = ir.UnitAttr.get()
     callee = _find_declared(signature, attributes)
-    callee = callee or _declare(name, signature, attributes)
-    return list(func.CallOp(callee, list(operands)).results)
+    return callee or _declare(name, signature, attributes)
 
 
 def optimization_barrier(x: Value) -> Value:

@@ -6,9 +6,9 @@ are affine expressions over symbols, and the function's inputs say what each sym
 """
 
 import math as pymath
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,19 @@ from aotc.dialects.types import (
     lowered_element,
     lowered_type,
 )
-from aotc.mlir import AffineExpr, AffineMap, Type, Value, arith, ir, linalg, tensor
+from aotc.mlir import (
+    AffineExpr,
+    AffineMap,
+    Block,
+    Type,
+    Value,
+    arith,
+    ir,
+    linalg,
+    tensor,
+)
+
+T = TypeVar("T")
 
 LowerRule = Callable[..., Value]
 
@@ -50,6 +62,23 @@ class Lowering:
         self.in_place = in_place
         self._variation = Variation()
         self._known: dict[Value, bool] = {}
+        self._written: dict[Block, dict[Hashable, Any]] = {}
+
+    def once(self, key: Hashable, write: Callable[[], T]) -> T:
+        """What a function writes at the insertion point, written once in each block.
+
+        It moves on to the end of the block only, so what is written is there for all
+        that follows. (`cse` would find equal ops to be one; making them takes longer.)
+
+        Args:
+            key: what is written.
+            write: writes it, and returns it.
+        """
+        written = self._written.setdefault(ir.InsertionPoint.current.block, {})
+        if key not in written:
+            written[key] = write()
+        found: T = written[key]
+        return found
 
     # ---- sizes and scalars ----------------------------------------------------------
 
@@ -61,7 +90,7 @@ class Lowering:
         """A size as an index value."""
         if isinstance(size, int):
             return self.index(size)
-        return self._index_of(size.expr)
+        return self.once(size, lambda: self._index_of(size.expr))
 
     def _index_of(self, expr: AffineExpr) -> Value:
         """An expression: affine.apply, and arith where it says min or max."""

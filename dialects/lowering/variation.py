@@ -20,9 +20,9 @@ vary if nothing that it selects from was selected by what its condition is made 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from aotc.dialects.functions import find
 from aotc.dialects.iree_text import body_of, scalar_barrier
@@ -43,13 +43,11 @@ _MOVING = (
     "tensor.insert_slice",
     "tensor.pad",
 )
-# ops that alone do not tell whether their results vary
-_ASKING = (*_MOVING, "func.call", "linalg.generic")
 _JOINING = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 _REPEATED = ("linalg.fill", "tensor.empty", "tensor.from_elements", "tensor.splat")
 
-# Scalar ops of which no constant is left if one operand varies.
-_KEEPING = (
+# Scalar ops of which no constant is left if one operand varies, beside all of math.
+_KEEPING = {
     "arith.addf",
     "arith.bitcast",
     "arith.divf",
@@ -69,58 +67,46 @@ _KEEPING = (
     "arith.subf",
     "arith.truncf",
     "arith.uitofp",
-    "math.",
-)
+}
 _POWERS = ("math.powf", "math.fpowi", "math.ipowi")  # x**0 is 1
 _CONVERSIONS = ("arith.bitcast", "arith.sitofp", "arith.uitofp")
 _COMPARISON = "arith.cmpf"
 _SELECTION = "arith.select"
 
 
+# A rule tells something of a tensor's elements, or of a scalar in a body. It is a
+# generator, which yields questions (a rule and a value) and is sent their answers: what
+# decides nothing is not asked, and a history may be as long as the program.
+_Answering: TypeAlias = Generator[tuple[Any, Value], Any, Any]
+_Rule: TypeAlias = Callable[[Value], _Answering]
+_Question: TypeAlias = tuple[_Rule, Value]
+
+
 @dataclass(frozen=True)
-class Elements:
-    """What is known of the elements of a tensor, or of a scalar in a body.
+class Origin:
+    """What elements are computed from.
 
     Args:
-        varies: whether IREE cannot find them to be one number. (That it is False means
-            only that nothing proves it.)
-        memory: the arguments, and results of reductions and the like, that they are
-            computed from.
+        memory: the arguments, and results of reductions and the like.
         conditions: those that the conditions of selections on the way are computed
             from, where these conditions are tensors.
-        is_converted: whether they are computed from the bits or the number of an
-            integer, whose bounds IREE may know.
+        is_converted: whether the bits or the number of an integer are among it, whose
+            bounds IREE may know.
     """
 
-    varies: bool
     memory: frozenset[Value] = frozenset()
     conditions: frozenset[Value] = frozenset()
     is_converted: bool = False
 
 
-NUMBER = Elements(varies=False)
-
-
-def _mixture(all_read: Iterable[Elements], *, varies: bool) -> Elements:
-    """Return what is known of elements that are computed from others."""
-    all_read, none = list(all_read), frozenset[Value]()
-    memory = none.union(*(each.memory for each in all_read))
-    conditions = none.union(*(each.conditions for each in all_read))
-    is_converted = any(each.is_converted for each in all_read)
-    return Elements(varies, memory, conditions, is_converted)
-
-
-Known = Callable[[Value], Elements]
-
-
 class Variation:
-    """Answers whether the elements of lowered tensors vary, each tensor once.
+    """Answers whether the elements of lowered tensors vary, each question once.
 
     One is for one function.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, Elements] = {}
+        self._known: dict[_Question, Any] = {}
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
@@ -143,18 +129,25 @@ class Variation:
 
         (That it says no means only that nothing proves it.)
         """
-        rest, read = [value], dict[Value, list[Value]]()
+        return bool(self._answer((_varies, value)))
+
+    def _answer(self, question: _Question) -> Any:
+        known = self._known
+        answer, rest = known.get(question), list[tuple[_Question, _Answering]]()
+        if answer is None:
+            rest.append((question, question[0](question[1])))
         while rest:
-            last = rest[-1]
-            if last in self._known:
+            asked, answering = rest[-1]
+            try:
+                inner = answering.send(answer)
+            except StopIteration as end:
+                answer = known[asked] = end.value
                 rest.pop()
-            elif last in read:  # all of which is known by now
-                known = self._known.__getitem__
-                self._known[last] = _elements_of(last, read[last], known)
-            else:
-                read[last] = _read_by(last)
-                rest += read[last]
-        return self._known[value].varies
+                continue
+            answer = known.get(inner)
+            if answer is None:
+                rest.append((inner, inner[0](inner[1])))
+        return answer
 
 
 def _bits_of(element: ElementType) -> ElementType:
@@ -203,58 +196,69 @@ def _empty_like(x: Value, kind: ir.RankedTensorType) -> Value:
     return tensor.EmptyOp(shape, kind.element_type).result
 
 
-def _read_by(value: Value) -> list[Value]:
-    """The tensors whose elements decide whether those of `value` vary.
+# ---- tensors ------------------------------------------------------------------------
 
-    None where its op alone tells, so that no history is followed beyond a product.
-    """
+
+def _varies(value: Value) -> _Answering:
+    """Tell whether the elements of a tensor vary."""
     op = value.owner
-    if isinstance(op, ir.Block) or op.name not in _ASKING or _is_reduction(op):
-        return []
-    read = [*op.operands, *_read_inside(op)]
-    return [each for each in read if isinstance(each.type, ir.RankedTensorType)]
-
-
-def _is_reduction(op: Operation) -> bool:
-    """Whether an op is a linalg.generic that reduces."""
-    if op.name != "linalg.generic":
-        return False
-    return has_reduction(op.attributes["iterator_types"])
-
-
-def _read_inside(op: Operation) -> list[Value]:
-    """The tensors of which single elements are read in the body of an op."""
-    return [
-        each.operands[0]
-        for region in op.regions
-        for block in region
-        for each in block.operations
-        if each.name == "tensor.extract"
-    ]
-
-
-def _elements_of(value: Value, read: Sequence[Value], known: Known) -> Elements:
-    """Return what is known of the elements of a tensor, given those of `read`."""
-    op = value.owner
-    opaque = Elements(varies=True, memory=frozenset([value]))
     if isinstance(op, ir.Block):
-        return opaque  # an argument, or what a loop starts from, behind a barrier
-    if op.name == "arith.constant":
-        return NUMBER if _is_one_number(op) else opaque
-    if op.name in _REPEATED:
-        return NUMBER
-    if op.name == "linalg.generic":
+        return True  # an argument, or what a loop starts from, behind a barrier
+    name = op.name
+    if name == "linalg.generic":
         # What reduces has been given what varies.
-        return opaque if _is_reduction(op) else _elements_of_body(op, known)
-    if op.name in _MOVING:
-        parts = [known(each) for each in read]
-        varies = all(each.varies for each in parts) and not _cuts_out(op)
-        return _mixture(parts, varies=varies)
-    if op.name == "func.call":
-        return opaque if _call_varies(op, read, known) else NUMBER
+        return _is_reduction(op) or (yield _scalar_varies, _yielded(op))
+    if name in _MOVING:
+        return not _cuts_out(op) and (yield from _all_vary(op))
+    if name == "func.call":
+        return _is_barrier(op) or (yield from _all_vary(op))
+    if name == "arith.constant":
+        return not _is_one_number(op)
     # control flow may be decided
-    named = op.name.startswith(("linalg.", "scf.for", "scf.while"))
-    return opaque if named else NUMBER
+    named = name.startswith(("linalg.", "scf.for", "scf.while"))
+    return named and name not in _REPEATED
+
+
+def _all_vary(op: Operation) -> _Answering:
+    """Tell whether all tensors vary that an op reads."""
+    for each in _tensors_read(op):
+        if not (yield _varies, each):
+            return False
+    return True
+
+
+def _origin(value: Value) -> _Answering:
+    """Tell what the elements of a tensor are computed from."""
+    op = value.owner
+    if not isinstance(op, ir.Block):
+        if op.name == "linalg.generic" and not _is_reduction(op):
+            return (yield _scalar_origin, _yielded(op))
+        if op.name in _MOVING:
+            return (yield from _mixture(_origin, _tensors_read(op)))
+        if not (yield _varies, value):
+            return Origin()
+    return Origin(frozenset([value]))
+
+
+def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
+    """Tell what is computed from values is computed from, by a rule for these."""
+    found: list[Origin] = []
+    for each in values:
+        found.append((yield rule, each))
+    none = frozenset[Value]()
+    return Origin(
+        none.union(*(each.memory for each in found)),
+        none.union(*(each.conditions for each in found)),
+        any(each.is_converted for each in found),
+    )
+
+
+def _tensors_read(op: Operation) -> list[Value]:
+    return [x for x in op.operands if isinstance(x.type, ir.RankedTensorType)]
+
+
+def _is_reduction(generic: Operation) -> bool:
+    return has_reduction(generic.attributes["iterator_types"])
 
 
 def _cuts_out(op: Operation) -> bool:
@@ -264,11 +268,10 @@ def _cuts_out(op: Operation) -> bool:
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
-def _call_varies(op: Operation, read: Sequence[Value], known: Known) -> bool:
-    """Whether the results of what IREE's side defines vary."""
-    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    body = body_of(find(callee)) or ""
-    return "optimization_barrier" in body or all(known(each).varies for each in read)
+def _is_barrier(call: Operation) -> bool:
+    """Whether what IREE's side defines is a barrier."""
+    callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+    return "optimization_barrier" in (body_of(find(callee)) or "")
 
 
 def _is_one_number(constant: Operation) -> bool:
@@ -276,109 +279,131 @@ def _is_one_number(constant: Operation) -> bool:
     return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
 
 
-# ---- bodies -------------------------------------------------------------------------
+# ---- scalars in the body of a linalg.generic ----------------------------------------
 
 
-def _elements_of_body(op: Operation, known: Known) -> Elements:
-    """Return what is known of the result of a linalg.generic that does not reduce."""
-    block = op.regions[0].blocks[0]
-    inputs = dict(zip(block.arguments, op.operands, strict=True))
-    scalars = {argument: known(operand) for argument, operand in inputs.items()}
-    for each in block.operations:
-        if each.name == "linalg.yield":
-            return scalars.get(each.operands[0], NUMBER)
-        read = [scalars.get(operand, NUMBER) for operand in each.operands]
-        if each.name == "tensor.extract":
-            read = [known(each.operands[0])]
-        found = _mixture(read, varies=_result_varies(each, read, scalars, inputs))
-        if each.name in _CONVERSIONS and _is_integer(each.operands[0]):
-            found = replace(found, is_converted=True)
-        elif each.name == _SELECTION and _is_tensor_element(each.operands[0]):
-            conditions = found.conditions | read[0].memory
-            found = replace(found, conditions=conditions)
-        scalars.update(dict.fromkeys(each.results, found))
-    raise AssertionError("a body ends in a yield")
-
-
-def _is_integer(scalar: Value) -> bool:
-    return isinstance(scalar.type, ir.IntegerType)
-
-
-def _is_tensor_element(scalar: Value) -> bool:
-    return isinstance(scalar.owner, ir.Block)
-
-
-def _result_varies(
-    op: Operation,
-    read: Sequence[Elements],
-    scalars: Mapping[Value, Elements],
-    inputs: Mapping[Value, Value],
-) -> bool:
-    """Whether no constant can be left of a scalar op.
-
-    Args:
-        op: in a body.
-        read: what is known of its operands.
-        scalars: what is known of those before it.
-        inputs: the tensors of the body's arguments.
-    """
-    name, operands = op.name, list(op.operands)
-    has = [each.varies for each in read]
-    if name == _SELECTION:
-        condition, *arms = read
-        if any(condition.memory & arm.conditions for arm in arms):
-            return False
-        some = any(has[1:]) or _are_two_numbers(operands, inputs)
-        return all(has[1:]) or (condition.varies and some)
-    if name == "tensor.extract":
-        return has[0]
-    if not any(has):
+def _scalar_varies(scalar: Value) -> _Answering:
+    """Tell whether no constant can be left of a scalar."""
+    if (source := _source(scalar)) is not None:
+        return (yield _varies, source)
+    op = _op_in_body(scalar)
+    if op is None:
         return False
-    compared = exactly_compared(op)
-    if compared is not None:
-        sides = [scalars.get(each, NUMBER) for each in compared]
-        return _comparison_varies(compared, sides, inputs)
+    name, operands = op.name, list(op.operands)
+    if name == _SELECTION:
+        return (yield from _selection_varies(*operands))
     if name == _COMPARISON:
         # What it says of two sides that are one value IREE does not find.
-        differ = all(has) and bool(operands[0] != operands[1])
-        return differ or _comparison_varies(operands, read, inputs)
+        may_share = bool(operands[0] != operands[1])
+        return (yield from _comparison_varies(*operands, may_share=may_share))
+    if (compared := exactly_compared(op)) is not None:
+        return (yield from _comparison_varies(*compared, may_share=False))
     if name in _POWERS:
-        return all(has)
-    return bool(name.startswith(_KEEPING))
+        base, exponent = operands
+        return (yield _scalar_varies, base) and (yield _scalar_varies, exponent)
+    if name in _KEEPING or name.startswith("math."):
+        for each in operands:
+            if (yield _scalar_varies, each):
+                return True
+    return False
 
 
-def _comparison_varies(
-    compared: Sequence[Value],
-    sides: Sequence[Elements],
-    inputs: Mapping[Value, Value],
-) -> bool:
-    """Whether a comparison of floats varies; see Note [comparisons that vary]."""
-    one, other = sides
-    if one.varies and other.varies:
-        return not one.memory & other.memory
-    fixed = compared[1] if one.varies else compared[0]
-    varying = one if one.varies else other
-    return varying.varies and not varying.is_converted and _is_finite(fixed, inputs)
+def _selection_varies(condition: Value, one: Value, other: Value) -> _Answering:
+    """Tell whether a selection varies; see Note [selections that vary]."""
+    first, second = (yield _scalar_varies, one), (yield _scalar_varies, other)
+    if not (first and second):
+        some = first or second or _are_two_numbers(one, other)
+        if not (some and (yield _scalar_varies, condition)):
+            return False
+    conditions: frozenset[Value] = frozenset()
+    for arm in (one, other):
+        conditions |= (yield _scalar_origin, arm).conditions
+    return not (conditions and conditions & (yield _scalar_origin, condition).memory)
 
 
-def _is_finite(scalar: Value, inputs: Mapping[Value, Value]) -> bool:
+def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answering:
+    """Tell whether a comparison of floats varies; see Note [comparisons that vary].
+
+    Args:
+        one: what is compared.
+        other: with which.
+        may_share: whether it does between sides that are computed from one memory.
+    """
+    first, second = (yield _scalar_varies, one), (yield _scalar_varies, other)
+    if first and second:
+        if may_share:
+            return True
+        origins = (yield _scalar_origin, one), (yield _scalar_origin, other)
+        return not origins[0].memory & origins[1].memory
+    varying, fixed = (one, other) if first else (other, one)
+    if not (first or second) or not _is_finite(fixed):
+        return False
+    return not (yield _scalar_origin, varying).is_converted
+
+
+def _scalar_origin(scalar: Value) -> _Answering:
+    """Tell what a scalar is computed from."""
+    if (source := _source(scalar)) is not None:
+        return (yield _origin, source)
+    op = _op_in_body(scalar)
+    if op is None:
+        return Origin()
+    name, operands = op.name, list(op.operands)
+    found: Origin = yield from _mixture(_scalar_origin, operands)
+    if name in _CONVERSIONS and isinstance(operands[0].type, ir.IntegerType):
+        return replace(found, is_converted=True)
+    if name == _SELECTION and isinstance(operands[0].owner, ir.Block):
+        condition: Origin = yield _scalar_origin, operands[0]
+        return replace(found, conditions=found.conditions | condition.memory)
+    return found
+
+
+def _yielded(generic: Operation) -> Value:
+    """The scalar that a body gives."""
+    *_, end = generic.regions[0].blocks[0].operations
+    found: Value = end.operands[0]
+    return found
+
+
+def _source(scalar: Value) -> Value | None:
+    """The tensor that a scalar is an element of; None for one that is computed."""
+    owner = scalar.owner
+    if isinstance(owner, ir.Block):
+        generic = owner.owner
+        if generic.name != "linalg.generic":
+            return None
+        found: Value = generic.operands[ir.BlockArgument(scalar).arg_number]
+        return found
+    op = _op_in_body(scalar)
+    return op.operands[0] if op is not None and op.name == "tensor.extract" else None
+
+
+def _op_in_body(scalar: Value) -> Operation | None:
+    """The op that computes a scalar, unless it stands around the body."""
+    op = scalar.owner
+    is_inside = not isinstance(op, ir.Block) and op.parent.name == "linalg.generic"
+    return op if is_inside else None
+
+
+def _is_finite(scalar: Value) -> bool:
     """Whether a scalar always is the same finite float."""
-    number = _number(scalar, inputs)
+    number = _number(scalar)
     return isinstance(number, ir.FloatAttr) and math.isfinite(number.value)
 
 
-def _are_two_numbers(selected: Sequence[Value], inputs: Mapping[Value, Value]) -> bool:
-    """Whether a selection is from two different constants."""
-    one, other = (_number(value, inputs) for value in selected[1:])
-    return one is not None and other is not None and bool(one != other)
+def _are_two_numbers(one: Value, other: Value) -> bool:
+    """Whether two scalars are different constants."""
+    number, another = _number(one), _number(other)
+    return number is not None and another is not None and bool(number != another)
 
 
-def _number(value: Value, inputs: Mapping[Value, Value]) -> ir.Attribute | None:
-    """The constant that a scalar in a body always is, or None."""
-    if isinstance(value.owner, ir.Block):
-        filled = filled_with(inputs[value]) if value in inputs else None
+def _number(scalar: Value) -> ir.Attribute | None:
+    """The constant that a scalar always is, or None."""
+    if isinstance(scalar.owner, ir.Block):
+        source = _source(scalar)
+        filled = None if source is None else filled_with(source)
         return None if filled is None else _constant(filled)
-    return _constant(value)
+    return _constant(scalar)
 
 
 def _constant(value: Value) -> ir.Attribute | None:

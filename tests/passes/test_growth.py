@@ -153,13 +153,17 @@ def test_each_pass_that_is_quadratic_is_found_and_no_other_step(fault):
     ]
 
 
-def test_a_product_is_proved_to_vary_without_what_comes_before_it(monkeypatch):
-    bodies = []
-    known = variation._elements_of_body
+@pytest.fixture
+def asked(monkeypatch):
+    """The scalars of which it is asked whether they vary."""
+    found, known = [], variation._scalar_varies
     monkeypatch.setattr(
-        variation, "_elements_of_body", lambda op, k: bodies.append(op) or known(op, k)
+        variation, "_scalar_varies", lambda x: found.append(x) or known(x)
     )
+    return found
 
+
+def test_a_product_is_proved_to_vary_without_what_comes_before_it(asked):
     @aotc.entry(x=aotc.Spec((4, 4)), w=aotc.Spec((4, 4)))
     def deep(x, w):
         for _ in range(3):
@@ -167,4 +171,13 @@ def test_a_product_is_proved_to_vary_without_what_comes_before_it(monkeypatch):
         return x
 
     run_passes(trace([deep], {}).module, all_passes())
-    assert not bodies
+    assert not asked
+
+
+def test_a_sum_is_proved_to_vary_without_more_terms_than_one_that_varies(asked):
+    @aotc.entry(x=aotc.Spec(("n",)))
+    def terms(x):
+        return (x + np.sin(x) + np.cos(x)).sum()
+
+    run_passes(trace([terms], {}).module, all_passes())
+    assert 0 < len(asked) < 9  # a sine has some 200 ops

@@ -8,7 +8,7 @@ shares of the workgroups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects import iree_text
@@ -38,38 +38,98 @@ from aotc.mlir import Function, Module, Value, arith, func, ir
 from aotc.target import Target
 
 
-def call_kernel(
-    function: Function, operands: Sequence[Value], lowering: Lowering
-) -> list[Value]:
-    """The lowered results of a region for lowered operands, by its kernel.
-
-    The kernel is written at the end of the module, unless it is there.
+@dataclass(frozen=True)
+class _Dispatch:
+    """The dispatch of the kernel of a region.
 
     Args:
-        function: the region.
-        operands: of the call.
-        lowering: knows the symbols of the function that calls, which are the region's.
+        function: that calls it.
+        symbols: how many of them it takes.
+        sizes: of operands and results, those that are not static.
+        kernel: that is dispatched.
+        workgroups: of the kernel, along two axes.
+        work: of the kernel.
     """
-    kernel = PlannedKernel.of(function, FAMILIES)
+
+    function: Function
+    symbols: int
+    sizes: list[Size]
+    kernel: PlannedKernel[Any, Any]
+    workgroups: tuple[Size, Size]
+    work: Size
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there are no more shares than threads."""
+        return self.kernel.family.has_runs
+
+    def most_shares(self, lowering: Lowering) -> Value:
+        """Write how many shares there are at most, as an index value."""
+        (x, y), work = self.workgroups, self.work
+        if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
+            return lowering.size(self.kernel.most_shares(work, x * y))
+        workgroups = arith.muli(lowering.size(x), lowering.size(y))
+        count = sharing.run_count_value if self.has_runs else sharing.share_count_value
+        return count(lowering.size(work), workgroups)
+
+
+@dataclass(frozen=True)
+class KernelCalls:
+    """Calls the kernels of regions in a function.
+
+    Args:
+        lowering: of the function, whose symbols are those of its regions.
+        known: the dispatches of regions so far, by name.
+    """
+
+    lowering: Lowering
+    known: dict[str, _Dispatch] = field(default_factory=dict)
+
+    def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
+        """Return the lowered results of a region for lowered operands.
+
+        Its kernel is written at the end of the module, unless it is there.
+        """
+        name, lowering = name_of(region), self.lowering
+        if name not in self.known:
+            self.known[name] = _dispatch_of(region)
+        dispatch = self.known[name]
+
+        def write_sizes() -> tuple[list[Value], Value]:
+            sizes = [lowering.size(size) for size in dispatch.sizes]
+            return sizes, dispatch.most_shares(lowering)
+
+        sizes, most = lowering.once(name, write_sizes)
+        shares = arith.minui(most, _thread_count()) if dispatch.has_runs else most
+        given = [*operands, *lowering.symbols[: dispatch.symbols], shares, *sizes]
+        if dispatch.kernel.scratch:
+            # for as many as there may be: how much memory a call takes is known then
+            given.append(vectors.scale(most, dispatch.kernel.scratch))
+        return iree_text.call_declared(dispatch.function, given)
+
+
+def _dispatch_of(region: Function) -> _Dispatch:
+    """Return the dispatch of the kernel of a region, which is written unless it is."""
+    kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
-    name = f"{name_of(function)}.kernel"
+    name = f"{name_of(region)}.kernel"
     module = current_module()
     if not table_of(module).has_symbol(name):
         _write_kernel(module, name, kernel)
-    taken, made = signature(function)
-    symbols = lowering.symbols[: _symbol_count(function)]
-    sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    most = _most_shares(kernel, work_of(kernel), lowering)
-    shares = arith.minui(most, _thread_count()) if kernel.family.has_runs else most
-    given = [*operands, *symbols, shares, *chain.from_iterable(sizes)]
-    results = [lowered_type(kind) for kind in made]
-    if kernel.scratch:
-        # for as many as there may be: how much memory a call takes is known then
-        given.append(vectors.scale(most, kernel.scratch))
-    types = [value.type for value in operands]
+    taken, made = signature(region)
+    symbols = _symbol_count(region)
+    sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
+    operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     scratches = [_any_size()] if kernel.scratch else []
-    body = bodies.dispatch(name, types, len(symbols), results, scratches)
-    return iree_text.call(f"{name}{CALL}", given, results, body)
+    numbers = symbols + 1 + len(sizes) + len(scratches)
+    function = iree_text.declare(
+        f"{name}{CALL}",
+        [*operands, *[ir.IndexType.get()] * numbers],
+        results,
+        bodies.dispatch(name, operands, symbols, results, scratches),
+    )
+    groups, work = kernel.workgroups, work_of(kernel)
+    return _Dispatch(function, symbols, sizes, kernel, groups, work)
 
 
 def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
@@ -116,19 +176,6 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         if scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
-
-
-def _most_shares(
-    kernel: PlannedKernel[Any, Any], work: Size, lowering: Lowering
-) -> Value:
-    """How many shares a dispatch has at most, as an index value."""
-    x, y = kernel.workgroups
-    if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
-        return lowering.size(kernel.most_shares(work, x * y))
-    workgroups = arith.muli(lowering.size(x), lowering.size(y))
-    has_runs = kernel.family.has_runs
-    count = sharing.run_count_value if has_runs else sharing.share_count_value
-    return count(lowering.size(work), workgroups)
 
 
 def _thread_count() -> Value:

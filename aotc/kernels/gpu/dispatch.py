@@ -8,8 +8,7 @@ programs there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import chain
+from dataclasses import asdict, dataclass, field
 
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import name_of, note_symbol, table_of
@@ -17,7 +16,7 @@ from aotc.dialects.functions import current_module, signature
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of
-from aotc.dialects.types import lowered_type
+from aotc.dialects.types import Dim, Size, lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of
 from aotc.kernels.family import PlannedKernel
@@ -30,46 +29,88 @@ from aotc.mlir import Function, Module, Value, arith, ir
 _BITS = 32  # of a number that a kernel takes
 
 
-def call_kernel(
-    function: Function, operands: Sequence[Value], lowering: Lowering
-) -> list[Value]:
-    """The lowered results of a region for lowered operands, by its kernel.
-
-    The kernel is written at the end of the module, unless it is there.
+@dataclass(frozen=True)
+class _Dispatch:
+    """The dispatch of the kernel of a region.
 
     Args:
-        function: the region.
-        operands: of the call.
-        lowering: knows the symbols of the function that calls, which are the region's.
-
-    Raises:
-        CompileError: `no-kernel`: there is no code for the region, which was edited.
+        function: that calls it.
+        kernel: what is dispatched.
+        sizes: of operands and results, those that are not static.
     """
-    module, kernel = current_module(), kernel_of_region(function)
+
+    function: Function
+    kernel: GpuKernel
+    sizes: list[Size]
+
+
+@dataclass(frozen=True)
+class KernelCalls:
+    """Calls the kernels of regions in a function.
+
+    Args:
+        lowering: of the function, whose symbols are those of its regions.
+        known: the dispatches of regions so far, by name.
+    """
+
+    lowering: Lowering
+    known: dict[str, _Dispatch] = field(default_factory=dict)
+
+    def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
+        """Return the lowered results of a region for lowered operands.
+
+        Its kernel is written at the end of the module, unless it is there.
+
+        Raises:
+            CompileError: `no-kernel`: there is no code for the region, which was
+                edited.
+        """
+        name, lowering = name_of(region), self.lowering
+        if name not in self.known:
+            self.known[name] = _dispatch_of(region)
+        dispatch = self.known[name]
+
+        def write_numbers() -> list[Value]:
+            kernel = dispatch.kernel
+            sizes = [lowering.size(size) for size in dispatch.sizes]
+            numbers = _numbers(kernel, lowering.symbols[: kernel.symbols])
+            return [*numbers, lowering.size(kernel.programs), *sizes]
+
+        given = [*operands, *lowering.once(name, write_numbers)]
+        return iree_text.call_declared(dispatch.function, given)
+
+
+def _dispatch_of(region: Function) -> _Dispatch:
+    """Return the dispatch of the kernel of a region, which is written unless it is."""
+    module, kernel = current_module(), kernel_of_region(region)
     if isinstance(kernel, NoKernel):
         raise CompileError(
             "no-kernel",
-            f"there is no kernel for the region '{name_of(function)}': {kernel.why}",
+            f"there is no kernel for the region '{name_of(region)}': {kernel.why}",
             hint="let the pass 'fuse-regions' form the regions",
         )
-    name = f"{name_of(function)}.kernel"
-    taken, made = signature(function)
+    name = f"{name_of(region)}.kernel"
+    taken, made = signature(region)
     if not table_of(module).has_symbol(name):
-        _write_kernel(module, name, function, kernel)
-    sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
-    numbers = _numbers(kernel, lowering.symbols[: kernel.symbols])
-    programs = lowering.size(kernel.programs)
-    given = [*operands, *numbers, programs, *chain.from_iterable(sizes)]
-    results = [lowered_type(kind) for kind in made]
+        _write_kernel(module, name, region, kernel)
+    sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
+    operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
+    numbers = len(kernel.numbers([0] * kernel.symbols))
+    given = [
+        *operands,
+        *[ir.IntegerType.get_signless(_BITS)] * numbers,
+        *[ir.IndexType.get()] * (1 + len(sizes)),
+    ]
     body = bodies.dispatch(
         name,
-        [value.type for value in operands],
-        len(numbers),
+        operands,
+        numbers,
         results,
         function=kernel.name,
         number=f"i{_BITS}",
     )
-    return iree_text.call(f"{name}{CALL}", given, results, body)
+    function = iree_text.declare(f"{name}{CALL}", given, results, body)
+    return _Dispatch(function, kernel, sizes)
 
 
 def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:

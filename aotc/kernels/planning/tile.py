@@ -147,6 +147,7 @@ def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
     return 1 if mma is None else mma.terms
 
 
+@lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
 def choose_tile(
     geometry: Geometry, machine: Machine, terms: int = 1, vectors: int | None = None
 ) -> Tile:
@@ -201,7 +202,7 @@ def candidate_tiles(geometry: Geometry, machine: Machine, terms: int = 1) -> lis
     return list(dict.fromkeys(tiles))
 
 
-@lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
+@lru_cache(maxsize=1024)
 def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Tile, ...]:
     """Return all tiles that fit the registers, by their cycles."""
     tiles = [
