@@ -20,7 +20,7 @@ Ensures: equal values of several entries are one weight; no entry has a large co
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -28,7 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import ComputedArray, StoredArray, is_computed_alike
+from aotc.computed_arrays import (
+    ComputedArray,
+    Origin,
+    StoredArray,
+    is_computed_alike,
+    likeness_key,
+)
 from aotc.dialects.callees import callees
 from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.function_table import index_functions
@@ -66,7 +72,7 @@ class FoldParameters(Pass):
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
-            return _fold(unit.program, stores_orders=unit.target is not None)
+            return _fold(unit)
 
 
 def folds_parameters(program: Program) -> bool:
@@ -74,7 +80,8 @@ def folds_parameters(program: Program) -> bool:
     return program.has_arrays and FoldParameters.name not in program.without
 
 
-def _fold(program: Program, *, stores_orders: bool) -> bool:
+def _fold(unit: Unit) -> bool:
+    program = unit.program
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
     numbers: dict[Any, int] = {}
@@ -83,13 +90,14 @@ def _fold(program: Program, *, stores_orders: bool) -> bool:
         for entry in program.entries
         if entry.name not in called  # a call relies on the signature
     ]
-    chosen = values_to_store(entries, stores_orders=stores_orders)
+    chosen = values_to_store(entries, stores_orders=unit.target is not None)
     store, dropped, changed = _Store(program), set[str](), False
     for entry, values in zip(entries, chosen, strict=True):
         if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
             changed = True
     program.drop_unread(dropped)
+    unit.notes += store.origins
     return changed
 
 
@@ -101,6 +109,8 @@ class _Store:
 
     Args:
         program: with the arrays of its weights.
+
+    `origins` are those of arrays that are computed at once.
     """
 
     def __init__(self, program: Program) -> None:
@@ -108,6 +118,7 @@ class _Store:
         self._given = dict(program.parameters)
         self._names: dict[int, str] = {}  # by number of the expression
         self._alike: dict[Any, list[str]] = {}
+        self.origins: list[Origin] = []
         states = {state.name for state in program.states}
         names = (f"{CONSTANTS}{'_' * number}" for number in count())
         self._constants = next(name for name in names if name not in states)
@@ -117,15 +128,16 @@ class _Store:
     ) -> dict[Value, str]:
         """The weights that hold some values of an entry, which are computed for it."""
         new = [x for x in values if entry.number_of[x] not in self._names]
-        for value, array in _computed_arrays(entry, new, self._given):
+        for value, array, origin in _computed_arrays(entry, new, self._given):
+            if origin is not None:
+                self.origins.append(origin)
             name = self._keep(entry.source_of.get(value), Tensor.of(value), array)
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
 
     def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
         """The name of the weight that holds an array; added if there is none."""
-        sort = array.key if isinstance(array, ComputedArray) else array.tobytes()
-        alike = self._alike.setdefault((kind, sort), [])
+        alike = self._alike.setdefault((kind, likeness_key(array)), [])
         for name in alike:
             if is_computed_alike(self._program.parameters[name], array):
                 return name
@@ -145,18 +157,27 @@ class _Store:
 
 def _computed_arrays(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
-) -> list[tuple[Value, StoredArray]]:
-    """Some values of an entry with their arrays, in the order of its ops."""
+) -> list[tuple[Value, StoredArray, Origin | None]]:
+    """Some values of an entry with their arrays, in the order of its ops.
+
+    What is computed at once has an origin besides.
+    """
     kinds = {value: Tensor.of(value) for value in values}
     small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
-    arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
+    at_once = dict(_evaluated(entry, small, weights))
     leaves = {x: weights[name] for x, name in entry.weight_of.items()}
-    for value in values:
-        if value not in arrays:
+    order = [x for op in entry.ops_computed() for x in op.results if x in kinds]
+    found: list[tuple[Value, StoredArray, Origin | None]] = []
+    for value in order:
+        if value in at_once:  # of others that are, so that each op is looked at once
+            below = {value, *entry.values_below(value.owner.operands, at_once)}
+            read = ChainMap(at_once, leaves)
+            given = at_once[value], entry.ops_of(below), value, read
+            found.append((value, at_once[value], Origin.of(*given)))
+        else:
             ops = entry.ops_of(entry.values_below([value]))
-            arrays[value] = ComputedArray(ops, value, leaves)
-    order = [x for op in entry.ops_computed() for x in op.results if x in arrays]
-    return [(value, arrays[value]) for value in order]
+            found.append((value, ComputedArray(ops, value, leaves), None))
+    return found
 
 
 def _evaluated(
