@@ -69,29 +69,15 @@ StoredArray = Array | ComputedArray
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What computed an array that is there already.
+    """How an array that is there already came to be.
 
     Args:
         array: itself.
-        key: of the ops, as `ComputedArray` has it.
-        leaves: what these read.
+        computed: what gives it anew.
     """
 
     array: Array
-    key: Hashable
-    leaves: Sequence[StoredArray]
-
-    @classmethod
-    def of(
-        cls,
-        array: Array,
-        ops: Sequence[GraphOp],
-        result: Value,
-        arrays: Mapping[Value, StoredArray],
-    ) -> Origin:
-        """That of an array, as one would be computed by `ComputedArray`."""
-        read = _read_by(ops)
-        return cls(array, _key_of(ops, read, result), [arrays[x] for x in read])
+    computed: ComputedArray
 
 
 def _read_by(ops: Sequence[GraphOp]) -> list[Value]:

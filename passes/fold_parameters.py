@@ -20,11 +20,11 @@ Ensures: equal values of several entries are one weight; no entry has a large co
 from __future__ import annotations
 
 import re
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,13 +66,20 @@ class FoldParameters(Pass):
     level = 2
     keeps_graph = True
     ensures = (CONSTANTS_STORED,)
+    notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
-            return _fold(unit)
+            return _fold(unit, notes_origins=self.notes_origins)
+
+
+class FoldWithOrigins(FoldParameters):
+    """The same, which notes how those arrays came to be that it computes at once."""
+
+    notes_origins = True
 
 
 def folds_parameters(program: Program) -> bool:
@@ -80,7 +87,7 @@ def folds_parameters(program: Program) -> bool:
     return program.has_arrays and FoldParameters.name not in program.without
 
 
-def _fold(unit: Unit) -> bool:
+def _fold(unit: Unit, *, notes_origins: bool) -> bool:
     program = unit.program
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
@@ -91,13 +98,13 @@ def _fold(unit: Unit) -> bool:
         if entry.name not in called  # a call relies on the signature
     ]
     chosen = values_to_store(entries, stores_orders=unit.target is not None)
-    store, dropped, changed = _Store(program), set[str](), False
+    store = _Store(program, unit.notes if notes_origins else None)
+    dropped, changed = set[str](), False
     for entry, values in zip(entries, chosen, strict=True):
         if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
             changed = True
     program.drop_unread(dropped)
-    unit.notes += store.origins
     return changed
 
 
@@ -109,16 +116,14 @@ class _Store:
 
     Args:
         program: with the arrays of its weights.
-
-    `origins` are those of arrays that are computed at once.
+        notes: get the origins of what is computed at once; None if nobody asks.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, notes: list[Any] | None) -> None:
+        self._program, self._notes = program, notes
         self._given = dict(program.parameters)
         self._names: dict[int, str] = {}  # by number of the expression
         self._alike: dict[Any, list[str]] = {}
-        self.origins: list[Origin] = []
         states = {state.name for state in program.states}
         names = (f"{CONSTANTS}{'_' * number}" for number in count())
         self._constants = next(name for name in names if name not in states)
@@ -128,9 +133,10 @@ class _Store:
     ) -> dict[Value, str]:
         """The weights that hold some values of an entry, which are computed for it."""
         new = [x for x in values if entry.number_of[x] not in self._names]
-        for value, array, origin in _computed_arrays(entry, new, self._given):
-            if origin is not None:
-                self.origins.append(origin)
+        for value, array in _computed_arrays(entry, new, self._given):
+            if self._notes is not None and not isinstance(array, ComputedArray):
+                origin = Origin(array, _computed_array(entry, value, self._given))
+                self._notes.append(origin)
             name = self._keep(entry.source_of.get(value), Tensor.of(value), array)
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
@@ -157,27 +163,25 @@ class _Store:
 
 def _computed_arrays(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
-) -> list[tuple[Value, StoredArray, Origin | None]]:
-    """Some values of an entry with their arrays, in the order of its ops.
-
-    What is computed at once has an origin besides.
-    """
+) -> list[tuple[Value, StoredArray]]:
+    """Some values of an entry with their arrays, in the order of its ops."""
     kinds = {value: Tensor.of(value) for value in values}
     small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
-    at_once = dict(_evaluated(entry, small, weights))
+    arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
+    for value in values:
+        if value not in arrays:
+            arrays[value] = _computed_array(entry, value, weights)
+    order = [x for op in entry.ops_computed() for x in op.results if x in arrays]
+    return [(value, arrays[value]) for value in order]
+
+
+def _computed_array(
+    entry: BuildTimeValues, value: Value, weights: Mapping[str, StoredArray]
+) -> ComputedArray:
+    """The array of a value, to be computed when it is asked for."""
+    ops = entry.ops_of(entry.values_below([value]))
     leaves = {x: weights[name] for x, name in entry.weight_of.items()}
-    order = [x for op in entry.ops_computed() for x in op.results if x in kinds]
-    found: list[tuple[Value, StoredArray, Origin | None]] = []
-    for value in order:
-        if value in at_once:  # of others that are, so that each op is looked at once
-            below = {value, *entry.values_below(value.owner.operands, at_once)}
-            read = ChainMap(at_once, leaves)
-            given = at_once[value], entry.ops_of(below), value, read
-            found.append((value, at_once[value], Origin.of(*given)))
-        else:
-            ops = entry.ops_of(entry.values_below([value]))
-            found.append((value, ComputedArray(ops, value, leaves), None))
-    return found
+    return ComputedArray(ops, value, leaves)
 
 
 def _evaluated(

@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
+
+import numpy as np
 
 from aotc import packager, printing, reference
 from aotc.artifacts.pack import scratch_folder
@@ -38,6 +41,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
+from aotc.passes.fold_parameters import FoldParameters, FoldWithOrigins
 from aotc.program import Program
 from aotc.pytree import Structure
 
@@ -112,7 +116,7 @@ def check_blocks(
     sources = subject.program.parameters
     codes = codes_of(blocks, arguments_of, lowered, returned_values, sources)
     variant, packed = code
-    weights = StoredWeights(packed, variant.target.id, lowered.parameters)
+    weights = StoredWeights(packed, variant.target.id, lowered)
     each = (subject.graph, symbols, values, names, work, blocks, codes, weights)
     findings = _EachBlock(*each).findings()
     findings.apart = _distance_text(subject.names, shipped, results)
@@ -128,13 +132,22 @@ def _compiled(
 ) -> Iterator[tuple[Subject, CompiledProcess, Lowered]]:
     """Compile an entry that also returns some of its values, by the same passes.
 
-    Its bundle reads the weights of the one that is checked: they are packed once.
+    Its bundle reads the weights of the one that is checked: they are packed once. So
+    other entries go through the passes, too, which pack weights for all that read them.
     """
     program = _returning_more(subject, values)
-    tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
     unit = Unit(program).fork(variant.target)
     late = late_passes(variant, subject.entry)
-    run_passes(unit, (*graph_passes(variant), LOWERING, *late), silently=True)
+    early = (
+        FoldWithOrigins() if isinstance(each, FoldParameters) else each
+        for each in graph_passes(variant)
+    )
+    run_passes(unit, (*early, LOWERING, *late), silently=True)
+    for each in (program, unit.program):
+        each.keep_entries([subject.entry.name])
+    tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
+    arrays = unit.program.parameters
+    unit.program.rename_parameters(packed.names_of(arrays, variant.target.id))
     with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:
         (compiled,) = compile_units([unit])
         arrays = unit.program.parameters
@@ -145,7 +158,7 @@ def _compiled(
 
 
 def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:
-    """The entry as a program of its own that returns some values besides."""
+    """A program of which the entry returns some values besides."""
     name = subject.entry.name
     ops = list(functions_of(subject.graph)[name].entry_block.operations)
     numbers = {
@@ -154,7 +167,6 @@ def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:
         for i, value in enumerate(op.results)
     }
     program = Program(copy_module(subject.graph), subject.program.parameters)
-    program.keep_entries([name])
     function = functions_of(program.module)[name]
     copies = list(function.entry_block.operations)
     more = [copies[at].results[i] for at, i in map(numbers.__getitem__, values)]
@@ -195,6 +207,7 @@ class _EachBlock:
         weights: of the bundle.
         right: kinds and codes of which a block was right.
         cost: the work that comparing a block took, by its kind.
+        rest: what of the work is for comparing weights.
     """
 
     graph: Any
@@ -207,6 +220,7 @@ class _EachBlock:
     weights: StoredWeights
     right: set[Any] = field(default_factory=set)
     cost: dict[Any, float] = field(default_factory=dict)
+    rest: Work = field(default_factory=lambda: Work(0.0, inf))
 
     def findings(self) -> BlockFindings:
         """Compare a block of each kind and code; then the others, or their weights."""
@@ -217,19 +231,19 @@ class _EachBlock:
         firsts = dict.fromkeys((*kinds.values(), *codes.values()))
         others = [n for n in range(len(self.blocks)) if n not in firsts]
         found = BlockFindings(BlockCount(len(self.blocks), len(kinds)))
-        for number in firsts:
-            self._compare(number, found, is_new=number in kinds.values())
-            if found.wrong:
-                return found
-        for at, number in enumerate(others):
-            rest = [n for n in others[at:] if self._is_repeated(n)]
-            left = self.work.left - self.weights.bytes_to_read(self._weights_of(rest))
-            if number in rest and self.cost[self.blocks[number].kind] > left:
+        # set aside, for what rounding does to blocks is measured whatever it takes
+        needed = self.weights.elements_to_read(self._weights_of(others))
+        self.rest = Work(min(needed, self.work.left / 2), inf)
+        self.work.count(self.rest.left)
+        for number in (*firsts, *others):
+            is_costly = self.cost.get(self.blocks[number].kind, 0.0) > self.work.left
+            if number not in firsts and is_costly and self._is_repeated(number):
                 self._compare_weights(number, found)
             else:
-                self._compare(number, found)
+                self._compare(number, found, is_new=number in kinds.values())
             if found.wrong:
-                return found
+                break
+        self.work.count(-self.rest.left)
         return found
 
     def _kind_and_code(self, number: int) -> Any:
@@ -246,12 +260,11 @@ class _EachBlock:
         return is_known and self.weights.are_stored(self._weights_of([number]))
 
     def _share(self, number: int) -> float:
+        """Return the share of the operations that a block computes."""
         whole = sum(block.operations for block in self.blocks)
         return self.blocks[number].operations / whole
 
-    def _compare(
-        self, number: int, found: BlockFindings, *, is_new: bool = False
-    ) -> None:
+    def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
         """Compare what a block gives, unless that takes too long."""
         block, before = self.blocks[number], self.work.left
         try:
@@ -269,13 +282,13 @@ class _EachBlock:
     def _compare_weights(self, number: int, found: BlockFindings) -> None:
         """Compare the weights that the code of a block reads, unless it is too long."""
         try:
-            wrong = self.weights.first_wrong(self._weights_of([number]), self.work)
+            wrong = self.weights.first_wrong(self._weights_of([number]), self.rest)
         except OverBudget:
             return
         found.count = found.count.plus_repeated(self._share(number))
         if wrong is not None:
             found.misplaced = (
-                f"weight '{wrong}' of the bundle is not what its source is"
+                f"weight '{wrong}' of the bundle is not that of the source"
             )
             self._note_wrong(number, found)
 
@@ -303,7 +316,7 @@ class _EachBlock:
         inputs = {x for op in ops for x in op.operands}
         known = {value: x for value, x in self.values.items() if value in inputs}
         made = {x for op in ops for x in op.results}
-        known = {value: x for value, x in known.items() if value not in made}
+        known = {x: np.asarray(a) for x, a in known.items() if x not in made}
         with printing.silence():
             return reference.evaluate_part(
                 self.graph, ops, known, self.symbols, given, with_op=with_op

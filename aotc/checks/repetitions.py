@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,34 @@ class BlockCode:
     weights: tuple[str, ...]
 
 
+class Origins:
+    """What computes arrays, also those that are there already.
+
+    Args:
+        known: the origins of these.
+    """
+
+    def __init__(self, known: Iterable[Origin]) -> None:
+        self._known = {id(each.array): each for each in known}
+
+    def computed(self, array: StoredArray) -> ComputedArray | None:
+        """Return what computes an array; None for one of the sources."""
+        if isinstance(array, ComputedArray):
+            return array
+        known = self._known.get(id(array))
+        return known and known.computed
+
+    def is_right(self, array: StoredArray) -> bool:
+        """Whether what is there already of an array is what its ops give."""
+        made = self.computed(array)
+        if made is None:
+            return True
+        is_there = isinstance(array, np.ndarray)
+        if is_there and not have_same_bytes(array, np.asarray(made)):
+            return False
+        return all(map(self.is_right, made.leaves))
+
+
 # ---- code ---------------------------------------------------------------------------
 
 
@@ -80,10 +110,10 @@ class Lowered:
         """The arrays of its weights."""
         return self.unit.program.parameters
 
-    @property
-    def origins(self) -> list[Origin]:
-        """The origins of those arrays that the passes have computed."""
-        return [note for note in self.unit.notes if isinstance(note, Origin)]
+    @cached_property
+    def origins(self) -> Origins:
+        """How those arrays came to be that the passes have computed."""
+        return Origins([x for x in self.unit.notes if isinstance(x, Origin)])
 
 
 def codes_of(
@@ -127,8 +157,7 @@ class _Reader:
         sources: Mapping[str, StoredArray],
     ) -> None:
         self._lowered_of, self._sources = lowered_of, sources
-        self._parameters = lowered.parameters
-        self._origins = {id(each.array): each for each in lowered.origins}
+        self._parameters, self._origins = lowered.parameters, lowered.origins
         block = lowered.function.entry_block
         self._ports = dict(zip(block.arguments, lowered.ports, strict=True))
         self._ops = [*block.operations]
@@ -181,17 +210,12 @@ class _Reader:
         self, array: StoredArray, own: Sequence[tuple[int, StoredArray]]
     ) -> Hashable:
         """Return how an array is computed of the arrays of a block's own weights."""
-        for number, each in own:
-            if each is array:
-                return "own", number
-        is_computed = isinstance(array, ComputedArray)
-        made = array if is_computed else self._origins.get(id(array))
-        if isinstance(made, ComputedArray | Origin):
-            leaves = (self._form_of_array(each, own) for each in made.leaves)
-            return made.key, tuple(leaves)
-        for number, each in own:  # an equal one of another layer stands for both
+        for number, each in own:  # an equal one of another layer may stand for it
             if is_computed_alike(each, array):
                 return "own", number
+        made = self._origins.computed(array)
+        if made is not None:
+            return made.key, tuple(self._form_of_array(x, own) for x in made.leaves)
         return "other", likeness_key(array)
 
 
@@ -235,18 +259,18 @@ class StoredWeights:
     Args:
         packed: the weights of the bundle.
         target: id of the variant that reads them.
-        parameters: what the code reads, as the passes have made it of the sources.
+        lowered: the code, with what the passes have made of the sources.
     """
 
     packed: PackedWeights
     target: str
-    parameters: Mapping[str, StoredArray]
-    _right: set[str] = field(default_factory=set)
+    lowered: Lowered
     _opened: dict[str, dict[str, ArchiveEntry]] = field(default_factory=dict)
 
-    def bytes_to_read(self, names: Iterable[str]) -> int:
-        """Return how many bytes of some weights are still to be compared."""
-        return sum(self.parameters[x].nbytes for x in {*names} - self._right)
+    def elements_to_read(self, names: Iterable[str]) -> float:
+        """Return how many elements of some weights are still to be compared."""
+        left, arrays = {*names} - self.packed.compared, self.lowered.parameters
+        return float(sum(prod(arrays[name].shape) for name in left))
 
     def are_stored(self, names: Iterable[str]) -> bool:
         """Whether the bundle states each of them as computed by the same ops."""
@@ -259,17 +283,18 @@ class StoredWeights:
             NothingToCompare: to compute them again would take too much.
         """
         for name in names:
-            if name in self._right:
-                continue
-            array = self.parameters[name]
-            work.take(array.nbytes)
-            if not have_same_bytes(self._stored(name), np.asarray(array)):
-                return name
-            self._right.add(name)
+            if name not in self.packed.compared:
+                work.take(self.elements_to_read([name]))
+                array = self.lowered.parameters[name]
+                if not self.lowered.origins.is_right(array):
+                    return name
+                if not have_same_bytes(self._stored(name), np.asarray(array)):
+                    return name
+                self.packed.compared.add(name)
         return None
 
     def _path_of(self, name: str) -> str | None:
-        array = self.parameters[name]
+        array = self.lowered.parameters[name]
         for each in self.packed.weights:
             held = each.parameters.get(name)
             if self.target in each.required_by and held is not None:
@@ -281,5 +306,5 @@ class StoredWeights:
         assert path is not None
         if path not in self._opened:
             self._opened[path] = read_archive(self.packed.bundle / path)
-        array = self.parameters[name]
+        array = self.lowered.parameters[name]
         return self._opened[path][name].array(array.dtype, array.shape)
