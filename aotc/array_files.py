@@ -30,6 +30,8 @@ from aotc.system_errors import raise_system_error, require_path
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_RELATIVE = "check the path; a relative one begins at the current folder"
+
 
 class ArrayFile(Mapping[str, Array]):
     """The arrays of a file by name, each read when it is asked for.
@@ -86,10 +88,14 @@ def open_arrays(path: Path, content: str = "arrays") -> ArrayFile:
             "unknown-format",
             f"expected {content} in {' or '.join(_READERS)}; got '{path.name}'",
             where=str(path),
+            hint="numpy.savez(FILE, name=array) writes such a file",
         )
     if not path.is_file():
         raise InputError(
-            "no-such-file", f"there is no file of {content}", where=str(path)
+            "no-such-file",
+            f"there is no file of {content}",
+            where=str(path),
+            hint=_RELATIVE,
         )
     return _READERS[path.suffix](path)
 
@@ -169,12 +175,26 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
     except AotcError:
         raise
     except FileNotFoundError:
-        raise InputError("no-such-file", "there is no such file", where=where) from None
+        raise InputError(
+            "no-such-file", "there is no such file", where=where, hint=_RELATIVE
+        ) from None
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, where)
         said = str(error) or type(error).__name__
         message = f"expected a {kind} file of arrays: {said}"
-        raise InputError("bad-file", message, where=where) from error
+        raise InputError(
+            "bad-file", message, where=where, hint=hint_for(error)
+        ) from error
+
+
+def hint_for(error: Exception) -> str:
+    """Return what to do about a file of arrays that its reader refuses."""
+    if "pickle" in str(error):  # so NumPy says, too, of what it does not know at all
+        return (
+            "it holds Python objects, or is no file of NumPy: numpy.savez(FILE, "
+            "name=array) writes arrays of numbers"
+        )
+    return "it may be cut short or altered: compare its size or checksum, copy it again"
 
 
 # ---- the members of a zip archive ---------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,12 @@ from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
 from aotc.mlir import Block, Value, func, ir
-from aotc.parameter_archive import UnevaluatedArray, have_same_bytes
+from aotc.parameter_archive import (
+    PROBE,
+    UnevaluatedArray,
+    first_bytes,
+    have_same_bytes,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -41,10 +47,9 @@ class ComputedArray(UnevaluatedArray):
     ) -> None:
         kind = Tensor.of(result)
         super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
-        made = {value for op in ops for value in op.results}
-        read = dict.fromkeys(x for op in ops for x in op.operands if x not in made)
+        read = _read_by(ops)
         self.leaves = [arrays[value] for value in read]
-        self._module, self._block = _copy_ops(ops, [*read], result)
+        self._module, self._block = _copy_ops(ops, read, result)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""
@@ -56,19 +61,42 @@ class ComputedArray(UnevaluatedArray):
     def key(self) -> Hashable:
         """What computes it, whatever the leaves are: equal for equal ops."""
         *ops, end = _ops_of(self._block)
-        numbers = {value: n for n, value in enumerate(self._block.arguments)}
-        rows = []
-        for op in ops:
-            facts = tuple(op.attributes[name] for name in type(op).codecs)
-            given = tuple(numbers[value] for value in op.operands)
-            rows.append((type(op), facts, given, tuple(x.type for x in op.results)))
-            for value in op.results:
-                numbers[value] = len(numbers)
-        types = tuple(value.type for value in self._block.arguments)
-        return types, tuple(rows), numbers[end.operands[0]]
+        return _key_of(ops, self._block.arguments, end.operands[0])
 
 
 StoredArray = Array | ComputedArray
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """How an array that is there already came to be.
+
+    Args:
+        array: itself.
+        computed: what gives it anew.
+    """
+
+    array: Array
+    computed: ComputedArray
+
+
+def _read_by(ops: Sequence[GraphOp]) -> list[Value]:
+    """Return the values that ops read and do not compute, each once."""
+    made = {value for op in ops for value in op.results}
+    return [*dict.fromkeys(x for op in ops for x in op.operands if x not in made)]
+
+
+def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Hashable:
+    """Return what is equal for equal ops, whatever the values are that they read."""
+    numbers = {value: n for n, value in enumerate(read)}
+    rows = []
+    for op in ops:
+        facts = tuple(op.attributes[name] for name in type(op).codecs)
+        given = tuple(numbers[value] for value in op.operands)
+        rows.append((type(op), facts, given, tuple(x.type for x in op.results)))
+        for value in op.results:
+            numbers[value] = len(numbers)
+    return tuple(value.type for value in read), tuple(rows), numbers[result]
 
 
 def _copy_ops(
@@ -113,6 +141,16 @@ def _run(block: Block, leaves: Sequence[StoredArray]) -> Array:
 
 
 # ---- equality -----------------------------------------------------------------------
+
+
+def likeness_key(array: StoredArray) -> Hashable:
+    """Return what is equal for alike arrays, and of others for hardly any two.
+
+    So alike ones are found in a table, and nothing but the first bytes is read.
+    """
+    if isinstance(array, ComputedArray):
+        return array.key, tuple(map(likeness_key, array.leaves))
+    return array.dtype.str, array.shape, first_bytes(array, PROBE)
 
 
 def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:

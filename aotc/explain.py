@@ -80,7 +80,9 @@ class Explanation:
 
 
 def explain(
-    source: str | Path, entries: Sequence[str] = (), targets: Sequence[Target] = ()
+    source: str | Path,
+    entries: Sequence[str] = (),
+    targets: str | Sequence[Target | str] = (),
 ) -> Explanation:
     """What a build of `source` for `targets` would come to.
 
@@ -89,7 +91,8 @@ def explain(
     Args:
         source: the model, as for `pipeline.build`.
         entries: names of the entries to look at; all of them by default.
-        targets: what to look at it for; by default `Target.default()`.
+        targets: what to look at it for, as for `pipeline.build`; by default
+            `Target.default()`.
 
     Raises:
         InputError: there is no such file, or nothing imports its kind; or a setting
@@ -97,7 +100,7 @@ def explain(
         SetupError: a package that this kind of file needs is not installed; or a folder
             that a setting names cannot be written.
     """
-    path, targets = Path(source), tuple(targets) or Target.default()
+    path, chosen = Path(source), Target.listed(targets) or Target.default()
     importers.require_known(path)
     require_compiler()
     printed_pass()  # a wrong setting is no fault of the model
@@ -106,9 +109,9 @@ def explain(
         count = _op_count(program) if program is not None else 0
         if program is not None and program.entries:
             _state_sizes(program, survey)
-            _run_passes(program, targets, survey)
+            _run_passes(program, chosen, survey)
     findings = sorted(survey.findings, key=lambda each: KINDS.index(each.kind))
-    return Explanation(path.name, targets, tuple(findings), survey.coverage(count))
+    return Explanation(path.name, chosen, tuple(findings), survey.coverage(count))
 
 
 def _import_program(

@@ -7,9 +7,9 @@ and in the build report: two builds of one source give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -20,7 +20,12 @@ from aotc.artifacts import Signer, vmfb, write_bundle
 from aotc.artifacts.pack import Content, FinishedFile, scratch_folder, write_file
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
-from aotc.computed_arrays import StoredArray, is_computed_alike, is_same_array
+from aotc.computed_arrays import (
+    StoredArray,
+    is_computed_alike,
+    is_same_array,
+    likeness_key,
+)
 from aotc.dialects.entries import Entry, Port, Specialization
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.symbols import known_contracts
@@ -119,11 +124,44 @@ class PackedWeights:
         bundle: its folder.
         weights: of all of its variants.
         archives: of them, which lie in the bundle now.
+        compared: the names of those that were computed again, and lie as they should.
     """
 
     bundle: Path
     weights: Sequence[WeightFile]
     archives: Archives
+    compared: set[str] = field(default_factory=set)
+
+    def names_of(self, parameters: Arrays, target: str) -> dict[str, str]:
+        """Return other names for some parameters: those of the like in this bundle.
+
+        Passes name what they compute by what else there is, such as other entries.
+
+        Args:
+            parameters: of a program with the same weights, for a target of this bundle.
+            target: its id.
+        """
+        files = [x.parameters for x in self.weights if target in x.required_by]
+        held = {name: array for each in files for name, array in each.items()}
+        alike: dict[Hashable, list[str]] = {}
+        for name, array in held.items():
+            alike.setdefault(likeness_key(array), []).append(name)
+        taken = {
+            name
+            for name, array in parameters.items()
+            if name in held and is_computed_alike(held[name], array)
+        }
+        names: dict[str, str] = {}
+        for name in [x for x in parameters if x not in taken]:
+            array = parameters[name]
+            known = (x for x in alike.get(likeness_key(array), ()) if x not in taken)
+            new = next((x for x in known if is_computed_alike(held[x], array)), None)
+            if new is None and name in held:  # of another array
+                new = _free_name(name, "own", {*held, *parameters})
+            if new is not None:
+                names[name] = new
+                taken.add(new)
+        return names
 
     @contextmanager
     def lent_to(
@@ -409,7 +447,8 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
     stored: dict[str, list[str]] = {}  # under which names the arrays of one name are
     taken = {name for program in programs.values() for name in program.parameters}
     for target, program in programs.items():
-        for name, array in list(program.parameters.items()):
+        names: dict[str, str] = {}
+        for name, array in program.parameters.items():
             known = stored.setdefault(name, [])
             like = (each for each in known if is_same_array(merged[each], array))
             stored_name = next(like, None)
@@ -419,7 +458,8 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
                 known.append(stored_name)
                 taken.add(stored_name)
             if stored_name != name:
-                program.rename_parameter(name, stored_name)
+                names[name] = stored_name
+        program.rename_parameters(names)
     return merged
 
 

@@ -102,7 +102,7 @@ class ArchiveParts:
         for name, size in self._sizes.items():
             array = np.asarray(self._parameters[name])
             if size >= LARGE:
-                known = begins.setdefault((size, _first_digest(array)), [])
+                known = begins.setdefault((size, _begin_of(array)), [])
                 same = next((n for n in known if self._is(n, array)), None)
                 if same is not None:
                     offsets[name] = offsets[same]
@@ -142,15 +142,9 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-def _first_digest(array: Array) -> bytes:
+def _begin_of(array: Array) -> bytes:
     """Return the digest of the first bytes of an array, as many as a part has."""
-    digest, missing = hashlib.sha256(), PART
-    for part in parts_of(array, PART):
-        digest.update(part[:missing])
-        missing -= len(part)
-        if missing <= 0:
-            break
-    return digest.digest()
+    return hashlib.sha256(first_bytes(array, PART)).digest()
 
 
 def _entry(
@@ -199,6 +193,16 @@ def parts_of(array: Array, size: int = PART) -> Iterator[memoryview]:
         return
     for start in range(0, len(array), rows):
         yield from parts_of(array[start : start + rows], array.nbytes)
+
+
+def first_bytes(array: Array, count: int) -> bytes:
+    """Return the first bytes of an array in row-major order: so many, or all."""
+    found = b""
+    for part in parts_of(array, count):
+        found += part[: count - len(found)]
+        if len(found) == count:
+            break
+    return found
 
 
 def have_same_bytes(one: Array, other: Array) -> bool:

@@ -32,7 +32,7 @@ from aotc.dialects.parameters import (
     drop_parameters,
     parameter_ops,
     parameters_of,
-    rename_parameter,
+    rename_parameters,
 )
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.types import Tensor
@@ -347,19 +347,22 @@ class Program:
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
         self._write_attribute(_STATES, [*self._attribute(_STATES, []), row])
 
-    def rename_parameter(self, old: str, new: str) -> None:
-        """Give a parameter another name, which must be free, wherever it stands."""
+    def rename_parameters(self, names: Mapping[str, str]) -> None:
+        """Give parameters other names, wherever they stand; no two may have one.
+
+        Args:
+            names: new ones by those that they have.
+        """
         with self.module.context:
-            rename_parameter(self.module, old, new)
-            rename_ports(self.module, old, new)
+            rename_parameters(self.module, names)
+            rename_ports(self.module, names)
         rows = self._attribute(_STATES, [])
         for row in rows:
-            row["leaves"] = [new if leaf == old else leaf for leaf in row["leaves"]]
+            row["leaves"] = [names.get(leaf, leaf) for leaf in row["leaves"]]
         if rows:
             self._write_attribute(_STATES, rows)
         self.parameters = {
-            new if name == old else name: array
-            for name, array in self.parameters.items()
+            names.get(name, name): array for name, array in self.parameters.items()
         }
 
     def freeze_states(self, arrays: Mapping[str, StoredArray]) -> None:

@@ -12,7 +12,7 @@ same bytes on every build machine, and the loader knows what the device must hav
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -92,6 +92,20 @@ class Target:
         return (cls.parse(text),)
 
     @classmethod
+    def listed(cls, given: str | Iterable[Target | str]) -> tuple[Target, ...]:
+        """Targets that are given as such, or as texts that `named` takes; each once.
+
+        Raises:
+            InputError: one of them is none; the hint lists those that there are.
+        """
+        found: list[Target] = []
+        for each in [given] if isinstance(given, str | Target) else given:
+            if not isinstance(each, str | Target):
+                raise _unknown(each)
+            found += cls.named(each) if isinstance(each, str) else [each]
+        return tuple(dict.fromkeys(found))
+
+    @classmethod
     def default(cls) -> tuple[Target, ...]:
         """What a build is for that names no target: AOTC_TARGETS, or else `cpu`.
 
@@ -100,11 +114,10 @@ class Target:
         """
         texts = options.get("AOTC_TARGETS").replace(",", " ").split() or ["cpu"]
         try:
-            found = [target for text in texts for target in cls.named(text)]
+            return cls.listed(texts)
         except InputError as error:
             error.where = "AOTC_TARGETS"
             raise
-        return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:
         return self.name
@@ -411,14 +424,14 @@ def _native() -> Target:
     return TARGETS[level]
 
 
-def _unknown(text: str) -> InputError:
+def _unknown(given: object) -> InputError:
     from difflib import get_close_matches
 
     known = ["cpu", "native", *TARGETS, *_ALIASES]
-    close = get_close_matches(text.strip().lower(), known, n=3, cutoff=0.5)
+    close = get_close_matches(str(given).strip().lower(), known, n=3, cutoff=0.5)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     return InputError(
         "unknown-target",
-        f"{text!r} is not a target",
+        f"{given!r} is not a target",
         hint=f"{meant}targets: cpu, native, {', '.join(TARGETS)}",
     )

@@ -278,7 +278,8 @@ _blocks = record(
     {
         name: integer(0)
         for name in ("blocks", "kinds", "compared", "compared_kinds", "operations")
-    }
+    },
+    {name: integer(0) for name in ("repeated", "repeated_operations")},
 )
 _self_check = record(
     {

@@ -56,10 +56,10 @@ def _targets(
     ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
 ) -> tuple[Target, ...]:
     """Parsed here, before the pipeline is imported: a misspelt one fails at once."""
-    named = [target for text in given for target in Target.named(text)]
+    named = Target.listed(given)
     if not named:
         Target.default()  # refuses AOTC_TARGETS that name none
-    return tuple(dict.fromkeys(named))
+    return named
 
 
 class _Level(click.Choice[str]):

@@ -224,10 +224,14 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
 
 def _blocks(row: dict[str, int]) -> str:
     """How much of an entry was compared block by block."""
-    return (
+    text = (
         f"{row['compared']} of {row['blocks']} blocks checked "
         f"({row['operations']} % of the operations)"
     )
+    if not row.get("repeated"):  # earlier versions do not tell
+        return text
+    share = row["repeated_operations"]
+    return f"{text} and {row['repeated']} by their code and weights ({share} %)"
 
 
 def _signature(verdict: dict[str, Any]) -> str:

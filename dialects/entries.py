@@ -7,7 +7,7 @@
 Where lowering has replaced a type of the graph dialect, `graph.type` has it.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -309,22 +309,23 @@ def lower_signature(function: Function, lowered: Function) -> None:
             )
 
 
-def rename_ports(module: Module, old: str, new: str) -> None:
-    """Give the arguments and results that are a parameter another name."""
+def rename_ports(module: Module, names: Mapping[str, str]) -> None:
+    """Give the arguments and results that are parameters other names."""
     for function in functions_of(module).values():
         for side in _SIDES:
             if side in function.attributes:
                 rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[side]))
                 function.attributes[side] = ir.ArrayAttr.get(
-                    [_rename_row(row, old, new) for row in rows]
+                    [_rename_row(row, names) for row in rows]
                 )
 
 
-def _rename_row(row: Any, old: str, new: str) -> Any:
+def _rename_row(row: Any, names: Mapping[str, str]) -> Any:
     stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
-    if not stored or plain_of(row["graph.name"]) != old:
+    name = plain_of(row["graph.name"]) if stored else None
+    if name not in names:
         return row
-    return _with_fact(row, "graph.name", ir.StringAttr.get(new))
+    return _with_fact(row, "graph.name", ir.StringAttr.get(names[name]))
 
 
 def strip_program(module: Module) -> None:

@@ -6,7 +6,7 @@
 The bytes lie in an archive, under the name behind `model::`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.function_table import table_of
@@ -57,11 +57,12 @@ def declare_parameter(module: Module, parameter: Parameter) -> None:
         ir.Operation.create(_OP, attributes=facts, ip=place)
 
 
-def rename_parameter(module: Module, old: str, new: str) -> None:
-    """Give the symbol of a parameter another name."""
+def rename_parameters(module: Module, names: Mapping[str, str]) -> None:
+    """Give the symbols of parameters other names, by those that they have."""
     for parameter, op in zip(parameters_of(module), parameter_ops(module), strict=True):
-        if parameter.name == old:
-            op.attributes["sym_name"] = ir.StringAttr.get(f"{SCOPE}::{new}")
+        if parameter.name in names:
+            symbol = f"{SCOPE}::{names[parameter.name]}"
+            op.attributes["sym_name"] = ir.StringAttr.get(symbol)
 
 
 def drop_parameters(module: Module, names: Collection[str]) -> None:

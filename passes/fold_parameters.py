@@ -24,11 +24,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from aotc.computed_arrays import ComputedArray, StoredArray, is_computed_alike
+from aotc.computed_arrays import (
+    ComputedArray,
+    Origin,
+    StoredArray,
+    is_computed_alike,
+    likeness_key,
+)
 from aotc.dialects.callees import callees
 from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.function_table import index_functions
@@ -60,13 +66,20 @@ class FoldParameters(Pass):
     level = 2
     keeps_graph = True
     ensures = (CONSTANTS_STORED,)
+    notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
-            return _fold(unit.program, stores_orders=unit.target is not None)
+            return _fold(unit, notes_origins=self.notes_origins)
+
+
+class FoldWithOrigins(FoldParameters):
+    """The same, which notes how those arrays came to be that it computes at once."""
+
+    notes_origins = True
 
 
 def folds_parameters(program: Program) -> bool:
@@ -74,7 +87,8 @@ def folds_parameters(program: Program) -> bool:
     return program.has_arrays and FoldParameters.name not in program.without
 
 
-def _fold(program: Program, *, stores_orders: bool) -> bool:
+def _fold(unit: Unit, *, notes_origins: bool) -> bool:
+    program = unit.program
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
     numbers: dict[Any, int] = {}
@@ -83,8 +97,9 @@ def _fold(program: Program, *, stores_orders: bool) -> bool:
         for entry in program.entries
         if entry.name not in called  # a call relies on the signature
     ]
-    chosen = values_to_store(entries, stores_orders=stores_orders)
-    store, dropped, changed = _Store(program), set[str](), False
+    chosen = values_to_store(entries, stores_orders=unit.target is not None)
+    store = _Store(program, unit.notes if notes_origins else None)
+    dropped, changed = set[str](), False
     for entry, values in zip(entries, chosen, strict=True):
         if values or not all(map(_is_read, entry.weight_of)):
             dropped |= _replace(program.module, entry, store.names_of(entry, values))
@@ -101,10 +116,11 @@ class _Store:
 
     Args:
         program: with the arrays of its weights.
+        notes: get the origins of what is computed at once; None if nobody asks.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, notes: list[Any] | None) -> None:
+        self._program, self._notes = program, notes
         self._given = dict(program.parameters)
         self._names: dict[int, str] = {}  # by number of the expression
         self._alike: dict[Any, list[str]] = {}
@@ -118,14 +134,16 @@ class _Store:
         """The weights that hold some values of an entry, which are computed for it."""
         new = [x for x in values if entry.number_of[x] not in self._names]
         for value, array in _computed_arrays(entry, new, self._given):
+            if self._notes is not None and not isinstance(array, ComputedArray):
+                origin = Origin(array, _computed_array(entry, value, self._given))
+                self._notes.append(origin)
             name = self._keep(entry.source_of.get(value), Tensor.of(value), array)
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
 
     def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
         """The name of the weight that holds an array; added if there is none."""
-        sort = array.key if isinstance(array, ComputedArray) else array.tobytes()
-        alike = self._alike.setdefault((kind, sort), [])
+        alike = self._alike.setdefault((kind, likeness_key(array)), [])
         for name in alike:
             if is_computed_alike(self._program.parameters[name], array):
                 return name
@@ -150,13 +168,20 @@ def _computed_arrays(
     kinds = {value: Tensor.of(value) for value in values}
     small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
     arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
-    leaves = {x: weights[name] for x, name in entry.weight_of.items()}
     for value in values:
         if value not in arrays:
-            ops = entry.ops_of(entry.values_below([value]))
-            arrays[value] = ComputedArray(ops, value, leaves)
+            arrays[value] = _computed_array(entry, value, weights)
     order = [x for op in entry.ops_computed() for x in op.results if x in arrays]
     return [(value, arrays[value]) for value in order]
+
+
+def _computed_array(
+    entry: BuildTimeValues, value: Value, weights: Mapping[str, StoredArray]
+) -> ComputedArray:
+    """The array of a value, to be computed when it is asked for."""
+    ops = entry.ops_of(entry.values_below([value]))
+    leaves = {x: weights[name] for x, name in entry.weight_of.items()}
+    return ComputedArray(ops, value, leaves)
 
 
 def _evaluated(

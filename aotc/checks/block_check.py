@@ -3,17 +3,21 @@
 The entry is compiled once more, as one that also returns what goes from block to block.
 Each block is evaluated on what that code gave for the blocks before, so that what
 rounding does to it stays small, and what it gives is compared. One block of each kind
-comes first, then those that repeat them, as far as the work allows. What the code of
-the build returns is compared with what that code does.
+comes first, then one of each code that a kind has. Those that repeat them are compared,
+too, as far as the work allows; of the others, the weights are (`repetitions`). What the
+code of the build returns is compared with what that code does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
+
+import numpy as np
 
 from aotc import packager, printing, reference
 from aotc.artifacts.pack import scratch_folder
@@ -24,6 +28,7 @@ from aotc.checks.differences import compare
 from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.late_passes import LOWERING, SECONDS, graph_passes, late_passes
 from aotc.checks.process import CompiledProcess
+from aotc.checks.repetitions import BlockCode, Lowered, StoredWeights, codes_of
 from aotc.checks.report import BlockCount
 from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
@@ -36,6 +41,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
+from aotc.passes.fold_parameters import FoldParameters, FoldWithOrigins
 from aotc.program import Program
 from aotc.pytree import Structure
 
@@ -50,6 +56,7 @@ class BlockFindings:
         count: how many were compared.
         verdicts: on what they give; the last ones are wrong if any is.
         wrong: in words, which block is; empty if none.
+        misplaced: in words, which of its weights is stored wrong, if one is.
         where: the line where it ends.
         apart: how far what the code of the build returns is from what the code does
             that returns more; empty if they are equal, but for rounding.
@@ -58,6 +65,7 @@ class BlockFindings:
     count: BlockCount
     verdicts: list[Verdict] = field(default_factory=list)
     wrong: str = ""
+    misplaced: str = ""
     where: str | None = None
     apart: str = ""
 
@@ -91,7 +99,7 @@ def check_blocks(
     between = {x: None for block in blocks for x in block.given}
     for value in returned.operands:
         between.pop(value, None)
-    with _compiled(subject, list(between), *code) as (tapped, process):
+    with _compiled(subject, list(between), *code) as (tapped, process, lowered):
         found = next(tapped.compiled_results(calls, process))
     outputs = len(subject.entry.ports("output"))
     results = [*found[:outputs], *found[outputs + len(between) :]]
@@ -103,8 +111,14 @@ def check_blocks(
     stored = {**subject.program.parameters, **calls.states}
     arguments = subject.arguments(calls.inputs[0], stored)
     values |= dict(zip(body.arguments, arguments, strict=True))
-    each = _EachBlock(subject.graph, symbols, values, names, work)
-    findings = each.compare(blocks)
+    arguments_of = dict(zip(body.arguments, subject.entry.arguments, strict=True))
+    returned_values = [*returned.operands, *between]
+    sources = subject.program.parameters
+    codes = codes_of(blocks, arguments_of, lowered, returned_values, sources)
+    variant, packed = code
+    weights = StoredWeights(packed, variant.target.id, lowered)
+    each = (subject.graph, symbols, values, names, work, blocks, codes, weights)
+    findings = _EachBlock(*each).findings()
     findings.apart = _distance_text(subject.names, shipped, results)
     return findings
 
@@ -115,27 +129,36 @@ def _compiled(
     values: Sequence[Any],
     variant: Compiled,
     packed: packager.PackedWeights,
-) -> Iterator[tuple[Subject, CompiledProcess]]:
+) -> Iterator[tuple[Subject, CompiledProcess, Lowered]]:
     """Compile an entry that also returns some of its values, by the same passes.
 
-    Its bundle reads the weights of the one that is checked: they are packed once.
+    Its bundle reads the weights of the one that is checked: they are packed once. So
+    other entries go through the passes, too, which pack weights for all that read them.
     """
     program = _returning_more(subject, values)
-    tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
     unit = Unit(program).fork(variant.target)
     late = late_passes(variant, subject.entry)
-    run_passes(unit, (*graph_passes(variant), LOWERING, *late), silently=True)
+    early = (
+        FoldWithOrigins() if isinstance(each, FoldParameters) else each
+        for each in graph_passes(variant)
+    )
+    run_passes(unit, (*early, LOWERING, *late), silently=True)
+    for each in (program, unit.program):
+        each.keep_entries([subject.entry.name])
+    tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
+    arrays = unit.program.parameters
+    unit.program.rename_parameters(packed.names_of(arrays, variant.target.id))
     with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:
         (compiled,) = compile_units([unit])
         arrays = unit.program.parameters
         with packed.lent_to(program, compiled, arrays, folder) as bundle:
             code = Bundle(str(bundle), variant.target.id)
             with CompiledProcess(code, SECONDS) as process:
-                yield tapped, process
+                yield tapped, process, Lowered(unit, subject.entry.name)
 
 
 def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:
-    """The entry as a program of its own that returns some values besides."""
+    """A program of which the entry returns some values besides."""
     name = subject.entry.name
     ops = list(functions_of(subject.graph)[name].entry_block.operations)
     numbers = {
@@ -144,7 +167,6 @@ def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:
         for i, value in enumerate(op.results)
     }
     program = Program(copy_module(subject.graph), subject.program.parameters)
-    program.keep_entries([name])
     function = functions_of(program.module)[name]
     copies = list(function.entry_block.operations)
     more = [copies[at].results[i] for at, i in map(numbers.__getitem__, values)]
@@ -180,6 +202,12 @@ class _EachBlock:
         values: the arguments of the call, and what compiled code gave between blocks.
         names: of the results of the entry.
         work: of the reference evaluator.
+        blocks: of the entry.
+        codes: of the blocks.
+        weights: of the bundle.
+        right: kinds and codes of which a block was right.
+        cost: the work that comparing a block took, by its kind.
+        rest: what of the work is for comparing weights.
     """
 
     graph: Any
@@ -187,31 +215,86 @@ class _EachBlock:
     values: Mapping[Any, Any]
     names: Mapping[Any, str]
     work: Work
+    blocks: Sequence[Block]
+    codes: Sequence[BlockCode | None]
+    weights: StoredWeights
+    right: set[Any] = field(default_factory=set)
+    cost: dict[Any, float] = field(default_factory=dict)
+    rest: Work = field(default_factory=lambda: Work(0.0, inf))
 
-    def compare(self, blocks: Sequence[Block]) -> BlockFindings:
-        """Compare one block of each kind, and then the others."""
-        firsts: dict[Any, int] = {}
-        for number, block in enumerate(blocks):
-            firsts.setdefault(block.kind, number)
-        others = [
-            number for number in range(len(blocks)) if number not in firsts.values()
-        ]
-        whole = sum(block.operations for block in blocks)
-        found = BlockFindings(BlockCount(len(blocks), len(firsts)))
-        for number in [*firsts.values(), *others]:
-            block = blocks[number]
-            try:
-                verdicts = self._verdicts(block)
-            except OverBudget:
+    def findings(self) -> BlockFindings:
+        """Compare a block of each kind and code; then the others, or their weights."""
+        kinds, codes = dict[Any, int](), dict[Any, int]()
+        for number, block in enumerate(self.blocks):
+            kinds.setdefault(block.kind, number)
+            codes.setdefault(self._kind_and_code(number), number)
+        firsts = dict.fromkeys((*kinds.values(), *codes.values()))
+        others = [n for n in range(len(self.blocks)) if n not in firsts]
+        found = BlockFindings(BlockCount(len(self.blocks), len(kinds)))
+        # set aside, for what rounding does to blocks is measured whatever it takes
+        needed = self.weights.elements_to_read(self._weights_of(others))
+        self.rest = Work(min(needed, self.work.left / 2), inf)
+        self.work.count(self.rest.left)
+        for number in (*firsts, *others):
+            is_costly = self.cost.get(self.blocks[number].kind, 0.0) > self.work.left
+            if number not in firsts and is_costly and self._is_repeated(number):
+                self._compare_weights(number, found)
+            else:
+                self._compare(number, found, is_new=number in kinds.values())
+            if found.wrong:
                 break
-            is_new = firsts[block.kind] == number
-            found.verdicts += verdicts
-            found.count = found.count.plus(is_new, block.operations / whole)
-            if not all(each.passed for each in verdicts):
-                found.wrong = f"block {number + 1} of {len(blocks)}"
-                found.where = where_of(block.ops[-1])
-                return found
+        self.work.count(-self.rest.left)
         return found
+
+    def _kind_and_code(self, number: int) -> Any:
+        code = self.codes[number]
+        return self.blocks[number].kind, code and code.form
+
+    def _weights_of(self, numbers: Iterable[int]) -> list[str]:
+        codes = (self.codes[number] for number in numbers)
+        return [name for code in codes if code is not None for name in code.weights]
+
+    def _is_repeated(self, number: int) -> bool:
+        """Whether a block has nothing of its own but stored weights of the bundle."""
+        is_known = self._kind_and_code(number) in self.right
+        return is_known and self.weights.are_stored(self._weights_of([number]))
+
+    def _share(self, number: int) -> float:
+        """Return the share of the operations that a block computes."""
+        whole = sum(block.operations for block in self.blocks)
+        return self.blocks[number].operations / whole
+
+    def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
+        """Compare what a block gives, unless that takes too long."""
+        block, before = self.blocks[number], self.work.left
+        try:
+            verdicts = self._verdicts(block)
+        except OverBudget:
+            return
+        self.cost[block.kind] = before - self.work.left
+        found.verdicts += verdicts
+        found.count = found.count.plus(is_new, self._share(number))
+        if not all(each.passed for each in verdicts):
+            self._note_wrong(number, found)
+        elif self.codes[number] is not None:
+            self.right.add(self._kind_and_code(number))
+
+    def _compare_weights(self, number: int, found: BlockFindings) -> None:
+        """Compare the weights that the code of a block reads, unless it is too long."""
+        try:
+            wrong = self.weights.first_wrong(self._weights_of([number]), self.rest)
+        except OverBudget:
+            return
+        found.count = found.count.plus_repeated(self._share(number))
+        if wrong is not None:
+            found.misplaced = (
+                f"weight '{wrong}' of the bundle is not that of the source"
+            )
+            self._note_wrong(number, found)
+
+    def _note_wrong(self, number: int, found: BlockFindings) -> None:
+        found.wrong = f"block {number + 1} of {len(self.blocks)}"
+        found.where = where_of(self.blocks[number].ops[-1])
 
     def _verdicts(self, block: Block) -> list[Verdict]:
         given = [value for value in block.given if value in self.values]
@@ -233,7 +316,7 @@ class _EachBlock:
         inputs = {x for op in ops for x in op.operands}
         known = {value: x for value, x in self.values.items() if value in inputs}
         made = {x for op in ops for x in op.results}
-        known = {value: x for value, x in known.items() if value not in made}
+        known = {x: np.asarray(a) for x, a in known.items() if x not in made}
         with printing.silence():
             return reference.evaluate_part(
                 self.graph, ops, known, self.symbols, given, with_op=with_op

@@ -71,7 +71,8 @@ def wrong_block(
     subject: Subject, item: Item, variant: Compiled, found: BlockFindings
 ) -> CompileError:
     """Return the error of an entry of which a block is wrong."""
-    wrong = [f"  FAIL {each}" for each in found.verdicts if not each.passed]
+    given = [each for each in found.verdicts if not each.passed]
+    wrong = [f"  FAIL {each}" for each in (*given, found.misplaced) if each]
     return CompileError(
         "self-check",
         f"entry '{subject.entry.name}', compiled for '{variant.target}', does not "

@@ -25,6 +25,9 @@ class BlockCount:
         compared: how many were compared.
         compared_kinds: of how many kinds these are.
         operations: the share of the entry's operations that these compute.
+        repeated: how many others are the code of one that was compared, and have the
+            weights of the source in the archive; see `aotc.checks.repetitions`.
+        repeated_operations: the share that these compute.
     """
 
     blocks: int
@@ -32,6 +35,8 @@ class BlockCount:
     compared: int = 0
     compared_kinds: int = 0
     operations: float = 0.0
+    repeated: int = 0
+    repeated_operations: float = 0.0
 
     def plus(self, is_new: bool, operations: float) -> BlockCount:
         """Count one more that was compared.
@@ -47,6 +52,12 @@ class BlockCount:
             operations=min(self.operations + operations, 1.0),
         )
 
+    def plus_repeated(self, operations: float) -> BlockCount:
+        """Count one more that is like another in its code and right in its weights."""
+        whole = min(self.repeated_operations + operations, 1.0)
+        count = self.repeated + 1
+        return replace(self, repeated=count, repeated_operations=whole)
+
     @property
     def is_of_all_kinds(self) -> bool:
         """Whether a block of each kind was compared."""
@@ -55,7 +66,7 @@ class BlockCount:
     @property
     def missing(self) -> str:
         """Say which were not compared; empty where all were."""
-        left = self.blocks - self.compared
+        left = self.blocks - self.compared - self.repeated
         if not left:
             return ""
         kinds = self.kinds - self.compared_kinds
@@ -67,18 +78,23 @@ class BlockCount:
         return f"{left} of {self.blocks} blocks ({like})"
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"{self.compared} of {self.blocks} blocks, {self.compared_kinds} of "
-            f"{self.kinds} kinds, {self._percent} % of the operations, on one input"
+            f"{self.kinds} kinds, {_percent(self.operations)} % of the operations, on "
+            "one input"
         )
-
-    @property
-    def _percent(self) -> int:
-        return int(100 * self.operations + 1e-6)  # 100 is all of them
+        if not self.repeated:
+            return text
+        share = _percent(self.repeated_operations)
+        return f"{text}; {self.repeated} others, {share} %, by their code and weights"
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it; the share in percent, rounded down."""
-        return {**asdict(self), "operations": self._percent}
+        """As the manifest holds it; the shares in percent, rounded down."""
+        return {
+            **asdict(self),
+            "operations": _percent(self.operations),
+            "repeated_operations": _percent(self.repeated_operations),
+        }
 
 
 @dataclass(frozen=True)
@@ -223,6 +239,10 @@ class SelfCheck:
             return "equal"
         worst = _units_text(self.farthest)
         return f"error at most {self.error:.1e} of the largest value{worst}"
+
+
+def _percent(share: float) -> int:
+    return int(100 * share + 1e-6)  # 100 is all of them
 
 
 def _next_power_of_ten(number: float) -> float:

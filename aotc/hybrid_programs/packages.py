@@ -59,7 +59,7 @@ def export_package(
     path: Path,
     *,
     key: Signer | Path | str | None = None,
-    targets: Sequence[Target] = (),
+    targets: str | Sequence[Target | str] = (),
 ) -> Path:
     """Write a Python package that computes a hybrid function on a device.
 
@@ -83,7 +83,7 @@ def export_package(
     package = _package_of(function, f"{path.name}-1.0.0.aotc")
     codes = _codes(function)
     signer = signer_of(key)
-    chosen = tuple(targets) or Target.default()
+    chosen = Target.listed(targets) or Target.default()
     with TemporaryDirectory(dir=make_folder(path.parent), prefix=".") as work:
         folder = make_folder(Path(work) / path.name)
         write_text(folder / "__init__.py", package.text)

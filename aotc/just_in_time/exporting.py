@@ -33,7 +33,7 @@ def export_bundle(
     path: Path,
     *,
     key: Signer | Path | str | None = None,
-    targets: Sequence[Target] = (),
+    targets: str | Sequence[Target | str] = (),
 ) -> Path:
     """Write a signed bundle of the calls that there were.
 
@@ -78,7 +78,7 @@ def export_bundle(
     name = default_name(path) if path.suffix == ".aotc" else trace.name
     program.title = Title(name, "1.0.0")
     signer = signer_of(key)
-    chosen = tuple(targets) or Target.default()
+    chosen = Target.listed(targets) or Target.default()
     make_folder(path.parent if path.suffix == ".aotc" else path)
     bundle, _ = write_bundle(program, chosen, path, signer)
     return bundle

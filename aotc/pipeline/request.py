@@ -68,7 +68,8 @@ class Request:
         output: folder that `NAME-VERSION.aotc` is written into, or the bundle itself if
             its name ends with `.aotc`.
         entries: names of the entries to build; all of them by default.
-        targets: what to compile for; by default `Target.default()`.
+        targets: what to compile for, be it texts as `--target` takes them; by default
+            `Target.default()`.
         name: of the bundle, before what the source declares with `aotc.bundle`; by
             default the source's file name without suffix.
         version: of the bundle, likewise; 1.0.0 by default.
@@ -136,7 +137,7 @@ class Request:
     _: KW_ONLY
     output: Path = Path(".")
     entries: Sequence[str] = ()
-    targets: Sequence[Target] = ()
+    targets: str | Sequence[Target | str] = ()
     name: str | None = None
     version: str | None = None
     signing_key: Signer | Path | str | None = field(default=None, repr=False)

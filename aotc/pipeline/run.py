@@ -89,7 +89,7 @@ class Build:
     def __init__(self, request: Request, reporter: Reporter) -> None:
         self.request = request
         self.report = BuildReport()
-        self.targets = tuple(request.targets) or Target.default()
+        self.targets = Target.listed(request.targets) or Target.default()
         self.comparable = self._comparable()  # said before any work
         self.dump = _dump_folder(request.dump)
         self.self_check = _self_check_mode(request)

@@ -11,7 +11,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
-from aotc.array_files import open_arrays
+from aotc.array_files import hint_for, open_arrays
 from aotc.errors import InputError
 from aotc.system_errors import raise_system_error, require_path
 from aotc.tracing.source_locations import fail
@@ -33,9 +33,14 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
         fail(
             "unknown-format",
             f"expected weights in {' or '.join(_READERS)}; got '{file.name}'",
+            _CONVERSIONS.get(suffix, "safetensors.numpy.save_file(arrays, FILE)"),
         )
     if suffix != FOLDER and not isfile(file):
-        fail("no-such-file", f"there are no weights at '{file}'")
+        fail(
+            "no-such-file",
+            f"there are no weights at '{file}'",
+            "a relative path is looked up beside the file that calls Weights.load",
+        )
     try:
         flat, metadata = _READERS[suffix](file)
     except InputError as error:
@@ -45,7 +50,11 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
         fail(error.code, f"'{error.where}': {error.message}", error.hint)
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, str(file))
-        fail("bad-file", f"'{file}' cannot be read as {suffix}: {error}")
+        fail(
+            "bad-file",
+            f"'{file}' cannot be read as {suffix}: {error}",
+            hint_for(error),
+        )
     return nested_dict(flat), metadata
 
 
@@ -67,6 +76,13 @@ def read_arrays(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
 _READERS: dict[str, Reader] = {".safetensors": read_arrays, ".npz": read_arrays}
 
 
+# what makes a file that is read of one that is not, by suffix
+_PICKLES = "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')"
+_CONVERSIONS = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLES) | {
+    ".npy": "numpy.savez('weights.npz', name=numpy.load(FILE))",
+}
+
+
 def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:
     """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
     tree: dict[str, Any] = {}
@@ -78,6 +94,10 @@ def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            fail("bad-file", f"array '{name}' would lie inside of another array")
+            fail(
+                "bad-file",
+                f"array '{name}' would lie inside of another array",
+                "dots in names separate levels: rename one of the two",
+            )
         node[last] = value
     return tree

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aotc.artifacts.backends import BACKENDS
+from aotc.artifacts.compat import RUNTIME_CODES
 from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targets
 from aotc.artifacts.rollout.matrix import Cell
 from aotc.artifacts.selection import on_cpu
+from aotc.artifacts.verdicts import USABLE
 from aotc.target import TARGETS
 
 
@@ -18,7 +20,7 @@ def advice(cell: Cell) -> Iterator[str]:
     manifest = cell.artifact.manifest
     present = {str(v.target.get("name")) for v in manifest.variants.values()}
     best = next(iter(candidate_targets(cell.devices.profile.host)), None)
-    if best and best not in present and not _runs_as_meant(cell):
+    if best and best not in present and _helps(best, cell):
         yield f"add `--target {best}`"
     elif target := missing_target(cell):
         yield f"add `--target {target}`, if it has: {TARGETS[target].needs}"
@@ -36,12 +38,33 @@ def missing_target(cell: Cell) -> str | None:
     """
     host = cell.devices.profile.host
     variants = cell.artifact.manifest.variants.values()
-    if _runs_as_meant(cell) or not all(map(on_cpu, variants)):
+    if _runs_as_meant(cell) or _awaits_runtime(cell):
+        return None
+    if not all(map(on_cpu, variants)):
         return None
     best = next(iter(candidate_targets(host)), None)
     if best and BACKENDS[TARGETS[best].backend].on_cpu:
         return None
     return best or accelerator_target(host)
+
+
+def _helps(target: str, cell: Cell) -> bool:
+    """Whether code for a target that a device runs would change how it is served."""
+    if _runs_as_meant(cell) or _awaits_runtime(cell):
+        return False
+    # where a processor stands in for an accelerator, one more for processors is no help
+    return (
+        cell.selection.variant is None or not BACKENDS[TARGETS[target].backend].on_cpu
+    )
+
+
+def _awaits_runtime(cell: Cell) -> bool:
+    """Whether another IREE runtime alone would let a device run code that there is."""
+    hindrances = (
+        {m.code for m in each.mismatches if m.verdict not in USABLE}
+        for each in cell.judgements
+    )
+    return any(codes and codes <= RUNTIME_CODES for codes in hindrances)
 
 
 def _runs_as_meant(cell: Cell) -> bool:

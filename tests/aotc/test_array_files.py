@@ -64,6 +64,7 @@ def test_errors_are_those_of_the_file(tmp_path, reader, name, content, code):
         READERS[reader](path)
     assert refused.value.code == code
     assert name in f"{refused.value.message} {refused.value.where}"
+    assert refused.value.hint
 
 
 def test_arrays_are_views_until_they_are_copied(tmp_path):

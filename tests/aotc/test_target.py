@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,22 @@ def test_refuses_unknown_target_and_names_the_close_ones() -> None:
 def test_refuses_names_that_are_not_in_the_table(text: str) -> None:
     with pytest.raises(InputError):
         Target.parse(text)
+
+
+def test_lists_targets_and_texts_each_once() -> None:
+    v4 = Target.parse("x86_64-v4")
+    assert Target.listed(["x86_64-v4", v4, "vmvx"]) == (v4, Target.parse("vmvx"))
+    assert Target.listed("cpu") == Target.named("cpu")
+    assert Target.listed(v4) == (v4,)
+    assert Target.listed([]) == ()
+
+
+@pytest.mark.parametrize("given", ["x86", ["x86"], [None], [3]])
+def test_refuses_to_list_what_is_no_target(given: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        Target.listed(given)
+    assert refused.value.code == "unknown-target"
+    assert refused.value.hint
 
 
 def test_each_cpu_level_requires_what_the_one_below_requires() -> None:

@@ -1,5 +1,6 @@
 """Entries too large for the reference evaluator are compared block by block."""
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import asdict, replace
@@ -16,11 +17,14 @@ from aotc.checks.work import TOO_LONG, OverBudget, Work
 from aotc.cli.inspect import _self_check
 from aotc.dialects import context
 from aotc.dialects.functions import functions_of
+from aotc.dialects.ops.trigonometric import Cos, Tanh
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.mlir import ir
+from aotc.passes import fold_parameters
 from aotc.target import Target
+from aotc.tracing.deferred_arrays import compute_when_read
 
 LAYERS = 4
 MODEL = f"""
@@ -45,7 +49,7 @@ def step(weights, state, x, i):
     x = x + np.eye(16, dtype="f32")[i]
     for n in range({LAYERS}):
         p = weights[f"layer{{n}}"]
-        q = np.tanh(nn.layer_norm(x) @ p["a"]) @ p["b"]
+        q = np.tanh(nn.layer_norm(x) @ p["a"]) @ np.abs(p["b"])
         x = x + nn.softmax(q @ p["c"])
     return {{"sum": state["sum"] + x}}, nn.layer_norm(x) @ weights["layer0"]["a"].T
 """
@@ -113,7 +117,10 @@ def test_weights_are_packed_once(model, monkeypatch):
     assert len(written) == len({*written}) >= 3 * LAYERS
 
 
-@pytest.mark.parametrize("work", [2e10, 3e5])
+FEW = 3e5  # elements: enough for a block of each kind
+
+
+@pytest.mark.parametrize("work", [2e10, FEW])
 def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
     evaluated = {}
     evaluate_part = reference.evaluate_part
@@ -151,29 +158,99 @@ def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
     assert f"{count.compared} of {count.blocks} blocks" in str(row)
     left = [why for _, why in row.unchecked if "of any size" not in why]
     assert len(left) < len(row.unchecked)  # integers of any size, as a whole
-    assert bool(left) == (count.compared < count.blocks)
+    assert not left
+    assert count.repeated == count.blocks - count.compared
+    assert f"{count.repeated} others" in str(row) or not count.repeated
+    assert count.operations + count.repeated_operations == pytest.approx(1)
     assert row.operations == count.operations == row.to_json()["operations"]
     assert reuse._row(json.loads(json.dumps(asdict(row)))) == row  # as the cache does
 
 
-def test_weights_of_one_layer_that_lie_wrong_are_found_in_its_block(model, monkeypatch):
+def reverse_in_one_layer(weights):
+    (name,) = (n for n in weights if n.startswith("weights.layer2.b"))
+    return {name: weights[name][::-1].copy()}
+
+
+def exchange_two_layers(weights):
+    one, other = ([n for n in weights if f"layer{k}.c" in n][0] for k in (2, 3))
+    return {one: weights[other], other: weights[one]}
+
+
+@pytest.mark.parametrize("work", [2e10, FEW])
+@pytest.mark.parametrize("fault", [reverse_in_one_layer, exchange_two_layers])
+def test_weights_that_lie_wrong_are_found(model, monkeypatch, fault, work):
     write_archives = packager.write_archives
 
-    def reversed_in_one_layer(weights, folder):
+    def write_wrong(weights, folder):
         if not weights:  # where all are lent
             return write_archives(weights, folder)
         (each,) = weights
-        (name,) = (n for n in each.parameters if n.startswith("weights.layer2.b"))
-        wrong = {name: each.parameters[name][::-1].copy()}
-        parameters = each.parameters | wrong
-        return write_archives([replace(each, parameters=parameters)], folder)
+        wrong = each.parameters | fault(each.parameters)
+        return write_archives([replace(each, parameters=wrong)], folder)
 
-    monkeypatch.setattr(packager, "write_archives", reversed_in_one_layer)
-    with pytest.raises(CompileError, match=r"in block \d of \d+:\n  FAIL") as caught:
-        build(model)
+    monkeypatch.setattr(packager, "write_archives", write_wrong)
+    monkeypatch.setattr(self_check, "_WORK", work)
+    said = r"in block \d of \d+:\n  FAIL" + (" weight '" if work == FEW else "")
+    with pytest.raises(CompileError, match=said) as caught:
+        build(model, targets=["x86_64-v3"])
     assert caught.value.code == "self-check"
     assert caught.value.where.startswith("deep.py:")
     assert not list(model.parent.glob("*.aotc"))
+
+
+def fold_wrong(monkeypatch):
+    """Let what is computed of one layer's weight come out reversed."""
+    evaluated = fold_parameters._evaluated
+
+    def wrong(entry, values, weights):
+        for value, array in evaluated(entry, values, weights):
+            is_it = entry.source_of.get(value) == "weights.layer2.b"
+            yield value, array[::-1].copy() if is_it else array
+
+    monkeypatch.setattr(fold_parameters, "_evaluated", wrong)
+
+
+def pack_otherwise(monkeypatch):
+    """Let one layer's weight be brought into another order than the code reads."""
+    computed_array = fold_parameters._computed_array
+
+    def wrong(entry, value, weights):
+        found = computed_array(entry, value, weights)
+        is_it = entry.source_of.get(value) == "weights.layer2.b"
+        return compute_when_read(lambda x: x.T, found) if is_it else found
+
+    monkeypatch.setattr(fold_parameters, "MOST_BYTES_AT_ONCE", 0)
+    monkeypatch.setattr(fold_parameters, "_computed_array", wrong)
+
+
+def lower_otherwise(monkeypatch):
+    """Let the code of one layer be another."""
+    lower, numbers = Tanh.lower, itertools.count()
+
+    def wrong(low, op, x):
+        is_it = next(numbers) % LAYERS == 2
+        return lower(low, op, x) if not is_it else Cos.lower(low, op, x)
+
+    monkeypatch.setattr(Tanh, "lower", staticmethod(wrong))
+
+
+@pytest.mark.parametrize("plant", [fold_wrong, pack_otherwise, lower_otherwise])
+def test_a_layer_that_the_passes_make_wrong_is_found(model, monkeypatch, plant):
+    plant(monkeypatch)
+    monkeypatch.setattr(self_check, "_WORK", 2 * FEW)
+    with pytest.raises(CompileError, match=r"in block 4 of \d+:\n  FAIL") as caught:
+        build(model, targets=["x86_64-v3"], cache=False)
+    assert caught.value.code == "self-check"
+
+
+def test_what_is_of_other_code_counts_as_no_repetition(model, monkeypatch):
+    """Nor is it called checked where the work does not suffice for it."""
+    lower_otherwise(monkeypatch)
+    monkeypatch.setattr(self_check, "_WORK", FEW)
+    report = build(model, targets=["x86_64-v3"], cache=False)
+    (row,) = report.self_checks
+    assert row.blocks.missing.startswith("1 of ")
+    assert row.blocks.compared + row.blocks.repeated == row.blocks.blocks - 1
 
 
 def test_targets_have_equal_shares_of_the_work(monkeypatch):

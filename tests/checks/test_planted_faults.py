@@ -30,6 +30,10 @@ def test_there_are_faults_of_all_families():
     assert len(PROGRAMS) == 100
 
 
+def test_what_faults_replace_is_there():
+    assert not [x.says for x in FAULTS if not hasattr(x.owner, x.name)]
+
+
 def test_faults_that_meet_are_not_planted_together():
     for group in rounds_of(FAULTS):
         spoiled = [name for fault in group for name in fault.spoils]

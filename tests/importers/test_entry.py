@@ -399,6 +399,8 @@ def test_half_precision_weights_keep_their_bits(tmp_path):
         ("w.safetensors", b"\x08\0\0\0\0\0\0\0{damaged", "bad-file"),
         ("w.npz", b"PK damaged", "bad-file"),
         ("w.npz", b"", "bad-file"),
+        ("w.gguf", b"GGUF\3", "bad-file"),
+        ("w.gguf", b"text", "bad-file"),
         ("w.pt", b"", "unknown-format"),
         ("missing.npz", None, "no-such-file"),
     ],
@@ -409,6 +411,7 @@ def test_weights_that_cannot_be_read_are_refused(model, name, content, code):
     error = model.refused(f"import aotc\nw = aotc.Weights.load('{name}')")
     assert error.code == code
     assert error.where == "model.py:2"
+    assert error.hint
 
 
 def test_arrays_named_inside_of_each_other_are_refused(model):

@@ -122,7 +122,8 @@ FAULTS = [
     ),
     Fault(
         "a division of integers by 0 is the processor's", "IREE", "divided",
-        OPS["divide"], "lower", lowered_as(_of_processor), frozenset({"inverse"}),
+        OPS["divide"], "lower", lowered_as(_of_processor),
+        frozenset({"inverse", "quantization"}),  # which divide floats
     ),
     Fault(
         "1 / 0 is a number", "IREE", "inverse",

@@ -32,7 +32,7 @@ def _greatest_number(found: Any, *_: Any) -> Any:
 FAULTS = [
     Fault(
         "the last pixel of a line of windows is left out",
-        "depthwise", "depthwise", depthwise.Windows, "_uses", by(_without_last),
+        "depthwise", "depthwise", depthwise, "rows_by_pixel", by(_without_last),
         frozenset({"pooling", "chain"}),
     ),
     Fault(

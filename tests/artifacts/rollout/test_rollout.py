@@ -123,6 +123,19 @@ def test_code_that_lacks_for_an_accelerator_is_told_before_an_unknown_processor(
     assert len(said) > 1 or missing is None
 
 
+def test_no_target_is_advised_that_would_change_nothing(bundle):
+    """Another runtime is what lacks; or a processor that stands in for a GPU."""
+    host = Host("x86_64", features("x86_64-v4"), "2.9.0", CPU)
+    (old,) = judge(bundle("x86_64-v3"), Profile(host, GIB))["cells"]
+    assert old["verdict"] == "unsupported"
+    assert old["missing_target"] is None
+    assert old["advice"]
+    (beside,) = judge(bundle("x86_64-v3", "cuda:sm_89"), cpu("x86_64-v4"))["cells"]
+    assert beside["fallback"]
+    for cell in (old, beside):
+        assert not [each for each in cell["advice"] if "--target" in each]
+
+
 def test_reasons_against_the_fastest_variant_come_first(bundle):
     profile = named_profile("rtx-4090", Assumptions("3.13.0"), None)
     (cell,) = judge(bundle("x86_64-v3", "vulkan", "cuda:sm_89"), profile)["cells"]

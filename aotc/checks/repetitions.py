@@ -1,0 +1,310 @@
+"""Which blocks of an entry repeat the code of others, and whether weights are theirs.
+
+A block that is not evaluated is known to be right if one that was evaluated is compiled
+to the same ops and kernels, makes its stored weights by the same ops of its own, and if
+the archive of the bundle holds what these ops give. The last of these is seen by
+computing them again: it takes a look at each byte of the weights, and no calls.
+
+The code of a block is read where the passes end: what its values are computed from, up
+to the values that go from block to block, in the module that crosses to IREE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aotc.checks.blocks import Block
+from aotc.checks.work import Work
+from aotc.computed_arrays import (
+    ComputedArray,
+    Origin,
+    StoredArray,
+    is_computed_alike,
+    likeness_key,
+)
+from aotc.dialects.entries import Port
+from aotc.dialects.functions import functions_of
+from aotc.dialects.lowering.sources import operands_of
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.packager import PackedWeights
+from aotc.parameter_archive import ArchiveEntry, have_same_bytes, read_archive
+from aotc.passes.base import Unit
+
+Names = dict[Value, Hashable]
+
+
+@dataclass(frozen=True)
+class BlockCode:
+    """The compiled code of a block.
+
+    Args:
+        form: equal for blocks that differ in nothing but the numbers of their weights.
+        weights: the names of the stored weights that it reads.
+    """
+
+    form: Hashable
+    weights: tuple[str, ...]
+
+
+class Origins:
+    """What computes arrays, also those that are there already.
+
+    Args:
+        known: the origins of these.
+    """
+
+    def __init__(self, known: Iterable[Origin]) -> None:
+        self._known = {id(each.array): each for each in known}
+
+    def computed(self, array: StoredArray) -> ComputedArray | None:
+        """Return what computes an array; None for one of the sources."""
+        if isinstance(array, ComputedArray):
+            return array
+        known = self._known.get(id(array))
+        return known and known.computed
+
+    def is_right(self, array: StoredArray) -> bool:
+        """Whether what is there already of an array is what its ops give."""
+        made = self.computed(array)
+        if made is None:
+            return True
+        is_there = isinstance(array, np.ndarray)
+        if is_there and not have_same_bytes(array, np.asarray(made)):
+            return False
+        return all(map(self.is_right, made.leaves))
+
+
+# ---- code ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An entry where the passes end, which returns what goes from block to block.
+
+    Args:
+        unit: that has gone through them.
+        name: of the entry.
+    """
+
+    unit: Unit
+    name: str
+
+    @property
+    def function(self) -> Function:
+        """The function of the entry."""
+        return functions_of(self.unit.module)[self.name]
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """What the arguments of the function are."""
+        return self.unit.program.entry(self.name).arguments
+
+    @property
+    def parameters(self) -> Mapping[str, StoredArray]:
+        """The arrays of its weights."""
+        return self.unit.program.parameters
+
+    @cached_property
+    def origins(self) -> Origins:
+        """How those arrays came to be that the passes have computed."""
+        return Origins([x for x in self.unit.notes if isinstance(x, Origin)])
+
+
+def codes_of(
+    blocks: Sequence[Block],
+    ports: Mapping[Value, Port],
+    lowered: Lowered,
+    returned: Sequence[Value],
+    sources: Mapping[str, StoredArray],
+) -> list[BlockCode | None]:
+    """Return the code of each block; None where it cannot be told apart.
+
+    Args:
+        blocks: of the graph.
+        ports: what the arguments of the entry are in the graph.
+        lowered: what became of the entry.
+        returned: the values of the graph that it returns, in order.
+        sources: the arrays of the weights before the passes.
+    """
+    function = lowered.function
+    if len(function.regions[0].blocks) != 1:
+        return [None] * len(blocks)  # loops that calls end, as blocks and branches
+    *_, end = function.entry_block.operations
+    lowered_of = dict(zip(returned, end.operands, strict=True))
+    reader = _Reader(lowered, lowered_of, sources)
+    return [reader.code_of(block, ports) for block in blocks]
+
+
+class _Reader:
+    """Reads the code of blocks from a lowered entry.
+
+    Args:
+        lowered: the entry.
+        lowered_of: the lowered values, by those of the graph that blocks give.
+        sources: the arrays of the weights before the passes.
+    """
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        lowered_of: Mapping[Value, Value],
+        sources: Mapping[str, StoredArray],
+    ) -> None:
+        self._lowered_of, self._sources = lowered_of, sources
+        self._parameters, self._origins = lowered.parameters, lowered.origins
+        block = lowered.function.entry_block
+        self._ports = dict(zip(block.arguments, lowered.ports, strict=True))
+        self._ops = [*block.operations]
+        self._place_of = {x: n for n, op in enumerate(self._ops) for x in op.results}
+
+    def code_of(self, block: Block, ports: Mapping[Value, Port]) -> BlockCode | None:
+        """Return the code of a block; None if not all that it gives is returned."""
+        if not all(value in self._lowered_of for value in (*block.given, *block.taken)):
+            return None
+        given = [self._lowered_of[value] for value in block.given]
+        own = [ports[value].name for value in _arguments_read(block)]
+        names = self._names_of_others(block, given)
+        ops = [self._ops[at] for at in sorted(self._places_of_ops(given, names))]
+        read = [*dict.fromkeys(x for op in ops for x in operands_of(op)), *given]
+        taken = {x: self._ports[x] for x in read if x in self._ports}
+        names |= {x: self._form_of_argument(port, own) for x, port in taken.items()}
+        rows = tuple(_form_of_op(op, names) for op in ops)
+        weights = tuple(x.name for x in taken.values() if x.kind == "weight")
+        return BlockCode((rows, tuple(names[x] for x in given)), weights)
+
+    def _names_of_others(self, block: Block, given: Sequence[Value]) -> Names:
+        """Return names of what other blocks give: what a block takes by its number."""
+        others = {x for x in self._lowered_of.values() if x not in given}
+        beside = {x: ("beside", self._place_of.get(x)) for x in others}
+        taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
+        return {**beside, **taken}
+
+    def _places_of_ops(self, given: Iterable[Value], known: Names) -> set[int]:
+        """Return the places of the ops that compute some values of known ones."""
+        found, rest = set[int](), [*given]
+        while rest:
+            value = rest.pop()
+            place = self._place_of.get(value)
+            if place is not None and value not in known and place not in found:
+                found.add(place)
+                rest += operands_of(self._ops[place])
+        return found
+
+    def _form_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
+        """Return what an argument is to a block whose own arguments are some."""
+        if port.kind == "weight":
+            known = self._sources
+            arrays = [(n, known[x]) for n, x in enumerate(own) if x in known]
+            return self._form_of_array(self._parameters[port.name], arrays)
+        if port.name in own:
+            return port.kind, own.index(port.name)
+        return port.kind, port.name
+
+    def _form_of_array(
+        self, array: StoredArray, own: Sequence[tuple[int, StoredArray]]
+    ) -> Hashable:
+        """Return how an array is computed of the arrays of a block's own weights."""
+        for number, each in own:  # an equal one of another layer may stand for it
+            if is_computed_alike(each, array):
+                return "own", number
+        made = self._origins.computed(array)
+        if made is not None:
+            return made.key, tuple(self._form_of_array(x, own) for x in made.leaves)
+        return "other", likeness_key(array)
+
+
+def _arguments_read(block: Block) -> list[Value]:
+    """Return the arguments of the entry that the ops of a block read, in order."""
+    read = (value for op in (*block.stored, *block.ops) for value in op.operands)
+    return [x for x in dict.fromkeys(read) if isinstance(x.owner, ir.Block)]
+
+
+def _form_of_op(op: Operation, names: Names) -> Hashable:
+    """Return what is equal for equal ops of equal values; its results get names."""
+    operands = tuple(names[value] for value in op.operands)
+    regions = tuple(
+        tuple(_form_of_block(block, names) for block in region) for region in op.regions
+    )
+    for value in op.results:
+        names[value] = ("made", len(names))
+    return (
+        op.operation.name,
+        tuple((name, op.attributes[name]) for name in sorted(op.attributes)),
+        tuple(value.type for value in op.results),
+        operands,
+        regions,
+    )
+
+
+def _form_of_block(block: Any, names: Names) -> Hashable:
+    for value in block.arguments:
+        names[value] = ("made", len(names))
+    types = tuple(value.type for value in block.arguments)
+    return types, tuple(_form_of_op(op, names) for op in block.operations)
+
+
+# ---- weights ------------------------------------------------------------------------
+
+
+@dataclass
+class StoredWeights:
+    """The weights of a bundle, beside what they are to be.
+
+    Args:
+        packed: the weights of the bundle.
+        target: id of the variant that reads them.
+        lowered: the code, with what the passes have made of the sources.
+    """
+
+    packed: PackedWeights
+    target: str
+    lowered: Lowered
+    _opened: dict[str, dict[str, ArchiveEntry]] = field(default_factory=dict)
+
+    def elements_to_read(self, names: Iterable[str]) -> float:
+        """Return how many elements of some weights are still to be compared."""
+        left, arrays = {*names} - self.packed.compared, self.lowered.parameters
+        return float(sum(prod(arrays[name].shape) for name in left))
+
+    def are_stored(self, names: Iterable[str]) -> bool:
+        """Whether the bundle states each of them as computed by the same ops."""
+        return all(self._path_of(name) is not None for name in names)
+
+    def first_wrong(self, names: Iterable[str], work: Work) -> str | None:
+        """Return the first of some weights that is stored otherwise; None if none is.
+
+        Raises:
+            NothingToCompare: to compute them again would take too much.
+        """
+        for name in names:
+            if name not in self.packed.compared:
+                work.take(self.elements_to_read([name]))
+                array = self.lowered.parameters[name]
+                if not self.lowered.origins.is_right(array):
+                    return name
+                if not have_same_bytes(self._stored(name), np.asarray(array)):
+                    return name
+                self.packed.compared.add(name)
+        return None
+
+    def _path_of(self, name: str) -> str | None:
+        array = self.lowered.parameters[name]
+        for each in self.packed.weights:
+            held = each.parameters.get(name)
+            if self.target in each.required_by and held is not None:
+                return each.path if is_computed_alike(held, array) else None
+        return None
+
+    def _stored(self, name: str) -> Any:
+        path = self._path_of(name)
+        assert path is not None
+        if path not in self._opened:
+            self._opened[path] = read_archive(self.packed.bundle / path)
+        array = self.lowered.parameters[name]
+        return self._opened[path][name].array(array.dtype, array.shape)
