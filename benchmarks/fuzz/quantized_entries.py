@@ -1,461 +1,351 @@
-"""Random entries of quantised arithmetic, as source of a model file.
+"""Random entries of quantised arithmetic, of several kinds.
 
-Products and convolutions of bytes, pools, residuals, concatenations, movement and
-elementwise chains between tensors of bytes; weights of 8 and 4 bits beside floats, by
-channel and in blocks; half precision.
+Chains of steps between tensors of bytes; weights of 8 and 4 bits beside floats, by
+channel and in blocks; half precision; scales that each call finds; caches and states of
+bytes; loops and gradients.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from .quantized_drawing import Levels, QuantizedEntry
+from .quantized_movement import movement
+from .quantized_steps import CHAINS, FEATURES, STEPS
+from .weighted_forms import Shape
 
-from .weighted_forms import LARGEST, Shape, element_count
-
-# between bytes: those whose ops round alike on all targets, and those that round as
-# the functions of a target do
-EXACT_CHAINS = (
-    "nn.relu({0})", "np.clip({0}, -0.7, 0.9)", "{0} * 0.37", "{0} / 1.7 + 0.21",
-    "np.where({0} > 0, {0}, 0.1 * {0})", "np.abs({0})", "-{0}", "np.maximum({0}, 0.2)",
-    "nn.hard_swish({0})", "{0} * {0}",
-)  # fmt: skip
-CHAINS = (
-    "nn.gelu({0})", "nn.gelu({0}, approximate=True)", "nn.sigmoid({0})",
-    "np.tanh({0})", "nn.silu({0})", "{0} * nn.sigmoid({0})", "np.exp({0} - 2.0)",
-    "nn.softplus({0})", "np.sqrt(np.abs({0}))", "nn.elu({0})", "nn.mish({0})",
-)  # fmt: skip
-ROWS = ("nn.softmax({0})", "nn.layer_norm({0})", "nn.softmax({0}, axis=-2)",
-    "nn.rms_norm({0})")  # fmt: skip
-BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "np.maximum({0}, {1})",
-    "nn.relu({0} + {1})")  # fmt: skip
-FEATURES = (1, 3, 4, 8, 15, 16, 17, 24, 32, 33, 64, 70)
 LENGTHS = (1, 2, 3, 5, 8, 13, 16, 21)
-BLOCKS = (16, 32, 64, 128, None)
+BLOCKS = (16, 20, 32, 32, 64, 128, None)
+HALVES = ("bf16", "f16")
+ACTIVATIONS = ("nn.relu({0})", "nn.silu({0})", "np.tanh({0})")
 
 
-@dataclass(frozen=True)
-class Levels:
-    """A tensor of bytes.
-
-    Args:
-        name: of the variable.
-        shape: of it.
-        scale: the size of a step.
-        zero_point: the integer that stands for 0.
-        dtype: of the bytes.
-    """
-
-    name: str
-    shape: Shape
-    scale: float
-    zero_point: int
-    dtype: str
-
-    @property
-    def floats(self) -> str:
-        """The source of the numbers that the bytes stand for."""
-        scale = f"numpy.float32({self.scale})"
-        return f"nn.dequantize({self.name}, {scale}, {self._zero})"
-
-    @property
-    def _zero(self) -> str:
-        kind = "uint8" if self.dtype == "u8" else "int8"
-        return f"numpy.{kind}({self.zero_point})"
-
-    def quantize(self, source: str) -> str:
-        """The source of the bytes of some numbers."""
-        given = f"numpy.float32({self.scale}), {self._zero}, {self.dtype!r}"
-        return f"nn.quantize({source}, {given})"
-
-
-@dataclass
-class QuantizedEntry:
-    """An entry as it is drawn.
+def draw(e: QuantizedEntry, *, relaxed: bool = False) -> None:
+    """Draw what an entry computes.
 
     Args:
-        rng: that draws it.
-        name: of its function; those of its weights begin with it.
-        is_exact: whether its results are the same integers on every target.
-        has_batch: whether calls decide the size of the first axis.
-        is_half: whether it computes in half precision.
-        inputs: dtypes and shapes by name.
-        levels: tensors of bytes.
-        weights: the source of each array, by name.
-        lines: of its body.
-        results: names of floats that it returns; bytes that nothing reads are, too.
-        read: names of bytes that others are computed from.
-        families: what was drawn.
+        e: the entry.
+        relaxed: draw rows that are rounded, which results show within a bound.
     """
-
-    rng: np.random.Generator
-    name: str
-    is_exact: bool = True
-    has_batch: bool = False
-    is_half: bool = False
-    inputs: dict[str, tuple[str, Shape]] = field(default_factory=dict)
-    levels: list[Levels] = field(default_factory=list)
-    weights: dict[str, str] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    read: set[str] = field(default_factory=set)
-    families: list[str] = field(default_factory=list)
-
-    # ---- drawing --------------------------------------------------------------------
-
-    def one_of(self, some: Sequence[Any]) -> Any:
-        """Return any of them."""
-        return some[int(self.rng.integers(len(some)))]
-
-    def chance(self, share: float) -> bool:
-        """Return whether something that happens so often happens."""
-        return bool(self.rng.random() < share)
-
-    def some_levels(self, *ranks: int) -> Levels | None:
-        """Return any tensor of bytes of some ranks."""
-        found = [each for each in self.levels if len(each.shape) in ranks]
-        return self.one_of(found) if found else None
-
-    def weight(self, source: str) -> str:
-        """Add an array to the weights; return the source that reads it."""
-        name = f"{self.name}_{len(self.weights)}"
-        self.weights[name] = source
-        return f"w[{name!r}]"
-
-    def line(self, source: str) -> str:
-        """Add a line to the body; return the name of its value."""
-        name = f"t{len(self.lines)}"
-        self.lines.append(f"{name} = {source}")
-        return name
-
-    def grid(self, name: str, shape: Shape) -> Levels:
-        """Return levels of any dtype, scale and zero point for numbers near 1."""
-        dtype = self.one_of(("u8", "u8", "i8"))
-        least = 0 if dtype == "u8" else -128
-        middle = [0, 128 + least, least, least + 255]
-        middle += [int(self.rng.integers(least, least + 256)) for _ in range(2)]
-        scale = self.one_of((2.0**-5, 0.0173, float(self.rng.uniform(0.008, 0.05))))
-        return Levels(name, shape, round(scale, 6), self.one_of(middle), dtype)
-
-    def add(self, source: str, shape: Shape, *read: Levels) -> None:
-        """Quantise numbers to a new tensor of bytes, unless it is too large."""
-        if element_count(shape) > LARGEST or 0 in shape:
-            return
-        made = self.grid(f"q{len(self.lines)}", shape)
-        self.lines.append(f"{made.name} = {made.quantize(source)}")
-        self.levels.append(made)
-        self.read.update(each.name for each in read)
-
-    def byte_weight(self, shape: Shape, depth: int, *, zero: bool = False) -> str:
-        """Return the source of a dequantised weight; features are its last axis."""
-        scale: Any = 1 / (74 * math.sqrt(max(depth, 1)))
-        is_unsigned = zero and self.chance(0.5)
-        low, high, kind = (0, 256, "u1") if is_unsigned else (-128, 128, "i1")
-        name = self.weight(f"rng.integers({low}, {high}, {shape}).astype({kind!r})")
-        if self.chance(0.4):
-            point = self.one_of((0, 3, 128 if is_unsigned else -7)) if zero else 0
-            return (
-                f"nn.dequantize({name}, numpy.float32({scale}), "
-                f"numpy.dtype({kind!r}).type({point}))"
-            )
-        drawn = f"rng.uniform({0.5 * scale}, {2 * scale}, {shape[-1]})"
-        scales = self.weight(f"{drawn}.astype('f4')")
-        points = "0"
-        if zero:
-            drawn = f"rng.integers({low}, {high}, {shape[-1]})"
-            points = self.weight(f"{drawn}.astype({kind!r})")
-        axis = len(shape) - 1
-        return f"nn.dequantize({name}, {scales}, {points}, axis={axis})"
-
-    def biased(self, source: str, features: Any) -> str:
-        """Return a sum with what often follows a product."""
-        if self.chance(0.6):
-            drawn = f"rng.normal(size={features}, scale=0.3).astype('f4')"
-            source = f"{source} + {self.weight(drawn)}"
-        if self.chance(0.5):
-            chains = EXACT_CHAINS if self.is_exact else (*EXACT_CHAINS, *CHAINS)
-            source = self.one_of(chains).format(self.line(source))
-        return source
-
-    # ---- steps ----------------------------------------------------------------------
-
-    def product(self) -> None:
-        """Rows by a weight."""
-        found = self.some_levels(2, 3, 4)
-        if found is None:
-            return
-        *rows, depth = found.shape
-        features = self.one_of(FEATURES)
-        right = self.byte_weight((depth, features), int(depth), zero=self.chance(0.3))
-        if self.chance(0.3):
-            right = f"np.transpose(np.transpose({right}))"
-        source = self.biased(f"{found.floats} @ {right}", features)
-        self.add(source, (*rows, features), found)
-
-    def product_of_values(self) -> None:
-        """Two tensors of bytes that both change from call to call."""
-        found = self.some_levels(3)
-        if found is None:
-            return
-        batch, rows, depth = found.shape
-        others = [
-            each
-            for each in self.levels
-            if len(each.shape) == 3 and (each.shape[0], each.shape[2]) == (batch, depth)
-        ]
-        other = self.one_of(others)
-        source = f"np.einsum('bid,bjd->bij', {found.floats}, {other.floats})"
-        source = f"{source} * numpy.float32({1 / math.sqrt(int(depth)):.4f})"
-        self.add(source, (batch, rows, other.shape[1]), found, other)
-
-    def convolution(self) -> None:
-        """Windows of an image or a sequence, of all channels, of each or of groups."""
-        windows = self._windows()
-        if windows is None:
-            return
-        found, window, given, result = windows
-        channels = int(found.shape[-1])
-        divisors = [n for n in (2, 3, 4, 8) if channels % n == 0]
-        kind = self.one_of(("all", "each", "groups" if divisors else "all"))
-        groups = {"all": 1, "each": channels}.get(kind) or self.one_of(divisors)
-        features = groups * self.one_of((1, 2) if kind == "each" else (3, 4, 8))
-        depth = math.prod(window) * channels // groups
-        if groups > 1 and depth > 255:
-            self.is_exact = False
-        right = self.byte_weight((*window, channels // groups, features), depth)
-        name = f"nn.conv{len(window)}d"
-        source = f"{name}({found.floats}, {right}, {given}, groups={groups})"
-        shape = (found.shape[0], *result, features)
-        self.add(self.biased(source, features), shape, found)
-
-    def pooling(self) -> None:
-        """The largest or the mean of windows, or of a whole image."""
-        windows = self._windows(is_pool=True)
-        if windows is None:
-            return
-        found, window, given, result = windows
-        count, *_, channels = found.shape
-        if not self.is_exact and self.chance(0.6):
-            axes = tuple(range(1, len(found.shape) - 1))
-            mean = f"np.mean({found.floats}, axis={axes}, keepdims=True)"
-            whole = f"nn.avg_pool({found.floats}, {window}, {given})"
-            if self.chance(0.5):
-                self.add(mean, (count, *(1 for _ in axes), channels), found)
-            else:
-                self.add(whole, (count, *result, channels), found)
-            return
-        source = f"nn.max_pool({found.floats}, {window}, {given})"
-        self.add(source, (count, *result, channels), found)
-
-    def _windows(self, *, is_pool: bool = False) -> Any:
-        """Return bytes, the windows that go over them, and how many there are."""
-        found = self.some_levels(3, 4)
-        if found is None:
-            return None
-        sizes = found.shape[1:-1]
-        window, strides, dilation = (
-            tuple(self.one_of(some) for _ in sizes)
-            for some in ((1, 2, 3, 3), (1, 1, 2), (1,) if is_pool else (1, 1, 2))
-        )
-        most = [(k - 1) // 2 if is_pool else 2 for k in window]
-        ends = [
-            (int(self.rng.integers(0, n + 1)), int(self.rng.integers(0, n + 1)))
-            for n in most
-        ]
-        result = [
-            (int(n) + sum(p) - (k - 1) * d - 1) // s + 1
-            for n, p, k, d, s in zip(
-                sizes, ends, window, dilation, strides, strict=True
-            )
-        ]
-        if min(result) < 1:
-            return None
-        given = f"strides={strides}, padding={tuple(ends)}, dilation={dilation}"
-        return found, window, given, result
-
-    def binary(self) -> None:
-        """Two tensors of bytes of other grids, or one and a row of numbers."""
-        found = self.one_of(self.levels)
-        same = [each for each in self.levels if each.shape == found.shape]
-        other = self.one_of(same)
-        right = other.floats
-        if self.chance(0.2):
-            size = found.shape[-1]
-            right = self.weight(f"rng.normal(size={size}).astype('f4')")
-        elif self.chance(0.15):
-            right = f"{other.floats}[..., :1]"
-        source = self.one_of(BINARY).format(found.floats, right)
-        self.add(source, found.shape, found, other)
-
-    def concatenation(self) -> None:
-        """Two tensors of bytes along the last axis."""
-        found = self.one_of(self.levels)
-        alike = [x for x in self.levels if x.shape[:-1] == found.shape[:-1]]
-        other = self.one_of(alike)
-        source = f"np.concatenate([{found.floats}, {other.floats}], axis=-1)"
-        shape = (*found.shape[:-1], int(found.shape[-1]) + int(other.shape[-1]))
-        self.add(source, shape, found, other)
-
-    def chain(self) -> None:
-        """Elementwise ops of one tensor of bytes."""
-        found = self.one_of(self.levels)
-        chains = EXACT_CHAINS if self.is_exact else (*EXACT_CHAINS, *CHAINS, *CHAINS)
-        source = found.floats
-        for _ in range(int(self.rng.integers(1, 4))):
-            source = self.one_of(chains).format(self.line(source))
-        self.add(source, found.shape, found)
-
-    def rows(self) -> None:
-        """Norms and softmax of rows."""
-        found = self.some_levels(2, 3)
-        if found is None or self.is_exact:
-            return
-        self.add(self.one_of(ROWS).format(found.floats), found.shape, found)
-
-    def movement(self) -> None:
-        """Bytes in another order or form, quantised again as they were or not."""
-        found = self.one_of(self.levels)
-        first, *rest = found.shape
-        order = (0, *(1 + int(n) for n in self.rng.permutation(len(rest))))
-        moved: Shape = tuple(found.shape[axis] for axis in order)
-        last = int(found.shape[-1])
-        forms: list[tuple[str, Shape]] = [
-            (f"np.transpose({{0}}, {order})", moved),
-            ("{0}[..., ::-1]", found.shape),
-            (f"{{0}}[..., :{(last + 1) // 2}]", (*found.shape[:-1], (last + 1) // 2)),
-            ("np.take({0}, numpy.array([0, -1, 9]), axis=-1, mode='clip')",
-             (*found.shape[:-1], 3)),
-            ("np.pad({0}, %s)" % ([(0, 0)] * len(rest) + [(1, 2)]),
-             (*found.shape[:-1], last + 3)),
-        ]  # fmt: skip
-        if len(rest) == 3:
-            flat = f"np.reshape({{0}}, ({{0}}.shape[0], -1, {last}))"
-            forms.append((flat, (first, int(rest[0]) * int(rest[1]), last)))
-        source, shape = self.one_of(forms)
-        name = self.line(found.floats)
-        if self.chance(0.5):
-            made = Levels(f"q{len(self.lines)}", shape, found.scale, found.zero_point,
-                found.dtype)  # fmt: skip
-            self.lines.append(f"{made.name} = {made.quantize(source.format(name))}")
-            self.levels.append(made)
-            self.read.add(found.name)
-        else:
-            self.add(source.format(name), shape, found)
-
-    # ---- whole entries --------------------------------------------------------------
-
-    def draw(self) -> None:
-        """Draw what the entry computes."""
-        kind = self.rng.choice(4, p=(0.55, 0.25, 0.15, 0.05))
-        if kind < 2:
-            self.is_exact = bool(kind == 0)
-            self._draw_bytes()
-        else:
-            self.is_exact = False
-            self.is_half = bool(kind == 3)
-            self._draw_weights_alone()
-
-    def _draw_bytes(self) -> None:
-        self.has_batch = self.chance(0.3)
-        first: Any = "n" if self.has_batch else self.one_of((1, 2, 3))
-        shapes: list[Shape] = [
-            (first, self.one_of(FEATURES)),
-            (first, self.one_of(LENGTHS), self.one_of(FEATURES)),
-            (first, self.one_of((1, 5, 8, 9)), self.one_of((1, 6, 7)),
-             self.one_of((1, 3, 4, 8, 16, 24, 32, 40))),
-        ]  # fmt: skip
-        for number in range(int(self.rng.integers(1, 3))):
-            self._add_input(f"x{number}", self.one_of(shapes))
-        steps: dict[Callable[[], None], float] = {
-            self.product: 0.25, self.product_of_values: 0.07, self.convolution: 0.2,
-            self.pooling: 0.07, self.binary: 0.13, self.concatenation: 0.05,
-            self.chain: 0.12, self.rows: 0.03, self.movement: 0.08,
-        }  # fmt: skip
-        wanted = int(self.rng.integers(2, 6)) + len(self.levels)
-        for _ in range(20):
-            if len(self.levels) >= wanted:
-                break
-            step = [*steps][self.rng.choice(len(steps), p=[*steps.values()])]
-            before = len(self.levels)
-            step()
-            if len(self.levels) > before:
-                self.families.append(step.__name__)
-
-    def _add_input(self, name: str, shape: Shape) -> None:
-        made = self.grid(name, shape)
-        if self.chance(0.4):
-            self.inputs[name] = (made.dtype, shape)
-            self.levels.append(made)
-            return
-        self.inputs[name] = ("f32", shape)
-        made = self.grid(f"q{name}", shape)
-        self.lines.append(f"{made.name} = {made.quantize(name)}")
-        self.levels.append(made)
-
-    def _draw_weights_alone(self) -> None:
-        """Draw a product by a weight of few bits, or in half precision."""
-        self.has_batch = self.chance(0.3)
-        rows: Any = "n" if self.has_batch else self.one_of((1, 1, 2, 5, 16, 33))
-        block = self.one_of(BLOCKS)
-        depth = self.one_of((1, 2, 3)) * (block or self.one_of((32, 96, 100)))
-        features = self.one_of((1, 8, 16, 31, 48, 64))
-        half = self.one_of(("bf16", "f16"))
-        self.inputs["x0"] = (half if self.is_half else "f32", (rows, depth))
-        if self.is_half:
-            drawn = f"rng.normal(size=({features}, {depth}), scale=0.1).astype('f4')"
-            name = f"np.astype({self.weight(drawn)}, {half!r})"
-            self.families.append(half)
-        else:
-            name = self._blocks(features, depth, block)
-            self.families.append(f"weights in blocks of {block}")
-        source = self.line(f"x0 @ {name}.T")
-        if self.chance(0.4):
-            source = self.one_of(("nn.relu({0})", "nn.silu({0})")).format(source)
-        self.results.append(self.line(source))
-
-    def _blocks(self, features: int, depth: int, block: int | None) -> str:
-        bits = self.one_of((4, 4, 8))
-        is_signed = self.chance(0.5)
-        kind, least = ("i1", -(2 ** (bits - 1))) if is_signed else ("u1", 0)
-        drawn = f"rng.integers({least}, {least + 2**bits}, ({features}, {depth}))"
-        q = self.weight(f"{drawn}.astype({kind!r})")
-        shape = (features, depth // block) if block else (features,)
-        kept = self.one_of(("f4", "f2"))
-        size = 0.2 / 2**bits
-        drawn = f"rng.uniform({size}, {4 * size}, {shape}).astype({kept!r})"
-        scale = f"np.astype({self.weight(drawn)}, 'f32')"
-        points, less = "0", "None"
-        if self.chance(0.5):
-            drawn = f"rng.integers({least}, {least + 2**bits}, {shape})"
-            points = self.weight(f"{drawn}.astype({kind!r})")
-        elif self.chance(0.4):
-            less = self.weight(f"rng.uniform(0, 0.4, {shape}).astype('f4')")
-        given = f"axis={1 if block else 0}, block={block}, less={less}"
-        if bits == 4:
-            given = f"{given}, bits=4"
-        return f"nn.dequantize({q}, {scale}, {points}, {given})"
-
-    def source(self) -> str:
-        """Return the entry in a model file; it returns what nothing reads."""
-        unread = [each.name for each in self.levels if each.name not in self.read]
-        made = [name for name in unread if name not in self.inputs]
-        last = [each.name for each in self.levels[-1:]]
-        results = [*self.results, *(made or last)]
-        specs = [
-            f"{name}=aotc.Spec({_written(shape)}, {dtype!r})"
-            for name, (dtype, shape) in self.inputs.items()
-        ]
-        before = f"n = aotc.Dim('n_of_{self.name}', min=0)\n" * self.has_batch
-        lines = [*self.lines, f"return ({', '.join(results)},)"]
-        body = "\n".join(f"    {line}" for line in lines)
-        names = ", ".join(self.inputs)
-        head = f"@aotc.entry({', '.join(specs)})\ndef {self.name}(w, {names}):"
-        return f"{before}{head}\n{body}\n"
+    if relaxed:
+        _draw_rounded_rows(e)
+        return
+    kinds = [*KINDS]
+    chosen = kinds[int(e.rng.choice(len(kinds), p=[*KINDS.values()]))]
+    chosen(e)
+    if chosen not in (_draw_exact, _draw_bytes):
+        e.families.append(chosen.__name__.removeprefix("_draw_"))
 
 
-def _written(shape: Shape) -> str:
-    sizes = "".join(f"{size}, " for size in shape)
-    return f"({sizes.strip()})"
+# ---- bytes between steps ------------------------------------------------------------
+
+
+def _draw_exact(e: QuantizedEntry) -> None:
+    _draw_steps(e)
+
+
+def _draw_bytes(e: QuantizedEntry) -> None:
+    e.is_exact = False
+    _draw_steps(e)
+
+
+def _draw_steps(e: QuantizedEntry) -> None:
+    e.is_wild = True
+    first: Any = _batch(e) or e.one_of((1, 1, 2, 3) if e.chance(0.94) else (0,))
+    shapes: list[Shape] = [
+        (first, e.one_of(FEATURES)),
+        (first, e.one_of(LENGTHS), e.one_of(FEATURES)),
+        (first, e.one_of((1, 5, 8, 9)), e.one_of((1, 6, 7)),
+         e.one_of((1, 3, 4, 8, 16, 24, 32, 40))),
+    ]  # fmt: skip
+    if e.has_batch and e.chance(0.2):
+        shapes = [(e.one_of((1, 2)), "n", e.one_of(FEATURES))]
+    for number in range(int(e.rng.integers(1, 3))):
+        _add_input(e, f"x{number}", e.one_of(shapes))
+    steps = {**STEPS, movement: 1 - sum(STEPS.values()) + 0.1}
+    shares = [share / sum(steps.values()) for share in steps.values()]
+    wanted = int(e.rng.integers(2, 5)) + len(e.levels)
+    for _ in range(20):
+        if len(e.levels) >= wanted:
+            break
+        step = [*steps][e.rng.choice(len(steps), p=shares)]
+        before = len(e.levels)
+        step(e)
+        if len(e.levels) > before:
+            e.families.append(step.__name__)
+    if e.chance(0.25):  # read by the caller, too
+        e.results.append(e.one_of(e.levels[-3:]).name)
+    if e.chance(0.15):
+        e.results.append(e.line(e.one_of(e.levels[-3:]).floats))
+
+
+def _batch(e: QuantizedEntry) -> str | None:
+    """Return the size that calls decide, in some entries."""
+    e.has_batch = e.chance(0.3)
+    return "n" if e.has_batch else None
+
+
+def _add_input(e: QuantizedEntry, name: str, shape: Shape) -> None:
+    made = e.grid(name, shape)
+    if e.chance(0.4) and made.bits is None:
+        e.inputs[name] = (made.dtype, shape)
+        e.levels.append(made)
+        return
+    e.inputs[name] = ("f32", shape)
+    e.add_levels(e.grid(f"q{name}", shape), name)
+
+
+# ---- weights of few bits ------------------------------------------------------------
+
+
+def _draw_blocks(e: QuantizedEntry) -> None:
+    """Draw a product by a weight of 4 or 8 bits, or several by one operand."""
+    e.is_exact = False
+    rows: Any = _batch(e) or e.one_of((1, 1, 2, 5, 16, 33))
+    depth, block = _depth(e)
+    e.inputs["x0"] = ("f32", (rows, depth))
+    count = e.one_of((1, 1, 2, 3))
+    for _ in range(count):
+        features = e.one_of((1, 8, 16, 31, 48, 64))
+        _add_product(e, "x0", _blocks(e, features, depth, block))
+    e.families.append(f"weights in blocks of {block}")
+
+
+def _depth(e: QuantizedEntry) -> tuple[int, int | None]:
+    block = e.one_of(BLOCKS)
+    return e.one_of((1, 2, 3, 4)) * (block or e.one_of((32, 96, 100))), block
+
+
+def _add_product(e: QuantizedEntry, x: str, weight: str) -> None:
+    source = e.line(f"{x} @ {weight}")
+    if e.chance(0.4):
+        source = e.one_of(ACTIVATIONS).format(source)
+    e.results.append(e.line(source))
+
+
+def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> str:
+    """Return the source of a weight [terms, features], as it lies or turned."""
+    bits = e.one_of((4, 4, 8, 5))
+    is_signed, turned = e.chance(0.5), e.chance(0.6)
+    kind, least = ("i1", -(2 ** (bits - 1))) if is_signed else ("u1", 0)
+    axis = int(turned)
+    stored = [features, depth] if turned else [depth, features]
+    q = e.integers(stored, kind, least, 2**bits)
+    shape = [depth // block if block else 1, features]
+    shape = [*reversed(shape)] if turned else shape
+    counts = shape if block else [features]
+    size = 0.2 / 2**bits
+    scale = _scales(e, counts, size)
+    points, less = "0", "None"
+    if e.chance(0.4):
+        name = e.integers(counts, kind, least, 2**bits)
+        points = f"np.astype({name}, 'f32')" if e.chance(0.3) else name
+    elif e.chance(0.3):
+        points = f"numpy.{'int8' if is_signed else 'uint8'}({least + 2 ** (bits - 1)})"
+    if e.chance(0.3):
+        kept = e.one_of(("f4", "f2"))
+        less = e.weight(f"rng.uniform(0, 0.4, {tuple(counts)}).astype({kept!r})")
+    given = f"axis={axis if block else 1 - axis}, block={block}, less={less}"
+    if bits < 8:
+        given = f"{given}, bits={bits}"
+    return f"nn.dequantize({q}, {scale}, {points}, {given}){'.T' if turned else ''}"
+
+
+def _scales(e: QuantizedEntry, counts: list[int], size: float) -> str:
+    """Return the source of scales: floats, halves, or integers with a scale again."""
+    shape = tuple(counts)
+    kept = e.one_of(("f4", "f2", "bf16", "bytes"))
+    if kept == "bytes":  # as of K types
+        name = e.weight(f"rng.integers(1, 64, {shape}).astype('u1')")
+        step = e.weight(f"numpy.array({size / 16}, 'f2')")
+        return f"nn.dequantize({name}, np.astype({step}, 'f32'))"
+    kind = "f4" if kept == "bf16" else kept
+    name = e.weight(f"rng.uniform({size}, {4 * size}, {shape}).astype({kind!r})")
+    if kept == "bf16":
+        name = f"np.astype({name}, 'bf16')"
+    return f"np.astype({name}, 'f32')"
+
+
+def _draw_rounded_rows(e: QuantizedEntry) -> None:
+    """Draw a product whose rows relaxed numerics round to bytes, and its bound."""
+    e.is_exact = False
+    rows: Any = _batch(e) or e.one_of((4, 5, 7, 16, 33))
+    block = e.one_of((32, 64, 128))
+    depth = 256 * e.one_of((1, 2, 3))
+    weight = _blocks(e, e.one_of((8, 16, 31, 48, 80)), depth, block)
+    e.inputs["x0"] = ("f32", (rows, depth))
+    e.results.append(e.line(f"x0 @ {weight}"))
+    sizes = f"np.abs({e.line(weight)})"
+    parts = f"np.reshape(np.abs(x0), (x0.shape[0], {depth // 32}, 32))"
+    largest = f"np.repeat(np.max({parts}, -1), 32, axis=-1)"
+    e.bound = f"({largest} / 254 + 2e-5 * np.abs(x0)) @ {sizes} + 1e-6"
+    e.families.append("rounded rows")
+
+
+def _draw_table_of_rows(e: QuantizedEntry) -> None:
+    """Draw rows of a table that are read by index, and a product by all of them."""
+    e.is_exact = False
+    rows, block = e.one_of((5, 40, 120)), e.one_of((32, 64, None))
+    depth = 2 * (block or e.one_of((24, 33)))
+    e.inputs["i0"] = ("i32", (_batch(e) or e.one_of((1, 4, 9)),))
+    q = e.integers([rows, depth], "i1", -8, 16)
+    counts = [rows, depth // block] if block else [rows]
+    scale = _scales(e, counts, 0.02)
+    given = f"axis={1 if block else 0}, block={block}, bits=4"
+    table = e.line(f"nn.dequantize({q}, {scale}, {given})")
+    taken = e.line(f"np.take({table}, i0, axis=0, mode='clip')")
+    e.results.append(taken if e.chance(0.3) else e.line(f"np.tanh({taken}) * 2.0"))
+    if e.chance(0.6):
+        e.results.append(e.line(f"{taken} @ {table}.T"))
+
+
+# ---- half precision -----------------------------------------------------------------
+
+
+def _draw_half(e: QuantizedEntry) -> None:
+    """Draw products of half precision, also by quantised values."""
+    e.is_exact, e.is_half = False, True
+    rows: Any = _batch(e) or e.one_of((1, 2, 5, 33))
+    depth, block = _depth(e)
+    features, half = e.one_of((1, 8, 31, 48)), e.one_of(HALVES)
+    e.families.append(half)
+    e.inputs["x0"] = (half, (rows, depth))
+    if e.chance(0.4):
+        weight = f"np.astype({_blocks(e, features, depth, block)}, {half!r})"
+    else:
+        drawn = f"rng.normal(size=({depth}, {features}), scale=0.1).astype('f4')"
+        weight = f"np.astype({e.weight(drawn)}, {half!r})"
+    _add_product(e, "x0", weight)
+    if e.chance(0.5):  # bytes of it, and halves of those
+        made = e.grid(f"q{len(e.lines)}", (rows, features))
+        e.lines.append(f"{made.name} = {_in_f32(made, e.results[-1])}")
+        e.results.append(made.name)
+        other = e.line(f"np.astype({made.floats}, {half!r})")
+        e.results.append(e.line(f"nn.softmax({other}) + {other}"))
+
+
+def _in_f32(made: Levels, source: str) -> str:
+    return made.quantize(f"np.astype({source}, 'f32')")
+
+
+# ---- what calls find or keep --------------------------------------------------------
+
+
+def _draw_dynamic(e: QuantizedEntry) -> None:
+    """Draw products of bytes whose scale each call finds, of all or of each row."""
+    e.is_exact = False
+    rows, depth = _batch(e) or e.one_of((1, 2, 7, 16)), e.one_of(FEATURES)
+    features = e.one_of(FEATURES)
+    e.inputs["x0"] = ("f32", (rows, depth))
+    if e.chance(0.6):
+        dtype = e.one_of(("u8", "i8"))
+        bounds = "np.min(x0, initial=0.0), np.max(x0, initial=0.0)"
+        found = e.line(f"nn.quantization_scale({bounds}, {dtype!r})")
+        given = f"*{found}"
+        q = e.line(f"nn.quantize(x0, {given}, {dtype!r})")
+    else:
+        scale = e.line("np.max(np.abs(x0), axis=1, initial=1e-6) / 127.0")
+        given = f"{scale}, 0, axis=0"
+        q = e.line(f"nn.quantize(x0, {scale}, 0, 'i8', axis=0)")
+    right = e.byte_weight((depth, features), depth, zero=e.chance(0.3))
+    _add_product(e, f"nn.dequantize({q}, {given})", right)
+    e.results.append(q)
+
+
+def _draw_cache(e: QuantizedEntry) -> None:
+    """Draw the attention of some queries by keys and values of bytes."""
+    e.is_exact = False
+    batch, length = _batch(e) or e.one_of((1, 2)), e.one_of((1, 7, 16, 33, 80))
+    heads, depth = e.one_of((1, 2, 3)), e.one_of((8, 16, 20, 64))
+    queries, shared = e.one_of((1, 1, 3)), e.one_of((1, 2))
+    e.inputs["x0"] = ("f32", (batch, queries, heads * shared, depth))
+    parts = []
+    for name in ("k", "v"):
+        dtype = e.one_of(("u8", "i8"))
+        e.inputs[name] = (dtype, (batch, length, heads, depth))
+        e.inputs[f"s{name}"] = ("f32", (batch, length, heads, 1))
+        zero = "numpy.uint8(128)" if dtype == "u8" else "0"
+        scale = f"np.abs(s{name}) * 0.02"
+        given = f"{scale}, {zero}, axis=-1, block={depth}"
+        parts.append(f"nn.dequantize({name}, {given})")
+    e.results.append(e.line(f"nn.attention(x0, {', '.join(parts)})"))
+
+
+def _draw_state(e: QuantizedEntry) -> None:
+    """Draw a state of bytes, of which each call replaces a part."""
+    rows, features = e.one_of((1, 4, 9)), e.one_of((1, 8, 24, 33))
+    e.is_wild = True
+    made = e.grid("state", (rows, features))
+    made = Levels("state", made.shape, made.scale, made.zero, made.dtype)
+    kind = "u1" if made.dtype == "u8" else "i1"
+    e.state = ("state", f"numpy.full(({rows}, {features}), 3, {kind!r})")
+    e.inputs["x0"] = ("f32", (1, features))
+    q = e.line(made.quantize("x0"))
+    if e.chance(0.5):
+        e.inputs["at"] = ("i32", ())
+        e.updated = e.line(f"np.dynamic_update_slice(state, {q}, (np.abs(at), 0))")
+    else:
+        e.updated = e.line(f"np.concatenate([state[1:], {q}], axis=0)")
+    now = Levels(e.updated, made.shape, made.scale, made.zero, made.dtype)
+    if e.chance(0.5):
+        e.is_exact = made.zero_kind == now.zero_kind == "number"
+        e.results.append(e.line(f"np.max({now.floats}, axis=0)"))
+    else:
+        right = e.byte_weight((features, 8), features)
+        e.is_exact = "float" not in made.zero
+        out = e.grid(f"q{len(e.lines)}", (rows, 8))
+        e.lines.append(f"{out.name} = {out.quantize(f'{now.floats} @ {right}')}")
+        e.results.append(out.name)
+
+
+# ---- loops and gradients ------------------------------------------------------------
+
+
+def _draw_loop(e: QuantizedEntry) -> None:
+    """Draw a loop whose body quantises, multiplies and dequantises."""
+    features = e.one_of((8, 16, 33))
+    rows = e.one_of((1, 3, 8))
+    e.inputs["x0"] = ("f32", (rows, features))
+    made = e.grid("q", (rows, features))
+    e.is_exact = False
+    if e.chance(0.5):
+        right = e.byte_weight((features, features), features)
+    else:
+        e.is_exact = False
+        right = _blocks(e, features, features, None)
+    chain = e.one_of(CHAINS).format("y")
+    e.lines += [
+        "def body(x, _):",
+        f"    q = {made.quantize('x')}",
+        f"    y = {made.floats} @ {right}",
+        f"    return {chain}, q",
+    ]
+    e.results.append(e.line("control.scan(body, x0, None, length=3)"))
+    e.results[-1] = f"*{e.results[-1]}"
+
+
+def _draw_gradient(e: QuantizedEntry) -> None:
+    """Draw the derivative of a product whose operands are rounded as they train."""
+    e.is_exact = False
+    rows, depth = e.one_of((1, 4, 9)), e.one_of((8, 24, 33))
+    features, bits = e.one_of((3, 8, 17)), e.one_of((4, 8))
+    e.inputs["x0"] = ("f32", (rows, depth))
+    e.inputs["x1"] = ("f32", (depth, features))
+    e.inputs["x2"] = ("f32", (features,))
+    weight = "np.abs(s) * 0.02 + 0.01"
+    e.lines += [
+        "def total(x, y, s):",
+        "    a = nn.fake_quantize(x, numpy.float32(0.03), numpy.int8(-5))",
+        f"    b = nn.fake_quantize(y, {weight}, axis=1, bits={bits})",
+        "    return np.sum(np.tanh(a @ b))",
+    ]
+    e.results.append(f"*{e.line('aotc.grad(total, (0, 1, 2))(x0, x1, x2)')}")
+
+
+Draw = Callable[[QuantizedEntry], None]
+KINDS: dict[Draw, float] = {
+    _draw_exact: 0.46, _draw_bytes: 0.18, _draw_blocks: 0.12, _draw_half: 0.04,
+    _draw_table_of_rows: 0.03, _draw_dynamic: 0.05, _draw_cache: 0.04,
+    _draw_state: 0.04, _draw_loop: 0.02, _draw_gradient: 0.02,
+}  # fmt: skip

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from aotc.target import Target
-from benchmarks.fuzz import quantized
+from benchmarks.fuzz import quantized, quantized_comparing
+from benchmarks.fuzz.quantized_comparing import Asked, Found, compare, source_of
 
 TARGETS = [Target.parse(name) for name in ("x86_64-v4-dot", "riscv64-v")]
 
@@ -16,29 +17,30 @@ def drawn():
 
 def test_the_same_seed_draws_the_same_programs(drawn):
     again = quantized.drawn_entries(7, 10)
-    assert quantized.source_of(again) == quantized.source_of(drawn)
+    assert source_of(again) == source_of(drawn)
     assert any(each.is_exact for each in drawn)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_passes_and_terms_keep_every_byte(drawn):
-    found = quantized.Found()
-    quantized.compare(drawn, (), TARGETS, found)
+    found = Found()
+    compare(drawn, Asked(evaluated=TARGETS), found)
     assert not found.wrong
     assert found.bytes > 1000
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_byte_that_differs_on_one_target_is_told(drawn, monkeypatch):
-    by_passes, exact = quantized._by_passes, [x for x in drawn if x.is_exact][:1]
+    by_passes = quantized_comparing._by_passes
+    exact = [each for each in drawn if each.is_exact][:1]
 
-    def with_fault(model, calls, target):
-        results = by_passes(model, calls, target)
+    def with_fault(program, calls, target, numerics):
+        results = by_passes(program, calls, target, numerics)
         if target is not None:
             results[-1] = [np.bitwise_xor(x, x.dtype.type(1)) for x in results[-1]]
         return results
 
-    monkeypatch.setattr(quantized, "_by_passes", with_fault)
-    found = quantized.Found()
-    quantized.compare(exact, (), TARGETS[:1], found)
+    monkeypatch.setattr(quantized_comparing, "_by_passes", with_fault)
+    found = Found()
+    compare(exact, Asked(evaluated=TARGETS[:1]), found)
     assert f"on {TARGETS[0]}" in found.wrong[exact[0].name]
