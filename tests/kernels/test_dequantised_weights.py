@@ -147,9 +147,9 @@ def test_products_of_one_operand_read_joined_packings_for_all_numbers_of_rows():
     read = {}
     for name in ("joined_one", "joined_many"):
         calls = [functions[callee_of(call)] for call in calls_in(functions[name])]
-        assert sorted(len(each.type.results) for each in calls) == [1, 3]
+        assert sorted(len(each.type.results) for each in calls) == [1, 2, 3]
         ports = unit.program.entry(name).ports("weight")
         read[name] = {port.name: port.type for port in ports}
     assert read["joined_one"] == read["joined_many"]
     kinds = [kind.dtype for kind in read["joined_one"].values()]
-    assert sorted(kinds) == ["f16", "f16", "f32", "i8", "u8"]
+    assert sorted(kinds) == ["f16", "f16", "f16", "f32", "i8", "i8", "i8", "u8"]

@@ -2,12 +2,12 @@
 
     graph.dot_general(%x, graph.dequantize(%q, %scale, %offset))
 
-The kernel reads integers, [panel][term][column], or of 4 bits [panel][terms by 8]
-[column] with byte t of a column's four the terms t (its lower half) and 4 + t; and
-scales and offsets, [panel][block][column]. Where instructions multiply bytes by fours,
-four terms of a column lie together, [panel][terms by 4][column][term]. The panels do
-not depend on how many rows there are, so that all products by a weight read one packing
-of it.
+The kernel reads integers, [panel][term][column], or of fewer than 8 bits [panel][word]
+[column] (`aotc.kernels.bit_planes`); and scales and offsets, [panel][block][column].
+Where these are dequantised in turn, it reads their integers and what scales those, of
+some blocks each. Where instructions multiply bytes by fours, four terms of a column lie
+together, [panel][terms by 4][column][term]. The panels do not depend on how many rows
+there are, so that all products by a weight read one packing of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.types import Tensor
+from aotc.kernels.bit_planes import in_planes, run_length
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_blocks_shape
@@ -33,7 +34,6 @@ from aotc.kernels.planning.tile import (
 )
 from aotc.mlir import Value, ir
 
-NIBBLES = 8  # that a word of 32 bits holds
 TERMS = 4  # of a column, which instructions multiply bytes of at a time
 ROUNDED = 32  # terms of a row that are rounded by one scale
 _IS_ROUNDED = "graph.rounded"  # an attribute of a product, see `state_rounded`
@@ -43,7 +43,7 @@ _LEAST_BLOCKS = 8  # of a row that is rounded
 _LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
-# the same of 4 bits where there are few registers: one row has four sums of each
+# the same of fewer bits where there are few registers: a row has four sums of each
 _FEWER_VECTORS, _PLENTY = 2, 28
 
 
@@ -53,10 +53,24 @@ def table_of(op: GraphOp) -> Dequantize | None:
 
 
 def blocks_of(op: GraphOp) -> list[Value]:
-    """Return what a product has for each block: scales, and offsets if it has some."""
+    """Return what a product has for each block: scales, and offsets if it has some.
+
+    Of those that are dequantised, what they are made of.
+    """
     table = table_of(op)
-    parts = [] if table is None else [table.scale, table.offset]
-    return [part for part in parts if Tensor.of(part).rank]
+    return [] if table is None else parts_of(table)
+
+
+def parts_of(table: Dequantize) -> list[Value]:
+    """Return what the scale and the offset of an op are made of, in memory."""
+    found: list[Value] = []
+    for part in (table.scale, table.offset):
+        nested = made_by(part, Dequantize)
+        if nested is not None:
+            found += [nested.q, *parts_of(nested)]
+        elif Tensor.of(part).rank:
+            found.append(part)
+    return found
 
 
 def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | None:
@@ -67,7 +81,7 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     shape: Any = Tensor.of(table.q).shape
     blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
-    if table.bits == 4 and machine.registers < _PLENTY:
+    if in_planes(table.bits) and machine.registers < _PLENTY:
         vectors = min(vectors, _FEWER_VECTORS)
     vectors = min(vectors, -(-geometry.features // machine.lanes))
     group = shape[table.axis] // blocks[table.axis]
@@ -126,8 +140,8 @@ def rounded_rows(op: GraphOp) -> Dequantize | None:
 
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
     """How many integers of a column lie together."""
-    if bits == 4:
-        return NIBBLES
+    if in_planes(bits):
+        return run_length(bits)
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1
 
 
@@ -185,12 +199,27 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
     size: Any = kind.shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
     group = size // blocks
-    is_offset = Tensor.of(table.offset).rank > 0
-    if not is_offset and splat_of(table.offset) != 0:
+    if _has_one_offset(table):
         return "its offset is one number"
-    if table.bits not in (4, 8) or (table.bits == 4 and group % NIBBLES):
-        return f"it has {table.bits} bits in blocks of {group}"
-    return ""
+    nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
+    if not all(each is None or _is_plain(each, table.axis) for each in nested):
+        return "its scales or offsets have offsets, or scales of scales"
+    is_whole = table.bits == 8 or (
+        in_planes(table.bits) and group % run_length(table.bits) == 0
+    )
+    return "" if is_whole else f"it has {table.bits} bits in blocks of {group}"
+
+
+def _has_one_offset(table: Dequantize) -> bool:
+    """Return whether one number is subtracted that is not 0."""
+    return not Tensor.of(table.offset).rank and splat_of(table.offset) != 0
+
+
+def _is_plain(part: Dequantize, axis: int) -> bool:
+    """Return whether scales are bytes times floats, of blocks along the same axis."""
+    is_one = made_by(part.scale, Dequantize) is None
+    has_none = not Tensor.of(part.offset).rank and not _has_one_offset(part)
+    return is_one and has_none and (part.axis, part.bits) == (axis, 8)
 
 
 def argument_behind(value: Value) -> Value | None:
