@@ -9,7 +9,7 @@ by, and what is subtracted, is applied to its sum (`blocks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from aotc.dialects.graph import GraphOp
@@ -18,19 +18,21 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.bit_planes import WORD
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.block_sums import BlockSums
 from aotc.kernels.cpu.contraction.blocks import Blocks
 from aotc.kernels.cpu.contraction.integers import Integers
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
+from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STACK_BYTES
 from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith
 
 _UNROLLED = 8  # terms that the code of a step has, or a run of them
 _UNDER_WAY = 8  # sums that multiply-adds wait for, at least
+_MOST_SUMS = STACK_BYTES // 8  # of blocks, which are f32 on the stack
 _HALF = 16  # bits of a word, in which fields are converted where they are
 
 
@@ -45,6 +47,9 @@ class DequantizedSums:
         integers: of the weight.
         scales: one for each block of a column.
         offsets: the same; None without any.
+        block_sums: what each block of the rows of a tile adds up to, if something
+            depends on that, and memory holds it; None for what adds up each when it is
+            asked for.
     """
 
     geometry: Geometry
@@ -53,6 +58,7 @@ class DequantizedSums:
     integers: Integers
     scales: Blocks
     offsets: Blocks | None
+    block_sums: BlockSums | None = None
 
     fetched_by_step = 0  # beside what `_fetch` fetches
 
@@ -69,17 +75,30 @@ class DequantizedSums:
         assert scales is not None
         left, right, *_ = given.memories
         integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
-        return cls(known_geometry(anchor), tile, left, integers, scales, offsets)
+        found = cls(known_geometry(anchor), tile, left, integers, scales, offsets)
+        return replace(found, block_sums=found._new_sums())
+
+    def _new_sums(self) -> BlockSums | None:
+        """Memory for what blocks of rows add up to, if it is worthwhile."""
+        tile, group = self.tile, self.tile.group
+        blocks, (row, _) = self.geometry.depth // group, self.geometry.left_steps
+        is_read = self.offsets is not None or (self.integers.excess and tile.rows == 1)
+        is_whole = blocks >= tile.lanes and group % tile.lanes == 0
+        if not (is_read and is_whole and tile.rows * blocks <= _MOST_SUMS):
+            return None
+        return BlockSums.of(tile.rows, blocks, group, row)
 
     def over_window(self, panel: Panel, rows: Rows) -> Values:
         """The sums of a tile, row by row."""
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         count = panel.vectors
+        if self.block_sums is not None:
+            self.block_sums.write(rows, lanes, self._part_of_sum, arith.addf)
 
         def add_block(number: Value, totals: Values) -> Values:
             left = add(rows.left, scale(number, group))
             right = add(panel.right, scale(number, group * columns))
-            sums = self._sum_block(rows.count, count, left, right)
+            sums = self._sum_block(rows.count, count, (left, right), number)
             scales = self.scales.load(panel.right, number, count)
             self._fetch_blocks(panel.right, number, count)
             found = [
@@ -91,7 +110,7 @@ class DequantizedSums:
             offsets = self.offsets.load(panel.right, number, count)
             less = [*map(arith.negf, offsets)]
             for row in range(rows.count):
-                x = self._sum_row(add(left, row * self._row))
+                x = self._sum_row(row, left, number)
                 for n in range(count):
                     place = row * count + n
                     found[place] = vectors.multiply_add(x, less[n], found[place])
@@ -105,26 +124,32 @@ class DequantizedSums:
         """Elements from a row to the next."""
         return self.geometry.left_steps[0]
 
-    def _sum_block(self, rows: int, count: int, left: Value, right: Value) -> Values:
+    def _sum_block(
+        self, rows: int, count: int, begin: tuple[Value, Value], number: Value
+    ) -> Values:
         """The sums of x * q over a block.
 
         Args:
             rows: of the tile.
             count: vectors of the panel.
-            left: where the block of the first row begins.
-            right: where that of the panel begins, in integers.
+            begin: where the block of the first row begins, and that of the panel, in
+                integers.
+            number: of the block.
         """
-        tile, size = self.tile, rows * count
-        begin = self.integers.byte(right)
+        (left, right), tile, size = begin, self.tile, rows * count
+        at_byte = self.integers.byte(right)
         if rows == 1 and tile.has_planes and not self.integers.looks_up:
-            return self._sum_in_place(count, left, begin)
+            return self._sum_in_place(count, left, at_byte, number)
         terms = max(gcd(tile.group, _UNROLLED), tile.terms)
         sets = min(terms, -(-_UNDER_WAY // size))
         step = self.integers.bytes_of(terms)
 
         def add_terms(number: Value, sums: Values) -> Values:
             found = list(sums)
-            at, here = add(left, scale(number, terms)), add(begin, scale(number, step))
+            at, here = (
+                add(left, scale(number, terms)),
+                add(at_byte, scale(number, step)),
+            )
             self._fetch(here, step)
             factors = self.integers.floats(here)
             for term in range(terms):
@@ -151,7 +176,9 @@ class DequantizedSums:
             sums = rest + sums[len(rest) : half]
         return sums
 
-    def _sum_in_place(self, count: int, left: Value, begin: Value) -> Values:
+    def _sum_in_place(
+        self, count: int, left: Value, begin: Value, block: Value
+    ) -> Values:
         """The same of one row and few bits, multiplied where they are in words.
 
         A bit mask and a conversion make 2**p times the integer at bit p of half a word,
@@ -164,6 +191,7 @@ class DequantizedSums:
             count: vectors of the panel.
             left: where the block of the row begins.
             begin: where that of the panel begins, in bytes.
+            block: its number.
         """
         lanes, group, run = self.tile.lanes, self.tile.group, self.tile.terms
         step, width = self.integers.bytes_of(run), self._field_width
@@ -188,7 +216,8 @@ class DequantizedSums:
             found.append(total)
         if not self.integers.excess:
             return found
-        x, excess = self._sum_row(left), vectors.splat(-self.integers.excess, lanes)
+        x = self._sum_row(0, left, block)
+        excess = vectors.splat(-self.integers.excess, lanes)
         return [vectors.multiply_add(x, excess, total) for total in found]
 
     @property
@@ -257,8 +286,23 @@ class DequantizedSums:
             if each is not None:
                 each.fetch(right, number, count)
 
-    def _sum_row(self, begin: Value) -> Value:
-        """The sum of a block of a row, in all lanes."""
+    def _sum_row(self, row: int, left: Value, number: Value) -> Value:
+        """The sum of a block of a row, in all lanes.
+
+        Args:
+            row: of the tile.
+            left: where the block of the first row begins.
+            number: of the block.
+        """
+        lanes = self.tile.lanes
+        if self.block_sums is not None:
+            return self.block_sums.load(row, number, lanes)
+        part = self._part_of_sum(add(left, row * self._row))
+        every = vectors.reduce_lanes([part], arith.addf)
+        return vectors.pick(every, [0] * lanes)
+
+    def _part_of_sum(self, begin: Value) -> Value:
+        """A vector whose lanes make the sum of the terms of a block."""
         lanes = gcd(self.tile.group, self.tile.lanes)
         count = self.tile.group // lanes
 
@@ -268,5 +312,4 @@ class DequantizedSums:
             return [arith.addf(sums[0], x)]
 
         (total,) = loops.loop(0, count, 1, [vectors.splat(0.0, lanes)], add_vector)
-        every = vectors.reduce_lanes([total], arith.addf)
-        return vectors.pick(every, [0] * self.tile.lanes)
+        return total

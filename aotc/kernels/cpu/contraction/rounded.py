@@ -20,6 +20,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.block_sums import BlockSums
 from aotc.kernels.cpu.contraction.blocks import Blocks
 from aotc.kernels.cpu.contraction.integers import Integers
 from aotc.kernels.cpu.contraction.sums import Panel
@@ -52,8 +53,8 @@ class RoundedSums:
         integers: of the weight.
         scales: one for each block of a column.
         offsets: the same; None without any.
-        block_sums: memory for what each block of the rows of a tile adds up to; None
-            where nothing depends on that.
+        block_sums: what each block of the rows of a tile adds up to; None where
+            nothing depends on that.
         mma: what multiplies integers of a weight by those of rows.
     """
 
@@ -64,7 +65,7 @@ class RoundedSums:
     integers: Integers
     scales: Blocks
     offsets: Blocks | None
-    block_sums: Value | None
+    block_sums: BlockSums | None
     mma: Mma
 
     fetched_by_step = 0  # of the next panel, beside other loads
@@ -89,7 +90,8 @@ class RoundedSums:
         geometry, sums = known_geometry(anchor), None
         if integers.excess or offsets is not None:
             i32 = ir.IntegerType.get_signless(32)
-            sums = vectors.allocate(tile.rows * (geometry.depth // ROUNDED), i32)
+            blocks, (row, _) = geometry.depth // ROUNDED, geometry.left_steps
+            sums = BlockSums.of(tile.rows, blocks, ROUNDED, row, i32)
         return cls(
             geometry,
             tile,
@@ -105,7 +107,7 @@ class RoundedSums:
     def over_window(self, panel: Panel, rows: Rows) -> Values:
         """The sums of a tile, row by row."""
         if self.block_sums is not None:
-            self._sum_blocks(self.block_sums, rows)
+            self._write_sums(self.block_sums, rows)
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         first_scale = arith.divui(rows.left, index(ROUNDED))
 
@@ -214,33 +216,24 @@ class RoundedSums:
     def _begin(self, row: int, number: Value) -> Value:
         """What a row adds up to in a block, times the factor, less than 0."""
         assert self.block_sums is not None
-        return self._repeat(self.block_sums, add(number, row * self._blocks))
+        return self.block_sums.load(row, number, self.tile.lanes)
 
-    def _sum_blocks(self, memory: Value, rows: Rows) -> None:
-        """Write that of all blocks of the rows of a tile to memory."""
-        step, blocks = self.geometry.left_steps[0], self._blocks
+    def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
+        """Write that of all blocks of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
         kind = vectors.vector_type(_SUMS, i32)
         bytes_kind = vectors.vector_type(ROUNDED, self.left.type.element_type)
         ones, zero = constant(bytes_kind, 1), constant(kind, 0)
         less = constant(kind, -self._factor)
 
-        def write_some(number: Value) -> None:
-            first = arith.minsi(number, index(blocks - _SUMS))
-            for row in range(rows.count):
-                begin = add(add(rows.left, row * step), scale(first, ROUNDED))
-                terms = [
-                    vectors.load_as_is(self.left, add(begin, n * ROUNDED), ROUNDED)
-                    for n in range(_SUMS)
-                ]
-                sums = [
-                    vectors.call_intrinsic(_DOT_OF_SUMS, [zero, ones, x], kind)
-                    for x in terms
-                ]
-                found = arith.muli(vectors.reduce_lanes(sums, arith.addi), less)
-                vectors.store(found, memory, add(first, row * blocks), _SUMS)
+        def part_of(place: Value) -> Value:
+            x = vectors.load_as_is(self.left, place, ROUNDED)
+            return vectors.call_intrinsic(_DOT_OF_SUMS, [zero, ones, x], kind)
 
-        loops.repeat_for(0, blocks, _SUMS, write_some)
+        def finish(found: Value) -> Value:
+            return arith.muli(found, less)
+
+        sums.write(rows, _SUMS, part_of, arith.addi, finish)
 
     # ---- vectors --------------------------------------------------------------------
 
