@@ -15,9 +15,10 @@ products in turn, of bytes and a scale for some blocks: `graph.dequantize` of th
     graph.gather(graph.dequantize(%q, %s), %i)
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
 
-Rows of a table are dequantised after they are read. Where the rows of a weight are
-reordered (as by GPTQ's act-order), what they are multiplied by is put in their order
-instead.
+Rows of a table are dequantised after they are read, and integers of fewer than 8 bits
+are stored as that: ops of the graph bring those of some rows apart. Where the rows of a
+weight are reordered (as by GPTQ's act-order), what they are multiplied by is put in
+their order instead.
 
 Ensures: of each such weight, one op.
 """
@@ -45,7 +46,7 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dtypes import INTEGERS, to_numpy
-from aotc.kernels.bit_planes import bits_for
+from aotc.kernels.bit_planes import bits_for, in_planes, pack_rows, unpack_rows
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
@@ -173,14 +174,23 @@ def _dequantize_rows(op: Gather) -> bool:
     attributes = Gather.attributes_of(op)
     b = Builder()
     axis = at.kept[at.others.index(table.axis)]
+    ends = Tensor.of(op.x).rank, Tensor.of(op.y).rank
+    is_last = (table.axis + 1, axis + 1) == ends
 
     def rows_of(x: Value) -> Value:
         nested = made_by(x, Dequantize)
         if nested is None:
             rank = Tensor.of(x).rank
             return b.gather(x, *op.indices, **attributes) if rank else x
-        parts = map(rows_of, nested.operands)
-        found: Value = b.dequantize(*parts, axis=axis, bits=nested.bits)
+        q, *parts = nested.operands
+        if is_last and in_planes(nested.bits):
+            packed = rows_of(pack_rows(b, q, nested.bits))
+            q = unpack_rows(b, packed, nested.bits)
+        else:
+            q = rows_of(q)
+        found: Value = b.dequantize(
+            q, *map(rows_of, parts), axis=axis, bits=nested.bits
+        )
         return found
 
     with before(op):

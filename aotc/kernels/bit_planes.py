@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from aotc.dialects.builder import Builder
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
@@ -133,15 +135,43 @@ def from_words(b: Builder, x: Value, bits: int) -> Value:
     for plane in planes_of(bits):
         count = plane.words_of(run_length(bits))
         own = b.part(wide, axis - 2, plane.word, count)
-        fields = [
-            _field(b, own, plane.width * place, plane.mask)
-            for place in range(plane.fields)
-        ]
-        terms = _exchange(b, _concatenate(b, fields, axis))
+        terms = _exchange(b, _fields_side_by_side(b, own, plane))
         terms = b.to_shape(terms, (*outer, words // run, columns, run_length(bits)))
         found.append(_shifted_up(b, terms, plane.first))
     whole = reduce(lambda x, y: b.bitwise_or(x, y), found)
     return _as_dtype(b, whole, kind.dtype)
+
+
+def pack_rows(b: Builder, x: Value, bits: int) -> Value:
+    """Return i8 or u8 whose last axis has whole runs as so many bits of each, in bytes.
+
+    A row by itself has the words of a column, so that some can be read of many.
+    """
+    kind: Any = Tensor.of(x)
+    *outer, terms = kind.shape
+    run = run_length(bits)
+    words = to_words(b, b.to_shape(x, (*outer, terms // run, 1, run)), bits)
+    return b.to_shape(words, (*outer, terms * bits // 8))
+
+
+def unpack_rows(b: Builder, x: Value, bits: int) -> Value:
+    """Return the inverse of `pack_rows`, but for bits beyond those of each integer."""
+    kind: Any = Tensor.of(x)
+    *outer, size = kind.shape
+    words = b.to_shape(x, (*outer, size // WORD, 1, WORD))
+    return b.to_shape(from_words(b, words, bits), (*outer, size * 8 // bits))
+
+
+def _fields_side_by_side(b: Builder, words: Value, plane: Plane) -> Value:
+    """Return all fields of words, the first of all four bytes before the second."""
+    *outer, last = Tensor.of(words).shape
+    rank, shape = len(outer), (*outer, plane.fields, last)
+    places = np.arange(plane.fields, dtype=np.uint8) * np.uint8(plane.width)
+    every = b.broadcast(words, shape=shape, axes=(*range(rank), rank + 1))
+    shifts = b.broadcast(b.constant(value=places), shape=shape, axes=(rank,))
+    fields = b.shift_right(every, shifts)
+    fields = b.bitwise_and(fields, b.full_like(fields, plane.mask))
+    return b.to_shape(fields, (*outer, plane.fields * WORD))
 
 
 def _concatenate(b: Builder, parts: Sequence[Value], axis: int) -> Value:
