@@ -185,6 +185,17 @@ def joined_many(weights, x):
     return _joined(weights, x)
 
 
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "bf16"))
+def narrow_one(weights, x):
+    return _joined(weights, np.astype(x, "f32"))
+
+
+@aotc.entry(weights=weights, x=aotc.Spec(("n", 256), "bf16"))
+def narrow_many(weights, x):
+    w = _dequantized(FORMATS["halves_128_minima"], weights["halves_128_minima"])
+    return np.astype(x, "f32") @ w
+
+
 @aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))
 def tied(weights, at):
     table = nn.dequantize(

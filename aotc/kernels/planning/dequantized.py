@@ -12,19 +12,20 @@ there are, so that all products by a weight read one packing of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.types import Tensor
 from aotc.kernels.bit_planes import in_planes, run_length
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.packing import packed_blocks_shape
 from aotc.kernels.planning.tile import (
     Tile,
@@ -40,7 +41,9 @@ _IS_ROUNDED = "graph.rounded"  # an attribute of a product, see `state_rounded`
 _SUMS = 12  # of integers, and as many of floats, that registers hold of rounded rows
 _FEWER_SUMS = 8  # where there are 16 registers: some of the floats lie in memory
 _LEAST_BLOCKS = 8  # of a row that is rounded
+_LEAST_TOGETHER = 16  # terms with one scale of a rounded row and one of the weight
 _LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
+_ROWS = ("bf16",)  # that kernels of all processors widen as they read them
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
 # the same of fewer bits where there are few registers: a row has four sums of each
@@ -118,10 +121,20 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
-    if size // blocks % ROUNDED or size < _LEAST_BLOCKS * ROUNDED:
+    few, many = sorted((size // blocks, ROUNDED))
+    if many % few or few < _LEAST_TOGETHER or size < _LEAST_BLOCKS * ROUNDED:
         return False
     rows: Any = geometry.typical.rows
     return bool(rows >= _LEAST_ROUNDED)
+
+
+def scaled_together(group: int) -> int:
+    """Return how many terms share a scale of a rounded row and one of the weight.
+
+    Args:
+        group: terms that share one of the weight.
+    """
+    return min(group, ROUNDED)
 
 
 def state_rounded(op: DotGeneral) -> None:
@@ -138,6 +151,16 @@ def rounded_rows(op: GraphOp) -> Dequantize | None:
     return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
+def views(op: GraphOp) -> Mapping[Value, Value]:
+    """Return what the kernel reads rows through that are widened, or dequantised."""
+    rounded = rounded_rows(op)
+    if rounded is not None:
+        return {rounded.y: rounded.q}
+    widened = made_by(op.operands[0], Cast) if table_of(op) is not None else None
+    is_read = widened is not None and Tensor.of(widened.x).dtype in _ROWS
+    return {widened.y: widened.x} if widened is not None and is_read else {}
+
+
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
     """How many integers of a column lie together."""
     if in_planes(bits):
@@ -150,9 +173,11 @@ def _for_rows(op: GraphOp, tile: Tile, machine: Machine) -> Tile:
     if rounded_rows(op) is None:
         return tile
     most = _SUMS if machine.registers > 16 else _FEWER_SUMS
-    rows = max(1, min(tile.rows, most // tile.vectors))
-    typical = known_geometry(op).typical
-    return with_blocks(typical, replace(tile, rows=rows, block=1, products=1))
+    geometry = known_geometry(op)
+    blocks = geometry.depth // scaled_together(tile.group)
+    held = STACK_BYTES // 8 // blocks  # rows whose blocks have their sums on the stack
+    rows = max(1, min(tile.rows, most // tile.vectors, held))
+    return with_blocks(geometry.typical, replace(tile, rows=rows, block=1, products=1))
 
 
 def plan_joined(

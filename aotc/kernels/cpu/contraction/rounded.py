@@ -32,13 +32,13 @@ from aotc.kernels.planning.dequantized import (
     ROUNDED,
     TERMS,
     argument_behind,
+    scaled_together,
     table_of,
 )
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
-_SUMS = 8  # of blocks of a row that are made side by side
-_DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd.256"  # of a block of a row, and ones
+_DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,9 @@ class RoundedSums:
         geometry, sums = known_geometry(anchor), None
         if integers.excess or offsets is not None:
             i32 = ir.IntegerType.get_signless(32)
-            blocks, (row, _) = geometry.depth // ROUNDED, geometry.left_steps
-            sums = BlockSums.of(tile.rows, blocks, ROUNDED, row, i32)
+            length, (row, _) = scaled_together(tile.group), geometry.left_steps
+            blocks = geometry.depth // length
+            sums = BlockSums.of(tile.rows, blocks, length, row, i32)
         return cls(
             geometry,
             tile,
@@ -110,16 +111,17 @@ class RoundedSums:
             self._write_sums(self.block_sums, rows)
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         first_scale = arith.divui(rows.left, index(ROUNDED))
+        of_row, length = self.geometry.depth // ROUNDED, self._length
 
         def add_block(number: Value, totals: Values) -> Values:
-            left = add(rows.left, scale(number, ROUNDED))
-            right = add(panel.right, scale(number, ROUNDED * columns))
+            left = add(rows.left, scale(number, length))
+            right = add(panel.right, scale(number, length * columns))
             sums = self._multiply(rows.count, panel.vectors, (left, right), number)
-            block = arith.divui(number, index(group // ROUNDED))
+            block = arith.divui(number, index(group // length))
             at = panel.right, block, panel.vectors
-            begin = add(first_scale, number)
+            begin = add(first_scale, arith.divui(number, index(ROUNDED // length)))
             by_row = [
-                self._repeat(self.row_scales, add(begin, row * self._blocks))
+                self._repeat(self.row_scales, add(begin, row * of_row))
                 for row in range(rows.count)
             ]
             found = self._add_scaled(sums, by_row, self.scales.load(*at), totals)
@@ -128,7 +130,7 @@ class RoundedSums:
             return self._less_offsets(number, by_row, self.offsets.load(*at), found)
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * panel.vectors)
-        return loops.loop(0, self._blocks, 1, zeros, add_block)
+        return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
 
     def _add_scaled(
         self, sums: Values, by_row: Values, scales: Values, totals: Values
@@ -193,7 +195,7 @@ class RoundedSums:
             )
 
         fours = self.integers.fours(self.integers.byte(right))
-        for step in range(ROUNDED // TERMS):
+        for step in range(self._length // TERMS):
 
             def element(row: int, step: int = step) -> Value:
                 place = add(left, row * self.geometry.left_steps[0] + step * TERMS)
@@ -221,26 +223,27 @@ class RoundedSums:
     def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
         """Write that of all blocks of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
-        kind = vectors.vector_type(_SUMS, i32)
-        bytes_kind = vectors.vector_type(ROUNDED, self.left.type.element_type)
+        length, lanes = self._length, self._length // TERMS
+        kind = vectors.vector_type(lanes, i32)
+        bytes_kind = vectors.vector_type(length, self.left.type.element_type)
         ones, zero = constant(bytes_kind, 1), constant(kind, 0)
         less = constant(kind, -self._factor)
 
         def part_of(place: Value) -> Value:
-            x = vectors.load_as_is(self.left, place, ROUNDED)
-            return vectors.call_intrinsic(_DOT_OF_SUMS, [zero, ones, x], kind)
+            x, name = vectors.load_as_is(self.left, place, length), _DOT_OF_SUMS
+            return vectors.call_intrinsic(f"{name}{8 * length}", [zero, ones, x], kind)
 
         def finish(found: Value) -> Value:
             return arith.muli(found, less)
 
-        sums.write(rows, _SUMS, part_of, arith.addi, finish)
+        sums.write(rows, lanes, part_of, arith.addi, finish)
 
     # ---- vectors --------------------------------------------------------------------
 
     @property
-    def _blocks(self) -> int:
-        """How many a row has."""
-        return self.geometry.depth // ROUNDED
+    def _length(self) -> int:
+        """Terms that share a scale of the row and one of the weight."""
+        return scaled_together(self.tile.group)
 
     @property
     def _words(self) -> ir.Type:
