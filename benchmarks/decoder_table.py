@@ -33,8 +33,28 @@ MARKS = "<!-- written by benchmarks/decoder_table.py -->", "<!-- end of decoders
 DEPTH = 64  # of a head
 PROMPT = 128  # tokens
 # type → bytes of so many elements
-BYTES = {"F32": (4, 1), "BF16": (2, 1), "Q8_0": (34, 32), "Q4_0": (18, 32)}
-NUMERICS = {"Q8_0": ("strict", "relaxed"), "Q4_0": ("strict", "relaxed")}
+BYTES = {
+    "F32": (4, 1),
+    "BF16": (2, 1),
+    "Q8_0": (34, 32),
+    "Q4_0": (18, 32),
+    "Q5_0": (22, 32),
+    "Q4_K": (144, 256),
+    "Q5_K": (176, 256),
+    "Q6_K": (210, 256),
+}
+MIXED = "Q4_K_M"  # Q4_K, and Q6_K of some matrices
+TYPES = ["F32", "BF16", "Q8_0", "Q4_0", MIXED]
+# where a block has scales of half precision, and how large the integers that they
+# scale are (a mean square of all), with those of blocks
+SCALES = {
+    "Q8_0": ((0,), 74),
+    "Q4_0": ((0,), 4.6),
+    "Q5_0": ((0,), 9.2),
+    "Q4_K": ((0, 2), 330),
+    "Q5_K": ((0, 2), 660),
+    "Q6_K": ((208,), 1360),
+}
 NAMES = {
     "words": "token_embd",
     "norm": "output_norm",
@@ -105,7 +125,7 @@ def main():
     """Print a row for each size and type."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="*", default=["348M", "1.1B"])
-    parser.add_argument("--types", nargs="*", choices=BYTES, default=[*BYTES])
+    parser.add_argument("--types", nargs="*", choices=[*BYTES, MIXED], default=TYPES)
     parser.add_argument("--target", default="x86_64-v4-dot")
     parser.add_argument("--llama", action="store_true", help="time llama.cpp, too")
     parser.add_argument("--threads", type=int, default=1)
@@ -141,7 +161,7 @@ def measure(size, kind, asked):
         (work / "model.py").write_text(MODEL.read_text())
         bundles = {
             numerics: build(work, numerics, asked.target)
-            for numerics in NUMERICS.get(kind, ("strict",))
+            for numerics in ["strict"] + ["relaxed"] * (kind[0] == "Q")
         }
         found = {numerics: [] for numerics in bundles}
         peers, rates = [], []
@@ -176,17 +196,37 @@ def run(program, path, asked):
     return [float(text) for text in found.stdout.split()]
 
 
+def type_of(kind, name, size):
+    """The type of a matrix of a file of a type.
+
+    In `Q4_K_M` the head is of Q6_K, and the values and what leads down of each third
+    layer and of the first and last eighths (`llama_tensor_get_type` of llama.cpp).
+    """
+    if kind != MIXED:
+        return kind
+    *layer, own = name.removeprefix("layers.").split(".")
+    if layer and own in ("v", "down"):
+        n, eighth = int(layer[0]), size.layers // 8
+        more = n < eighth or n >= 7 * size.layers // 8 or (n - eighth) % 3 == 2
+        return "Q6_K" if more else "Q4_K"
+    return "Q6_K" if own == "head" else "Q4_K"
+
+
+def bytes_of(size, kind, without=()):
+    """The bytes of the matrices of a file, but for some."""
+    total = 0
+    for name, shape in size.tensors():
+        if name not in without and len(shape) > 1:
+            held, elements = BYTES[type_of(kind, name, size)]
+            total += int(np.prod(shape)) * held // elements
+    return total
+
+
 def bytes_read(size, kind):
     """The bytes that a step reads: weights but for the table of words, and caches."""
-    held, elements = BYTES[kind]
-    count = sum(
-        int(np.prod(shape))
-        for name, shape in size.tensors()
-        if name != "words" and len(shape) > 1
-    )
     item = 2 if kind == "BF16" else 4
     caches = 2 * size.layers * (PROMPT + 1) * size.width * item
-    return count * held // elements + caches
+    return bytes_of(size, kind, without=("words",)) + caches
 
 
 def write_gguf(size, kind, path):
@@ -206,14 +246,15 @@ def write_gguf(size, kind, path):
     writer.add_vocab_size(size.words)
     writer.add_tokenizer_model("no_vocab")
     rng = np.random.default_rng(0)
-    for name, shape in size.tensors():
-        *layer, own = name.removeprefix("layers.").split(".")
+    for place, shape in size.tensors():
+        *layer, own = place.removeprefix("layers.").split(".")
         name = ".".join([*(f"blk.{n}" for n in layer), NAMES[own], "weight"])
         if len(shape) == 1:
             writer.add_tensor(name, np.ones(shape, "f4"))
             continue
-        raw = getattr(gguf.GGMLQuantizationType, kind)
-        writer.add_tensor(name, random_weights(rng, shape, kind), raw_dtype=raw)
+        own = type_of(kind, place, size)
+        raw = getattr(gguf.GGMLQuantizationType, own)
+        writer.add_tensor(name, random_weights(rng, shape, own), raw_dtype=raw)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -232,8 +273,9 @@ def random_weights(rng, shape, kind):
         return np.ascontiguousarray(values.view("u2")[:, 1::2]).view("u1")
     held, elements = BYTES[kind]
     blocks = rng.integers(0, 256, (rows, columns // elements, held), "u1")
-    scale = size / (4.6 if kind == "Q4_0" else 74)  # integers' mean square
-    blocks[:, :, :2] = np.float16([scale]).view("u1")
+    starts, integers = SCALES[kind]
+    for start in starts:
+        blocks[:, :, start : start + 2] = np.float16([size / integers]).view("u1")
     return blocks.reshape(rows, -1)
 
 

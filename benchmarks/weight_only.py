@@ -1,6 +1,6 @@
 """Time products by weights of 8 and 4 bits: what they read, and what they compute.
 
-    python benchmarks/weight_only.py [--target x86_64-v4-dot] [--calls 30]
+    python benchmarks/weight_only.py [--target x86_64-v4-dot] [--calls 30] [--only q6_k]
 
 A weight of 16384 features by 4096 terms in each format of `weight_only_layer.py`,
 multiplied by one row (as a step of a decoder does: GB/s of integers and scales) and by
@@ -34,11 +34,14 @@ def main() -> None:
     parser.add_argument("--target", default="x86_64-v4-dot")
     parser.add_argument("--calls", type=int, default=30)
     parser.add_argument("--numerics", default="strict")
+    parser.add_argument("--only", default="", help="what names of products contain")
     asked = parser.parse_args()
-    program = load(MODEL)
+    names = [each.name for each in load(MODEL).entries if asked.only in each.name]
+    program = load(MODEL, names)
     with tempfile.TemporaryDirectory() as folder:
         report = build(
             MODEL,
+            entries=names,
             output=Path(folder),
             targets=[Target.parse(asked.target)],
             self_check="off",
@@ -63,7 +66,7 @@ def _print_row(program: Any, entry: Any, call: Any, calls: int) -> None:
     read = [port.name for port in entry.arguments if part in port.name]
     arrays = [program.parameters[name] for name in read]
     q = max(arrays, key=np.size)
-    bits = 4 if "int4" in entry.name else 8
+    bits = int(entry.name.removeprefix("int")[0])
     stored = sum(a.nbytes for a in arrays) - q.nbytes + q.size * bits // 8
     least = min(times)
     rate, operations = stored / least / 1e9, 2 * x.shape[0] * q.size / least / 1e9

@@ -82,6 +82,12 @@ def product_by_bytes(w, x):
     return x @ np.astype(weight(w["matrix"], "i8"), x.dtype)
 
 
+def product_by_blocks(w, x):
+    scale = numpy.full((256, 8), 0.25, "f4")
+    stored = nn.QuantizedWeights(w["matrix"]["i8"], scale, axis=1, block=32)
+    return stored.linear(x)
+
+
 def product_of_inputs(x, y):
     return floats(x) @ floats(y)
 
@@ -165,6 +171,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
     ("product by a weight", product, _shapes(x=(64, 256))),
     ("the same of one row", product, _shapes(x=(1, 256))),
     ("product by a weight of i8", product_by_bytes, _shapes(x=(1, 256))),
+    ("the same, by `QuantizedWeights.linear`", product_by_blocks, _shapes(x=(1, 256))),
     ("product of inputs", product_of_inputs, _shapes(x=(64, 256), y=(256, 256))),
     ("convolution", convolution, _shapes(x=_IMAGE)),
     ("depthwise convolution", depthwise, _shapes(x=_IMAGE)),
@@ -189,7 +196,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
 )
 MOVEMENT = (concatenation, transposition, order, lookup)  # compute no elements
 # of bytes there is no other: what is quantised are weights and activations together
-WITHOUT_BYTES = (product_by_bytes, quantization, step)
+WITHOUT_BYTES = (product_by_bytes, product_by_blocks, quantization, step)
 
 
 def entries() -> Iterator[tuple[str, Any]]:

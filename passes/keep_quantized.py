@@ -9,14 +9,16 @@ are the same in each block along the axis that is summed up; one block may be al
 The scale may be 1, of a product that is scaled afterwards. So kernels can make floats
 of integers as they read them, and nothing else is stored. A zero point that is one
 known number is subtracted when the model is built. How many bits integers have is found
-from the ops that make them: `clip`, `&`, `>>`.
+from the ops that make them: `clip`, `&`, `>>`. Scales, and what is added, may be such
+products in turn, of bytes and a scale for some blocks: `graph.dequantize` of their own.
 
     graph.gather(graph.dequantize(%q, %s), %i)
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
 
-Rows of a table are dequantised after they are read. Where the rows of a weight are
-reordered (as by GPTQ's act-order), what they are multiplied by is put in their order
-instead.
+Rows of a table are dequantised after they are read, and integers of fewer than 8 bits
+are stored as that: ops of the graph bring those of some rows apart. Where the rows of a
+weight are reordered (as by GPTQ's act-order), what they are multiplied by is put in
+their order instead.
 
 Ensures: of each such weight, one op.
 """
@@ -44,6 +46,7 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dtypes import INTEGERS, to_numpy
+from aotc.kernels.bit_planes import bits_for, in_planes, pack_rows, unpack_rows
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
@@ -51,8 +54,6 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
 from aotc.passes.quantized.blocks import first_of_blocks, run_length
 from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
-
-_TOGETHER = 8  # integers of 4 bits that a block has a multiple of
 
 
 class KeepQuantized(Pass):
@@ -172,14 +173,28 @@ def _dequantize_rows(op: Gather) -> bool:
         return False
     attributes = Gather.attributes_of(op)
     b = Builder()
-    with before(op):
-        q, scale, offset = (
-            b.gather(x, *op.indices, **attributes) if Tensor.of(x).rank else x
-            for x in table.operands
+    axis = at.kept[at.others.index(table.axis)]
+    ends = Tensor.of(op.x).rank, Tensor.of(op.y).rank
+    is_last = (table.axis + 1, axis + 1) == ends
+
+    def rows_of(x: Value) -> Value:
+        nested = made_by(x, Dequantize)
+        if nested is None:
+            rank = Tensor.of(x).rank
+            return b.gather(x, *op.indices, **attributes) if rank else x
+        q, *parts = nested.operands
+        if is_last and in_planes(nested.bits):
+            packed = rows_of(pack_rows(b, q, nested.bits))
+            q = unpack_rows(b, packed, nested.bits)
+        else:
+            q = rows_of(q)
+        found: Value = b.dequantize(
+            q, *map(rows_of, parts), axis=axis, bits=nested.bits
         )
-        axis = at.kept[at.others.index(table.axis)]
-        y = b.dequantize(q, scale, offset, axis=axis, bits=table.bits)
-    op.y.replace_all_uses_with(y)
+        return found
+
+    with before(op):
+        op.y.replace_all_uses_with(rows_of(op.x))
     op.operation.erase()
     return True
 
@@ -212,39 +227,48 @@ class _Form:
         whole = size if isinstance(size, int) else 1
         return gcd(whole, *(run_length(x, axis) for x in parts))
 
-    def write(self, b: Builder, axis: int, block: int) -> Value:
-        """Write the op, and what makes its operands."""
+    def write(
+        self, b: Builder, axis: int, block: int, *, is_scale: bool = False
+    ) -> Value:
+        """Write the op, and what makes its operands.
+
+        Args:
+            b: the builder.
+            axis: that blocks are along.
+            block: elements of one.
+            is_scale: whether these are scales of another: bytes, with floats as scales.
+        """
+        number = self.known_zero()
+        has_zeros = self.zero is not None and number is None
 
         def part(value: Value) -> Value:
             found = first_of_blocks(b, value, axis, block)
-            return _as_narrow(b, found) or found
+            is_last = is_scale or has_zeros  # those are multiplied by scales
+            nested = None if is_last else _as_nested(b, found, axis)
+            return nested or _as_narrow(b, found) or found
 
         ones = Tensor.of(self.integers).with_dtype("f32")
         scale = part(b.full(ones, 1.0) if self.scale is None else self.scale)
-        number = self._known_zero()
         q = _shifted(b, self.integers, number or 0)
         bounds = [bound - (number or 0) for bound in value_range(self.integers)]
         offset = None
-        if self.zero is not None and number is None:
+        if self.zero is not None and has_zeros:
             zero = b.cast(part(self.zero), dtype="f32")
             offset = b.multiply(zero, b.cast(scale, dtype="f32"))
         if self.less is not None:
-            less = part(self.less)
-            less = b.negate(less) if self.is_added else less
+            less = part(b.negate(self.less) if self.is_added else self.less)
             wide = b.cast(less, dtype="f32")
             offset = less if offset is None else b.add(offset, wide)
         if offset is None:
             offset = b.constant(value=np.zeros((), np.float32))
         dtype = "u8" if bounds[0] >= 0 else "i8"
-        few = (0, 15) if dtype == "u8" else (-8, 7)
-        is_narrow = few[0] <= bounds[0] and bounds[1] <= few[1]
-        bits = 4 if is_narrow and block % _TOGETHER == 0 else 8
+        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], block)
         if Tensor.of(q).dtype != dtype:
             q = b.cast(q, dtype=dtype)
         found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)
         return found
 
-    def _known_zero(self) -> int | None:
+    def known_zero(self) -> int | None:
         """Return a zero point that bytes can be without, as they are then stored."""
         number = None if self.zero is None else splat_of(self.zero)
         if number is None or not float(number).is_integer():
@@ -264,6 +288,52 @@ def _as_narrow(b: Builder, value: Value) -> Value | None:
             found: Value = type(op).build(x, **type(op).attributes_of(op))
             return found
     return None
+
+
+def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
+    """Return scales as bytes that are dequantised; None unless they are made so.
+
+    Args:
+        b: the builder.
+        value: the scales, one for each block.
+        axis: that blocks are along.
+    """
+    value, is_negated = _unmoved(value)
+    found = _form_of(value)
+    if found is None or found.scale is None or found.less is not None:
+        return None
+    if found.zero is not None and found.known_zero() is None:
+        return None
+    block = found.block(axis)
+    if block < 2:
+        return None
+    if is_negated:
+        found = replace(found, scale=b.negate(found.scale))
+    return found.write(b, axis, block, is_scale=True)
+
+
+def _unmoved(value: Value) -> tuple[Value, bool]:
+    """Return what a value is in its place, or less that, and whether it is less that.
+
+    Blocks are repeated and cut by ops that move nothing where each is one number.
+    """
+    base, is_negated, found = value, False, (value, False)
+    while True:
+        op = defining_op(base)
+        if isinstance(op, Negate):
+            is_negated = not is_negated
+        elif not (isinstance(op, (Broadcast, Reshape, Slice)) and _keeps_order(op)):
+            return found
+        base = op.x
+        if Tensor.of(base).shape == Tensor.of(value).shape:
+            found = base, is_negated
+
+
+def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
+    """Return whether an op gives all elements, once each, in their order."""
+    kinds = [Tensor.of(x) for x in (op.x, op.results[0])]
+    is_sorted = not isinstance(op, Broadcast) or [*op.axes] == sorted(op.axes)
+    return is_sorted and kinds[0].elements == kinds[1].elements
 
 
 def _are_bytes(low: int, high: int) -> bool:

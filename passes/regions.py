@@ -26,7 +26,7 @@ from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import NARROW, Elementwise
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.operands import is_repeated
-from aotc.kernels.planning.dequantized import rounded_rows
+from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
 
@@ -408,20 +408,41 @@ def _add_dequantized(region: Region) -> None:
         found: Value = b.cast(x, dtype=dtype if dtype in known else "f32")
         return found
 
+    def own_part(x: Value) -> Value:
+        """Return a scale or an offset, dequantised by the kernel itself if it is so."""
+        nested = made_by(x, Dequantize)
+        return own_value(x) if nested is None else own_table(nested)
+
+    def own_table(table: Dequantize) -> Value:
+        scale, offset = map(own_part, (table.scale, table.offset))
+        own: Value = b.dequantize(
+            table.q, scale, offset, axis=table.axis, bits=table.bits
+        )
+        region.before.append(own.owner.opview)
+        region.values[own] = None
+        return own
+
     with before(anchor):
-        scale, offset = map(own_value, (table.scale, table.offset))
-        own = b.dequantize(table.q, scale, offset, axis=table.axis, bits=table.bits)
+        own = own_table(table)
     anchor.operation.operands[1] = own
-    if not any(True for _ in table.y.uses):
-        table.operation.erase()
-    region.before.append(own.owner.opview)
-    region.values[own] = None
+    _erase_unread_tables(table)
     region.second = own.owner.operands[0]
-    region.blocks = tuple(x for x in (scale, offset) if Tensor.of(x).rank)
+    region.blocks = tuple(dict.fromkeys(blocks_of(anchor)))
     region.reads.update(dict.fromkeys(region.blocks))
     rounded = rounded_rows(anchor)
     if rounded is not None:
         region.reads[rounded.scale] = None
+
+
+def _erase_unread_tables(table: Dequantize) -> None:
+    """Erase what dequantises a weight that nothing reads, and its scales."""
+    if any(True for _ in table.y.uses):
+        return
+    parts = dict.fromkeys((table.scale, table.offset))
+    nested = [made_by(part, Dequantize) for part in parts]
+    table.operation.erase()
+    for each in filter(None, nested):
+        _erase_unread_tables(each)
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:

@@ -19,6 +19,12 @@ from aotc.dialects.ops.contraction import DotGeneral, contracted_axes, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.rearrangements import Rearrangement
 from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.kernels.bit_planes import (
+    WORD,
+    from_words,
+    to_words,
+    words_of_run,
+)
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value
 
@@ -30,7 +36,8 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
 
     Without the first axis where there is one product only. The groups of a convolution
     are products. Terms in pairs are the last axis, after the columns; a zero follows an
-    odd number of them. Integers of 4 bits are two a byte.
+    odd number of them. Integers of fewer than 8 bits are words of such
+    (`aotc.kernels.bit_planes`).
 
     Args:
         b: the builder.
@@ -40,13 +47,16 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     """
     value = op.operands[1] if right is None else right
     packed = _packing(op, tile, Tensor.of(value)).apply(b, value)
-    return _as_halves(b, packed) if tile.has_halves else packed
+    return to_words(b, packed, tile.bits) if tile.has_planes else packed
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
     """The shape of what `pack` gives."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
-    return (*shape[:-1], tile.terms // 2) if tile.has_halves else shape
+    if not tile.has_planes:
+        return shape
+    *outer, runs, columns, _ = shape
+    return (*outer, runs * words_of_run(tile.bits), columns, WORD)
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
@@ -78,35 +88,9 @@ def unpack(
         tile: how it is cut up.
         kind: the type of what was packed, if it was not the operand.
     """
-    if tile.has_halves:
-        packed = _from_halves(b, packed)
+    if tile.has_planes:
+        packed = from_words(b, packed, tile.bits)
     return _packing(op, tile, kind or Tensor.of(op.operands[1])).undo(b, packed)
-
-
-def _as_halves(b: Builder, x: Value) -> Value:
-    """Two integers of 4 bits a byte: those of the first half of the last axis lower."""
-    *_, count = shape = Tensor.of(x).shape
-    assert isinstance(count, int)
-    axis, half = len(shape) - 1, count // 2
-    first, second = (b.part(_unsigned(b, x), axis, at, half) for at in (0, half))
-    low = b.bitwise_and(first, b.full_like(first, 15))
-    high = b.shift_left(second, b.full_like(second, 4))
-    found: Value = b.bitwise_or(low, high)
-    return b.bitcast(found, dtype="i8") if Tensor.of(x).dtype == "i8" else found
-
-
-def _from_halves(b: Builder, x: Value) -> Value:
-    """The inverse of `_as_halves`, but for bits beyond the four of each integer."""
-    wide = _unsigned(b, x)
-    low = b.bitwise_and(wide, b.full_like(wide, 15))
-    high = b.shift_right(wide, b.full_like(wide, 4))
-    found: Value = b.concatenate(low, high, axis=Tensor.of(x).rank - 1)
-    return b.bitcast(found, dtype="i8") if Tensor.of(x).dtype == "i8" else found
-
-
-def _unsigned(b: Builder, x: Value) -> Value:
-    found: Value = x if Tensor.of(x).dtype == "u8" else b.bitcast(x, dtype="u8")
-    return found
 
 
 def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:

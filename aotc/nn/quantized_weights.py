@@ -121,7 +121,8 @@ class QuantizedWeights(Node):
         """`x @ weights.T + bias` for weights [outputs, inputs].
 
         Where inputs lie in another order, those of x are put into it, so that the
-        weights are read as they are stored.
+        weights are read as they are stored. Half precision is that of x and of the
+        result alone: the weights and the sums are f32.
 
         Args:
             x: …, inputs.
@@ -133,10 +134,14 @@ class QuantizedWeights(Node):
                 "shape-mismatch",
                 f"expected weights [outputs, inputs]; got {list(self.shape)}",
             )
+        working = accumulator(x.dtype)
         if self.order is None or self.axis != 1:
-            return dense(x, np.transpose(self.dequantize(x.dtype)), bias)
-        inputs = np.take(x, np.argsort(self.order), -1)
-        return dense(inputs, np.transpose(self._in_data_order(x.dtype)), bias)
+            inputs, weights = x, self.dequantize(working)
+        else:
+            inputs = np.take(x, np.argsort(self.order), -1)
+            weights = self._in_data_order(working)
+        y = astype(dense(astype(inputs, working), np.transpose(weights)), x.dtype)
+        return y if bias is None else np.add(y, bias)
 
     def _in_data_order(self, dtype: str | None) -> Array:
         """The weights as floats, in the order of the data."""

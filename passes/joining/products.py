@@ -33,7 +33,7 @@ from aotc.kernels.packing import unpack
 from aotc.kernels.planning.dequantized import (
     argument_behind,
     blocks_of,
-    rounded_rows,
+    views,
 )
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Operation, Value, func, ir
@@ -192,9 +192,7 @@ def product_of(
     ops = function.entry_block.operations
     anchors = [each for each in ops if isinstance(each, family.anchors)]
     left = anchors[0].operands[0]
-    rounded = rounded_rows(anchors[0])
-    if rounded is not None:
-        left = rounded.q
+    left = views(anchors[0]).get(left, left)
     is_read_whole = left == function.entry_block.arguments[0]
     if len(anchors) > 1 or not is_read_whole:
         return None

@@ -14,7 +14,11 @@ from aotc import control, nn
 
 @dataclass(frozen=True)
 class Format:
-    """A weight, and the rows that it is multiplied by."""
+    """A weight, and the rows that it is multiplied by.
+
+    `together` is of how many blocks the scales and minima, which are bytes, have one
+    scale; 0 where they are floats.
+    """
 
     bits: int
     block: int
@@ -24,6 +28,7 @@ class Format:
     rows: int | str = 1
     depth: int = 256
     features: int = 80
+    together: int = 0
 
 
 FORMATS = {
@@ -39,6 +44,14 @@ FORMATS = {
     "halves_channel": Format(4, 256, is_turned=True, rows=3),
     "halves_32_zero": Format(4, 32, "u1", "number", is_turned=True),
     "halves_odd": Format(4, 20, zero="minima", depth=360, features=50, rows=5),
+    "fives_32": Format(5, 32, is_turned=True),
+    "fives_32_minima": Format(5, 32, "u1", "minima", rows=5),
+    "fives_16": Format(5, 16),
+    "sixes_16": Format(6, 16, "u1", "blocks", rows="n"),
+    "scaled_halves": Format(4, 32, "u1", "minima", is_turned=True, together=8),
+    "scaled_fives": Format(5, 32, "u1", "minima", True, rows=7, depth=512, together=8),
+    "scaled_sixes": Format(6, 16, is_turned=True, depth=512, together=16),
+    "scaled_bytes": Format(8, 32, is_turned=True, rows="n", together=2),
 }
 # of one left operand: query, key and value, of halves, and a gate and its values
 JOINED = {
@@ -47,6 +60,8 @@ JOINED = {
     "v": Format(4, 32, "u1", "minima", is_turned=True, features=40),
     "gate": Format(8, 64, features=72),
     "up": Format(8, 64, features=72),
+    "high": Format(6, 16, is_turned=True, features=48, together=16),
+    "higher": Format(6, 16, is_turned=True, features=40, together=16),
 }
 _rng = onp.random.default_rng(0)
 
@@ -61,17 +76,33 @@ def _parts(of):
         parts["zero"] = _rng.integers(low, high, blocks, of.dtype)
     if of.zero == "minima":
         parts["less"] = _rng.normal(size=blocks).astype("f4")
+    if of.together:
+        few = of.depth // of.block // of.together, of.features
+        for name in {"scale", "less"} & parts.keys():
+            parts[f"{name}_scale"] = _rng.uniform(1e-4, 1e-3, few).astype("f2")
+            parts[name] = _rng.integers(-128, 128, blocks, "i1")
+        if of.dtype == "u1":
+            parts["scale"] = parts["scale"].view("u1")
     turn = onp.transpose if of.is_turned else onp.asarray
     return {name: turn(part) for name, part in parts.items()}
 
 
+def _of_blocks(of, parts, name):
+    """Scales or minima as floats."""
+    found, axis = parts.get(name), int(of.is_turned)
+    if not of.together or found is None:
+        return found
+    scale = np.astype(parts[f"{name}_scale"], "f32")
+    return nn.dequantize(found, scale, axis=axis, block=of.together)
+
+
 def _dequantized(of, parts):
-    zero, less = parts.get("zero", 0), parts.get("less")
+    zero, less = parts.get("zero", 0), _of_blocks(of, parts, "less")
     if of.zero == "number":
         zero = onp.uint8(2 ** (of.bits - 1))
     w = nn.dequantize(
         parts["q"],
-        np.astype(parts["scale"], "f32"),
+        np.astype(_of_blocks(of, parts, "scale"), "f32"),
         zero,
         axis=int(of.is_turned),
         block=of.block,
@@ -139,8 +170,9 @@ def in_a_loop(weights, x):
 
 
 def _joined(weights, x):
-    q, k, v, gate, up = (x @ _dequantized(of, weights[n]) for n, of in JOINED.items())
-    return q, nn.relu(k), v, nn.silu(gate) * up
+    products = (x @ _dequantized(of, weights[n]) for n, of in JOINED.items())
+    q, k, v, gate, up, *high = products
+    return q, nn.relu(k), v, nn.silu(gate) * up, *high
 
 
 @aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
@@ -151,6 +183,17 @@ def joined_one(weights, x):
 @aotc.entry(weights=weights, x=aotc.Spec((19, 256), "f32"))
 def joined_many(weights, x):
     return _joined(weights, x)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((1, 256), "bf16"))
+def narrow_one(weights, x):
+    return _joined(weights, np.astype(x, "f32"))
+
+
+@aotc.entry(weights=weights, x=aotc.Spec(("n", 256), "bf16"))
+def narrow_many(weights, x):
+    w = _dequantized(FORMATS["halves_128_minima"], weights["halves_128_minima"])
+    return np.astype(x, "f32") @ w
 
 
 @aotc.entry(weights=weights, at=aotc.Spec((5,), "i32"))

@@ -33,6 +33,8 @@ FORMATS = {
     "halves": Format(4, 32, rows="n"),
     "halves_minima": Format(4, 160, "u1", has_minima=True, rows=33),
     "halves_signed_minima": Format(4, 32, has_minima=True, rows=4),
+    "fives_minima": Format(5, 32, "u1", has_minima=True),
+    "sixes": Format(6, 16, rows=33),
     "few_rows": Format(4, 32, rows=3),
     "odd_blocks": Format(8, 20),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import reference
+from aotc import dtypes, reference
 from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
@@ -37,9 +37,9 @@ def _inputs(name):
     rng, inputs = np.random.default_rng(1), {}
     for port in _program().entry(name).ports("input"):
         shape = [n if isinstance(n, int) else 21 for n in port.type.shape]
-        is_float = port.type.dtype == "f32"
-        drawn = rng.normal(size=shape) if is_float else rng.integers(0, 120, shape)
-        inputs[port.name] = drawn.astype("f4" if is_float else "i4")
+        is_integer = port.type.dtype == "i32"
+        drawn = rng.integers(0, 120, shape) if is_integer else rng.normal(size=shape)
+        inputs[port.name] = drawn.astype(dtypes.to_numpy(port.type.dtype))
     program = _program()
     given = [
         inputs.get(port.name, program.parameters.get(port.name))
@@ -103,6 +103,18 @@ def test_kernels_and_archives_have_no_more_than_the_bits(level):
     assert not [note for note in unit.notes if isinstance(note, Refusal)]
 
 
+def test_rows_of_bf16_are_read_as_they_are():
+    unit = Unit(load(MODEL, ["narrow_one", "narrow_many"]))
+    unit = unit.fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    functions = functions_of(unit.module)
+    for name in ("narrow_one", "narrow_many"):
+        for call in calls_in(functions[name]):
+            left, *_ = functions[callee_of(call)].entry_block.arguments
+            assert Tensor.of(left).dtype == "bf16"
+
+
 SOURCE = """
 import numpy
 import aotc
@@ -155,9 +167,9 @@ def test_products_of_one_operand_read_joined_packings_for_all_numbers_of_rows():
     read = {}
     for name in ("joined_one", "joined_many"):
         calls = [functions[callee_of(call)] for call in calls_in(functions[name])]
-        assert sorted(len(each.type.results) for each in calls) == [1, 3]
+        assert sorted(len(each.type.results) for each in calls) == [1, 2, 3]
         ports = unit.program.entry(name).ports("weight")
         read[name] = {port.name: port.type for port in ports}
     assert read["joined_one"] == read["joined_many"]
     kinds = [kind.dtype for kind in read["joined_one"].values()]
-    assert sorted(kinds) == ["f16", "f16", "f32", "i8", "u8"]
+    assert sorted(kinds) == ["f16", "f16", "f16", "f32", "i8", "i8", "i8", "u8"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import aotc
+from aotc import nn, reference
 from aotc import numpy as anp
-from aotc import reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.passes import run_passes
@@ -36,8 +36,8 @@ def few():
     return anp.bitwise_and(constant(BYTES), FEW)
 
 
-def kept(weight, rows=16):
-    """Run the pass on a product by a weight: its op, if any, and results around it."""
+def run(weight, rows):
+    """Run the pass on a product by a weight: the program, and results around it."""
 
     @aotc.entry(x=aotc.Spec((5, rows)))
     def product(x):
@@ -48,9 +48,40 @@ def kept(weight, rows=16):
     before = reference.evaluate(program.module, "product", [x])
     run_passes(program.module, ["keep-quantized"])
     after = reference.evaluate(program.module, "product", [x])
+    return program, before[0], after[0]
+
+
+def ops_in(program):
     block = functions_of(program.module)["product"].entry_block
-    ops = [op for op in block.operations if op.operation.name == "graph.dequantize"]
-    return ops, before[0], after[0]
+    return [op for op in block.operations if op.operation.name == "graph.dequantize"]
+
+
+def kept(weight, rows=16):
+    """Its op, if any, and results around the pass."""
+    program, before, after = run(weight, rows)
+    return ops_in(program), before, after
+
+
+def test_scales_and_minima_that_are_products_are_ops_of_their_own():
+    def of_blocks(data, scale):
+        return nn.dequantize(constant(data), constant(scale), axis=0, block=2)
+
+    data = RNG.integers(0, 64, (4, 8)).astype("u1")
+    few_scales = RNG.uniform(0.1, 1, (2, 8)).astype("f4")
+    q = RNG.integers(0, 16, (64, 8)).astype("u1")
+
+    def weight():
+        scale, less = (
+            of_blocks(data, few_scales),
+            of_blocks(data.view("i1"), few_scales),
+        )
+        return nn.dequantize(constant(q), scale, axis=0, block=16, less=-less)
+
+    program, before, after = run(weight, rows=64)
+    scale, offset, op = ops_in(program)
+    assert [*op.operands][1:] == [scale.y, offset.y]
+    assert [Tensor.of(x.scale).shape for x in (scale, offset)] == [(2, 8)] * 2
+    np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +91,9 @@ def kept(weight, rows=16):
         (lambda: steps(few(), np.float32(8)), 4),
         (lambda: steps(constant(BYTES), np.int16(128), "i16"), 8),
         (lambda: steps(anp.right_shift(constant(BYTES.view("i1")), np.int8(4))), 4),
-        # bounds beyond the range: all are 20, which takes 5 bits
-        (lambda: steps(anp.maximum(few(), np.uint8(20))), 8),
-        (lambda: steps(anp.clip(few(), np.uint8(20), np.uint8(30))), 8),
+        # bounds beyond the range: all are 20, which takes 5 bits, or 6 in blocks of 16
+        (lambda: steps(anp.maximum(few(), np.uint8(20))), 6),
+        (lambda: steps(anp.clip(few(), np.uint8(20), np.uint8(30))), 6),
         (lambda: steps(anp.minimum(few(), np.uint8(7))), 4),
     ],
 )

@@ -1,6 +1,7 @@
 """Bundles of models whose weights come quantised compute what the formats say."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ from safetensors.numpy import save_file
 
 import aotc
 from aotc import options
+from aotc.importers import load
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from aotc.target import Target
 
 gguf = pytest.importorskip("gguf")
 
@@ -65,6 +71,47 @@ def write_checkpoint(folder):
     shifts = 4 * np.arange(8)[:, None]
     levels = ((words[:, None].astype("i8") >> shifts) & 15).reshape(256, 48) - 8
     return (levels * scales.astype("f4")[groups]).T
+
+
+LOOKED_UP = """
+import aotc
+from aotc import nn
+
+weights = aotc.Weights.load("x.gguf")
+
+
+@aotc.entry(x=aotc.Spec((1, 512)), at=aotc.Spec((3,), "i32"))
+def predict(weights, x, at):
+    tables, matrices = weights["table"], weights["matrix"]
+    rows = {k: nn.embedding(w["weight"].dequantize(), at) for k, w in tables.items()}
+    return rows, {k: w["weight"].linear(x) for k, w in matrices.items()}
+"""
+KINDS = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+
+
+def test_archives_have_the_bytes_of_the_file_for_each_type(tmp_path):
+    writer, raw = gguf.GGUFWriter(tmp_path / "x.gguf", "llama"), {}
+    for kind in KINDS:
+        number = gguf.GGMLQuantizationType[kind]
+        block, size = gguf.GGML_QUANT_SIZES[number]
+        for part in ("table", "matrix"):
+            data = RNG.integers(0, 128, (256, 512 // block * size), dtype="u1")
+            raw[f"{part}.{kind}"] = data
+            writer.add_tensor(f"{part}.{kind}.weight", data, raw_dtype=number)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (tmp_path / "model.py").write_text(LOOKED_UP)
+    for target in ("x86_64-v3", "x86_64-v4-dot", "aarch64"):
+        unit = Unit(load(tmp_path / "model.py")).fork(Target.parse(target))
+        for stage in PASS_STAGES[:2]:
+            run_passes(unit, stage.passes(), silently=True)
+        held = Counter()
+        for name, array in unit.program.parameters.items():
+            held[".".join(name.split(".")[1:3])] += array.nbytes
+        for name, data in raw.items():
+            assert data.nbytes <= held[name] <= 1.05 * data.nbytes, (target, name)
 
 
 def test_a_bundle_computes_with_weights_of_all_formats(tmp_path):

@@ -343,13 +343,11 @@ def second_columns(op: GraphOp) -> range | None:
 def views(op: GraphOp) -> Mapping[Value, Value]:
     """What the kernel reads the left operand through, and of what.
 
-    Windows over an image are read from it, and dequantised rows as integers.
+    Windows over an image are read from it, dequantised rows as integers, and rows by a
+    dequantised weight as the bf16 that they are.
     """
-    rounded = dequantized.rounded_rows(op)
-    if rounded is not None:
-        return {rounded.y: rounded.q}
     windows = windows_of_left(op) if isinstance(op, DotGeneral) else None
-    return {} if windows is None else {windows.y: windows.x}
+    return dequantized.views(op) if windows is None else {windows.y: windows.x}
 
 
 def cycles_of(

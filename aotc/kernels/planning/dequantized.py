@@ -2,28 +2,30 @@
 
     graph.dot_general(%x, graph.dequantize(%q, %scale, %offset))
 
-The kernel reads integers, [panel][term][column], or of 4 bits [panel][terms by 8]
-[column] with byte t of a column's four the terms t (its lower half) and 4 + t; and
-scales and offsets, [panel][block][column]. Where instructions multiply bytes by fours,
-four terms of a column lie together, [panel][terms by 4][column][term]. The panels do
-not depend on how many rows there are, so that all products by a weight read one packing
-of it.
+The kernel reads integers, [panel][term][column], or of fewer than 8 bits [panel][word]
+[column] (`aotc.kernels.bit_planes`); and scales and offsets, [panel][block][column].
+Where these are dequantised in turn, it reads their integers and what scales those, of
+some blocks each. Where instructions multiply bytes by fours, four terms of a column lie
+together, [panel][terms by 4][column][term]. The panels do not depend on how many rows
+there are, so that all products by a weight read one packing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.types import Tensor
+from aotc.kernels.bit_planes import in_planes, run_length
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
-from aotc.kernels.machine import Machine
+from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.packing import packed_blocks_shape
 from aotc.kernels.planning.tile import (
     Tile,
@@ -33,17 +35,18 @@ from aotc.kernels.planning.tile import (
 )
 from aotc.mlir import Value, ir
 
-NIBBLES = 8  # that a word of 32 bits holds
 TERMS = 4  # of a column, which instructions multiply bytes of at a time
 ROUNDED = 32  # terms of a row that are rounded by one scale
 _IS_ROUNDED = "graph.rounded"  # an attribute of a product, see `state_rounded`
 _SUMS = 12  # of integers, and as many of floats, that registers hold of rounded rows
 _FEWER_SUMS = 8  # where there are 16 registers: some of the floats lie in memory
 _LEAST_BLOCKS = 8  # of a row that is rounded
+_LEAST_TOGETHER = 16  # terms with one scale of a rounded row and one of the weight
 _LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
+_ROWS = ("bf16",)  # that kernels of all processors widen as they read them
 _COLUMNS = 32  # of a panel, where vectors are long
 _VECTORS = 4  # of a panel, where they are short
-# the same of 4 bits where there are few registers: one row has four sums of each
+# the same of fewer bits where there are few registers: a row has four sums of each
 _FEWER_VECTORS, _PLENTY = 2, 28
 
 
@@ -53,10 +56,24 @@ def table_of(op: GraphOp) -> Dequantize | None:
 
 
 def blocks_of(op: GraphOp) -> list[Value]:
-    """Return what a product has for each block: scales, and offsets if it has some."""
+    """Return what a product has for each block: scales, and offsets if it has some.
+
+    Of those that are dequantised, what they are made of.
+    """
     table = table_of(op)
-    parts = [] if table is None else [table.scale, table.offset]
-    return [part for part in parts if Tensor.of(part).rank]
+    return [] if table is None else parts_of(table)
+
+
+def parts_of(table: Dequantize) -> list[Value]:
+    """Return what the scale and the offset of an op are made of, in memory."""
+    found: list[Value] = []
+    for part in (table.scale, table.offset):
+        nested = made_by(part, Dequantize)
+        if nested is not None:
+            found += [nested.q, *parts_of(nested)]
+        elif Tensor.of(part).rank:
+            found.append(part)
+    return found
 
 
 def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | None:
@@ -67,7 +84,7 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     shape: Any = Tensor.of(table.q).shape
     blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
-    if table.bits == 4 and machine.registers < _PLENTY:
+    if in_planes(table.bits) and machine.registers < _PLENTY:
         vectors = min(vectors, _FEWER_VECTORS)
     vectors = min(vectors, -(-geometry.features // machine.lanes))
     group = shape[table.axis] // blocks[table.axis]
@@ -104,10 +121,20 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
-    if size // blocks % ROUNDED or size < _LEAST_BLOCKS * ROUNDED:
+    few, many = sorted((size // blocks, ROUNDED))
+    if many % few or few < _LEAST_TOGETHER or size < _LEAST_BLOCKS * ROUNDED:
         return False
     rows: Any = geometry.typical.rows
     return bool(rows >= _LEAST_ROUNDED)
+
+
+def scaled_together(group: int) -> int:
+    """Return how many terms share a scale of a rounded row and one of the weight.
+
+    Args:
+        group: terms that share one of the weight.
+    """
+    return min(group, ROUNDED)
 
 
 def state_rounded(op: DotGeneral) -> None:
@@ -124,10 +151,20 @@ def rounded_rows(op: GraphOp) -> Dequantize | None:
     return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
+def views(op: GraphOp) -> Mapping[Value, Value]:
+    """Return what the kernel reads rows through that are widened, or dequantised."""
+    rounded = rounded_rows(op)
+    if rounded is not None:
+        return {rounded.y: rounded.q}
+    widened = made_by(op.operands[0], Cast) if table_of(op) is not None else None
+    is_read = widened is not None and Tensor.of(widened.x).dtype in _ROWS
+    return {widened.y: widened.x} if widened is not None and is_read else {}
+
+
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
     """How many integers of a column lie together."""
-    if bits == 4:
-        return NIBBLES
+    if in_planes(bits):
+        return run_length(bits)
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1
 
 
@@ -136,9 +173,11 @@ def _for_rows(op: GraphOp, tile: Tile, machine: Machine) -> Tile:
     if rounded_rows(op) is None:
         return tile
     most = _SUMS if machine.registers > 16 else _FEWER_SUMS
-    rows = max(1, min(tile.rows, most // tile.vectors))
-    typical = known_geometry(op).typical
-    return with_blocks(typical, replace(tile, rows=rows, block=1, products=1))
+    geometry = known_geometry(op)
+    blocks = geometry.depth // scaled_together(tile.group)
+    held = STACK_BYTES // 8 // blocks  # rows whose blocks have their sums on the stack
+    rows = max(1, min(tile.rows, most // tile.vectors, held))
+    return with_blocks(geometry.typical, replace(tile, rows=rows, block=1, products=1))
 
 
 def plan_joined(
@@ -185,12 +224,27 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
     size: Any = kind.shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
     group = size // blocks
-    is_offset = Tensor.of(table.offset).rank > 0
-    if not is_offset and splat_of(table.offset) != 0:
+    if _has_one_offset(table):
         return "its offset is one number"
-    if table.bits not in (4, 8) or (table.bits == 4 and group % NIBBLES):
-        return f"it has {table.bits} bits in blocks of {group}"
-    return ""
+    nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
+    if not all(each is None or _is_plain(each, table.axis) for each in nested):
+        return "its scales or offsets have offsets, or scales of scales"
+    is_whole = table.bits == 8 or (
+        in_planes(table.bits) and group % run_length(table.bits) == 0
+    )
+    return "" if is_whole else f"it has {table.bits} bits in blocks of {group}"
+
+
+def _has_one_offset(table: Dequantize) -> bool:
+    """Return whether one number is subtracted that is not 0."""
+    return not Tensor.of(table.offset).rank and splat_of(table.offset) != 0
+
+
+def _is_plain(part: Dequantize, axis: int) -> bool:
+    """Return whether scales are bytes times floats, of blocks along the same axis."""
+    is_one = made_by(part.scale, Dequantize) is None
+    has_none = not Tensor.of(part.offset).rank and not _has_one_offset(part)
+    return is_one and has_none and (part.axis, part.bits) == (axis, 8)
 
 
 def argument_behind(value: Value) -> Value | None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.dtypes import bits, is_float
 from aotc.kernels import grain
+from aotc.kernels.bit_planes import in_planes
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import KEPT_BYTES, Machine, Mma
 from aotc.kernels.schedule import Schedule
@@ -26,7 +27,7 @@ class Tile(Schedule):
         products: that one workgroup computes, of a batch of them.
         packed: 1 if the right operand is packed by panels, 0 if it is read as it lies.
         terms: of a sum that are multiplied at a time, which lie together in the packed
-            operand: 1, 2, 4 or 8.
+            operand: a power of two, at most 32.
         ahead: 1 if tiles fetch what of the packed operand is read after them, or the
             only one what it reads later.
         interleaved: how many products have the same columns in a panel, side by side.
@@ -56,9 +57,9 @@ class Tile(Schedule):
     }
 
     @property
-    def has_halves(self) -> bool:
-        """Whether a byte of the packed operand holds two integers."""
-        return self.bits == 4
+    def has_planes(self) -> bool:
+        """Whether integers of the packed operand share its bytes."""
+        return in_planes(self.bits)
 
     def panel_size(self, depth: int) -> int:
         """Elements of a packed panel, with zeros after the last term."""

@@ -2,40 +2,38 @@
 
     sum over blocks of scale * (sum over terms of x * q) - offset * (sum of x)
 
-Integers become floats in registers; of each block, what they are scaled by, and what is
-subtracted, is applied to its sum. Integers of 4 bits come eight terms of a column as a
-word of 32 bits (`planning.dequantized`), each of which a shift or two bring down.
+Integers become floats in registers (`integers`); of each block, what they are scaled
+by, and what is subtracted, is applied to its sum (`blocks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import Tensor
+from aotc.kernels.bit_planes import WORD
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.block_sums import BlockSums
+from aotc.kernels.cpu.contraction.blocks import Blocks
+from aotc.kernels.cpu.contraction.integers import Integers
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
-from aotc.kernels.cpu.vectors import Values, add, index, scale
+from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
-from aotc.kernels.planning.dequantized import (
-    NIBBLES,
-    TERMS,
-    argument_behind,
-    table_of,
-)
+from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STACK_BYTES
+from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
-from aotc.mlir import Function, Value, arith, ir
+from aotc.mlir import Function, Value, arith
 
-# by the lanes of a vector: what looks up the lowest four bits of each word in a vector
-_LOOKUPS = {16: "llvm.x86.avx512.permvar.sf.512"}
-_UNROLLED = 8  # terms that the code of a step has
+_UNROLLED = 8  # terms that the code of a step has, or a run of them
 _UNDER_WAY = 8  # sums that multiply-adds wait for, at least
+_MOST_SUMS = STACK_BYTES // 8  # of blocks, which are f32 on the stack
+_HALF = 16  # bits of a word, in which fields are converted where they are
 
 
 @dataclass(frozen=True)
@@ -46,19 +44,21 @@ class DequantizedSums:
         geometry: what is summed up.
         tile: how it is cut up.
         left: the memory of the rows.
-        right: that of the integers, as bytes.
-        scales: that of a scale for each block of a column.
-        offsets: the same of offsets; None without any.
-        is_signed: whether the integers are.
+        integers: of the weight.
+        scales: one for each block of a column.
+        offsets: the same; None without any.
+        block_sums: what each block of the rows of a tile adds up to, if something
+            depends on that, and memory holds it; None for what adds up each when it is
+            asked for.
     """
 
     geometry: Geometry
     tile: Tile
     left: Value
-    right: Value
-    scales: Value
-    offsets: Value | None
-    is_signed: bool
+    integers: Integers
+    scales: Blocks
+    offsets: Blocks | None
+    block_sums: BlockSums | None = None
 
     fetched_by_step = 0  # beside what `_fetch` fetches
 
@@ -70,40 +70,47 @@ class DequantizedSums:
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         scales, offsets = (
-            memories[argument] if (argument := argument_behind(part)) else None
-            for part in (table.scale, table.offset)
+            Blocks.of(part, memories, tile) for part in (table.scale, table.offset)
         )
         assert scales is not None
         left, right, *_ = given.memories
-        is_signed = Tensor.of(table.q).dtype == "i8"
-        geometry = known_geometry(anchor)
-        return cls(geometry, tile, left, right, scales, offsets, is_signed)
+        integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
+        found = cls(known_geometry(anchor), tile, left, integers, scales, offsets)
+        return replace(found, block_sums=found._new_sums())
+
+    def _new_sums(self) -> BlockSums | None:
+        """Memory for what blocks of rows add up to, if it is worthwhile."""
+        tile, group = self.tile, self.tile.group
+        blocks, (row, _) = self.geometry.depth // group, self.geometry.left_steps
+        is_read = self.offsets is not None or (self.integers.excess and tile.rows == 1)
+        is_whole = blocks >= tile.lanes and group % tile.lanes == 0
+        if not (is_read and is_whole and tile.rows * blocks <= _MOST_SUMS):
+            return None
+        return BlockSums.of(tile.rows, blocks, group, row)
 
     def over_window(self, panel: Panel, rows: Rows) -> Values:
         """The sums of a tile, row by row."""
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         count = panel.vectors
-        first = arith.divui(panel.right, index(group))
+        if self.block_sums is not None:
+            self.block_sums.write(rows, lanes, self._part_of_sum, arith.addf)
 
         def add_block(number: Value, totals: Values) -> Values:
             left = add(rows.left, scale(number, group))
             right = add(panel.right, scale(number, group * columns))
-            at = add(first, scale(number, columns))
-            sums = self._sum_block(rows.count, count, left, right)
-            places = [add(at, vector * lanes) for vector in range(count)]
-            scales = [vectors.load(self.scales, place, lanes) for place in places]
-            self._fetch_blocks(at, count * lanes)
+            sums = self._sum_block(rows.count, count, (left, right), number)
+            scales = self.scales.load(panel.right, number, count)
+            self._fetch_blocks(panel.right, number, count)
             found = [
                 vectors.multiply_add(x, scales[n % count], total)
                 for n, (x, total) in enumerate(zip(sums, totals, strict=True))
             ]
             if self.offsets is None:
                 return found
-            less = [
-                arith.negf(vectors.load(self.offsets, place, lanes)) for place in places
-            ]
+            offsets = self.offsets.load(panel.right, number, count)
+            less = [*map(arith.negf, offsets)]
             for row in range(rows.count):
-                x = self._sum_row(add(left, row * self._row))
+                x = self._sum_row(row, left, number)
                 for n in range(count):
                     place = row * count + n
                     found[place] = vectors.multiply_add(x, less[n], found[place])
@@ -117,28 +124,34 @@ class DequantizedSums:
         """Elements from a row to the next."""
         return self.geometry.left_steps[0]
 
-    def _sum_block(self, rows: int, count: int, left: Value, right: Value) -> Values:
+    def _sum_block(
+        self, rows: int, count: int, begin: tuple[Value, Value], number: Value
+    ) -> Values:
         """The sums of x * q over a block.
 
         Args:
             rows: of the tile.
             count: vectors of the panel.
-            left: where the block of the first row begins.
-            right: where that of the panel begins, in integers.
+            begin: where the block of the first row begins, and that of the panel, in
+                integers.
+            number: of the block.
         """
-        tile, size = self.tile, rows * count
-        if rows == 1 and tile.has_halves and tile.lanes not in _LOOKUPS:
-            return self._sum_in_place(count, left, arith.divui(right, index(2)))
-        terms = gcd(tile.group, _UNROLLED)
+        (left, right), tile, size = begin, self.tile, rows * count
+        at_byte = self.integers.byte(right)
+        if rows == 1 and tile.has_planes and not self.integers.looks_up:
+            return self._sum_in_place(count, left, at_byte, number)
+        terms = max(gcd(tile.group, _UNROLLED), tile.terms)
         sets = min(terms, -(-_UNDER_WAY // size))
-        begin = arith.divui(right, index(2)) if tile.has_halves else right
-        step = terms * tile.columns // (2 if tile.has_halves else 1)
+        step = self.integers.bytes_of(terms)
 
         def add_terms(number: Value, sums: Values) -> Values:
             found = list(sums)
-            at, here = add(left, scale(number, terms)), add(begin, scale(number, step))
+            at, here = (
+                add(left, scale(number, terms)),
+                add(at_byte, scale(number, step)),
+            )
             self._fetch(here, step)
-            factors = self._integers(here, count)
+            factors = self.integers.floats(here)
             for term in range(terms):
                 own = slice(term % sets * size, (term % sets + 1) * size)
 
@@ -163,61 +176,97 @@ class DequantizedSums:
             sums = rest + sums[len(rest) : half]
         return sums
 
-    def _sum_in_place(self, count: int, left: Value, begin: Value) -> Values:
-        """The same of one row and 4 bits, which are multiplied where they are in words.
+    def _sum_in_place(
+        self, count: int, left: Value, begin: Value, block: Value
+    ) -> Values:
+        """The same of one row and few bits, multiplied where they are in words.
 
         A bit mask and a conversion make 2**p times the integer at bit p of half a word,
         for which there are sums of its own: shifts, of which processors compute two a
-        cycle, are for upper halves alone. Integers with a sign have 8 more, which the
-        sum of the row undoes. One vector of columns after the other: masks and sums of
-        all need more registers than there are.
+        cycle, are for upper halves alone. Integers with a sign are larger by their
+        excess, which the sum of the row undoes. One vector of columns after the other:
+        masks and sums of all need more registers than there are.
 
         Args:
             count: vectors of the panel.
             left: where the block of the row begins.
             begin: where that of the panel begins, in bytes.
+            block: its number.
         """
-        lanes, group = self.tile.lanes, self.tile.group
-        step = NIBBLES * self.tile.columns // 2
+        lanes, group, run = self.tile.lanes, self.tile.group, self.tile.terms
+        step, width = self.integers.bytes_of(run), self._field_width
         found = []
         for vector in range(count):
 
-            def add_words(number: Value, sums: Values, vector: int = vector) -> Values:
-                at, here = scale(number, NIBBLES), add(begin, scale(number, step))
+            def add_run(number: Value, sums: Values, vector: int = vector) -> Values:
+                at, here = (
+                    add(left, scale(number, run)),
+                    add(begin, scale(number, step)),
+                )
                 if vector == 0:
                     self._fetch(here, step)
-                words = vectors.load_as_is(
-                    self.right, add(here, 4 * lanes * vector), 4 * lanes
-                )
-                return self._add_words(vectors.as_words(words), add(left, at), sums)
+                return self._add_run(here, vector, at, sums)
 
-            zeros = [vectors.splat(0.0, lanes)] * NIBBLES
-            sums = loops.loop(0, group // NIBBLES, 1, zeros, add_words)
+            zeros = [vectors.splat(0.0, lanes)] * (2 * _HALF // width)
+            sums = loops.loop(0, group // run, 1, zeros, add_run)
             total, *rest = map(arith.addf, sums[::2], sums[1::2])
             for place, x in enumerate(rest, 1):
-                less = vectors.splat(2.0 ** (-4 * place), lanes)
+                less = vectors.splat(2.0 ** (-width * place), lanes)
                 total = vectors.multiply_add(x, less, total)
             found.append(total)
-        if not self.is_signed:
+        if not self.integers.excess:
             return found
-        x, excess = self._sum_row(left), vectors.splat(-8.0, lanes)
+        x = self._sum_row(0, left, block)
+        excess = vectors.splat(-self.integers.excess, lanes)
         return [vectors.multiply_add(x, excess, total) for total in found]
 
-    def _add_words(self, words: Value, left: Value, sums: Values) -> Values:
-        """Add the products of eight terms to a sum each."""
-        lanes, found = self.tile.lanes, list(sums)
+    @property
+    def _field_width(self) -> int:
+        """Bits of a field of words in which integers are multiplied where they are."""
+        return 4 if self.tile.bits == 4 else 8
 
-        def number(value: int) -> Value:
-            return constant(words.type, value)
+    def _add_run(self, at: Value, vector: int, left: Value, sums: Values) -> Values:
+        """Add the products of a run of terms to their sums.
 
-        if self.is_signed:
-            words = arith.xori(words, number(0x88888888 - (1 << 32)))
+        Args:
+            at: the first byte of the run.
+            vector: of columns.
+            left: where the terms of the row begin.
+            sums: of the fields of each half of words, for the lowest ones first.
+        """
+        if self._field_width == 4:  # terms 0 to 3 in lower halves of bytes, and 4 to 7
+            words = self.integers.words(at)(0, vector)
+            if self.integers.excess:
+                signs = constant(words.type, 0x88888888 - (1 << 32))
+                words = arith.xori(words, signs)
+            return self._add_words(words, left, [0, 4, 1, 5, 2, 6, 3, 7], sums)
+        fours = self.integers.fours(at)
+        for number in range(self.tile.terms // WORD):
+            begin = add(left, number * WORD)
+            sums = self._add_words(fours(number, vector), begin, range(WORD), sums)
+        return sums
+
+    def _add_words(
+        self, words: Value, left: Value, terms: Sequence[int], sums: Values
+    ) -> Values:
+        """Add the products of the fields of words to a sum each.
+
+        Args:
+            words: of columns.
+            left: where the terms of the row begin.
+            terms: of the row, by the fields of a word, the lowest first.
+            sums: see `_add_run`.
+        """
+        lanes, width, found = self.tile.lanes, self._field_width, list(sums)
         for half in range(2):
-            here = arith.shrui(words, number(16)) if half else words
-            for place in range(4):
-                term = 2 * half + place // 2 + 4 * (place % 2)
-                masked = arith.andi(here, number(15 << 4 * place))
+            here = words
+            if half:
+                here = arith.shrui(words, constant(words.type, _HALF))
+            for place in range(_HALF // width):
+                mask = (2**self.tile.bits - 1) << width * place
+                masked = arith.andi(here, constant(words.type, mask))
                 q = arith.sitofp(vectors.vector_type(lanes), masked)
+                term = terms[half * (_HALF // width) + place]
                 x = vectors.load_element(self.left, add(left, term))
                 own = 2 * place + half
                 found[own] = vectors.multiply_add(
@@ -229,96 +278,31 @@ class DequantizedSums:
         """Bring bytes that the only tile of a panel reads later into the cache."""
         if self.tile.ahead:
             for place in range(0, count, LINE_BYTES):
-                vectors.prefetch(self.right, add(at, PREFETCH_BYTES + place))
+                vectors.prefetch(self.integers.memory, add(at, PREFETCH_BYTES + place))
 
-    def _fetch_blocks(self, at: Value, count: int) -> None:
+    def _fetch_blocks(self, right: Value, number: Value, count: int) -> None:
         """The same of what there is for each block of some columns."""
-        parts = [self.scales] + ([] if self.offsets is None else [self.offsets])
-        for memory in parts if self.tile.ahead else ():
-            size = memory.type.element_type.width // 8
-            ahead = PREFETCH_BYTES // 4 // size  # blocks have fewer bytes than terms
-            for place in range(0, count, LINE_BYTES // size):
-                vectors.prefetch(memory, add(at, ahead + place))
+        for each in (self.scales, self.offsets) if self.tile.ahead else ():
+            if each is not None:
+                each.fetch(right, number, count)
 
-    def _integers(self, at: Value, count: int) -> Callable[[int, int], Value]:
-        """Return what gives the integers of a term and a vector of columns, as f32.
+    def _sum_row(self, row: int, left: Value, number: Value) -> Value:
+        """The sum of a block of a row, in all lanes.
 
         Args:
-            at: the first byte of the terms.
-            count: vectors of the panel.
+            row: of the tile.
+            left: where the block of the first row begins.
+            number: of the block.
         """
-        lanes, columns = self.tile.lanes, self.tile.columns
-        if self.tile.terms == TERMS:
-            return self._bytes_of_words(at)
-        if not self.tile.has_halves:
-
-            def of_bytes(term: int, vector: int) -> Value:
-                place = add(at, term * columns + vector * lanes)
-                return self._as_floats(vectors.load_as_is(self.right, place, lanes))
-
-            return of_bytes
-        words = [
-            vectors.as_words(
-                vectors.load_as_is(self.right, add(at, 4 * lanes * n), 4 * lanes)
-            )
-            for n in range(count)
-        ]
-
-        def of_halves(term: int, vector: int) -> Value:
-            return self._half_as_floats(words[vector], 8 * (term % 4) + term // 4 * 4)
-
-        return of_halves
-
-    def _bytes_of_words(self, at: Value) -> Callable[[int, int], Value]:
-        """The same of bytes of which four terms of a column lie together."""
-        lanes, together = self.tile.lanes, self.tile.terms
-        words: dict[tuple[int, int], Value] = {}
-
-        def of_bytes(term: int, vector: int) -> Value:
-            step, place = divmod(term, together)
-            if (step, vector) not in words:
-                here = add(at, together * (step * self.tile.columns + vector * lanes))
-                loaded = vectors.load_as_is(self.right, here, together * lanes)
-                words[step, vector] = vectors.as_words(loaded)
-            return self._as_floats(self._part(words[step, vector], 8 * place, 8))
-
-        return of_bytes
-
-    def _half_as_floats(self, words: Value, first: int) -> Value:
-        """Four bits of each word, from the one at `first` on, as f32."""
-        lookup = _LOOKUPS.get(self.tile.lanes)
-        if lookup is None:
-            return self._as_floats(self._part(words, first, 4))
-        low = words if first == 0 else arith.shrui(words, constant(words.type, first))
-        numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
-        kind = vectors.vector_type(self.tile.lanes)
-        return vectors.call_intrinsic(lookup, [vectors.elements(numbers), low], kind)
-
-    def _part(self, words: Value, first: int, bits: int) -> Value:
-        """Some bits of each word, from the one at `first` on, as i32."""
-        last = 32 - bits
-
-        def number(value: int) -> Value:
-            return constant(words.type, value)
-
-        if self.is_signed:
-            top = words
-            if first < last:
-                top = arith.shli(words, number(last - first))
-            return arith.shrsi(top, number(last))
-        low = words if first == 0 else arith.shrui(words, number(first))
-        return low if first == last else arith.andi(low, number((1 << bits) - 1))
-
-    def _as_floats(self, x: Value) -> Value:
-        """A vector of integers as f32."""
         lanes = self.tile.lanes
-        wide = vectors.vector_type(lanes, ir.IntegerType.get_signless(32))
-        if x.type != wide:
-            x = arith.extsi(wide, x) if self.is_signed else arith.extui(wide, x)
-        return arith.sitofp(vectors.vector_type(lanes), x)
+        if self.block_sums is not None:
+            return self.block_sums.load(row, number, lanes)
+        part = self._part_of_sum(add(left, row * self._row))
+        every = vectors.reduce_lanes([part], arith.addf)
+        return vectors.pick(every, [0] * lanes)
 
-    def _sum_row(self, begin: Value) -> Value:
-        """The sum of a block of a row, in all lanes."""
+    def _part_of_sum(self, begin: Value) -> Value:
+        """A vector whose lanes make the sum of the terms of a block."""
         lanes = gcd(self.tile.group, self.tile.lanes)
         count = self.tile.group // lanes
 
@@ -328,5 +312,4 @@ class DequantizedSums:
             return [arith.addf(sums[0], x)]
 
         (total,) = loops.loop(0, count, 1, [vectors.splat(0.0, lanes)], add_vector)
-        every = vectors.reduce_lanes([total], arith.addf)
-        return vectors.pick(every, [0] * self.tile.lanes)
+        return total

@@ -11,7 +11,6 @@ what the row adds up to in the block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -21,6 +20,9 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.block_sums import BlockSums
+from aotc.kernels.cpu.contraction.blocks import Blocks
+from aotc.kernels.cpu.contraction.integers import Integers
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -30,13 +32,13 @@ from aotc.kernels.planning.dequantized import (
     ROUNDED,
     TERMS,
     argument_behind,
+    scaled_together,
     table_of,
 )
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith, ir
 
-_SUMS = 8  # of blocks of a row that are made side by side
-_DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd.256"  # of a block of a row, and ones
+_DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,11 @@ class RoundedSums:
         tile: how it is cut up.
         left: the memory of the integers of rows.
         row_scales: that of a scale for each of their blocks.
-        right: that of the integers of the weight, as bytes.
-        scales: that of a scale for each block of a column.
-        offsets: the same of offsets; None without any.
-        is_signed: whether the weight's integers are.
-        block_sums: memory for what each block of the rows of a tile adds up to; None
-            where nothing depends on that.
+        integers: of the weight.
+        scales: one for each block of a column.
+        offsets: the same; None without any.
+        block_sums: what each block of the rows of a tile adds up to; None where
+            nothing depends on that.
         mma: what multiplies integers of a weight by those of rows.
     """
 
@@ -61,11 +62,10 @@ class RoundedSums:
     tile: Tile
     left: Value
     row_scales: Value
-    right: Value
-    scales: Value
-    offsets: Value | None
-    is_signed: bool
-    block_sums: Value | None
+    integers: Integers
+    scales: Blocks
+    offsets: Blocks | None
+    block_sums: BlockSums | None
     mma: Mma
 
     fetched_by_step = 0  # of the next panel, beside other loads
@@ -76,32 +76,31 @@ class RoundedSums:
     ) -> RoundedSums:
         """Return those of a product in a region."""
         memories = given.operands_of(function)
-
-        def memory_of(part: Value) -> Value | None:
-            argument = argument_behind(part)
-            return None if argument is None else memories[argument]
-
         table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
         assert table is not None
         assert rows is not None
-        row_scales, scales = memory_of(rows.scale), memory_of(table.scale)
+        row_scales = argument_behind(rows.scale)
         assert row_scales is not None
+        scales, offsets = (
+            Blocks.of(part, memories, tile) for part in (table.scale, table.offset)
+        )
         assert scales is not None
-        offsets, is_signed = memory_of(table.offset), Tensor.of(table.q).dtype == "i8"
-        geometry, sums = known_geometry(anchor), None
-        if is_signed or offsets is not None:
-            i32 = ir.IntegerType.get_signless(32)
-            sums = vectors.allocate(tile.rows * (geometry.depth // ROUNDED), i32)
         left, right, *_ = given.memories
+        integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
+        geometry, sums = known_geometry(anchor), None
+        if integers.excess or offsets is not None:
+            i32 = ir.IntegerType.get_signless(32)
+            length, (row, _) = scaled_together(tile.group), geometry.left_steps
+            blocks = geometry.depth // length
+            sums = BlockSums.of(tile.rows, blocks, length, row, i32)
         return cls(
             geometry,
             tile,
             left,
-            row_scales,
-            right,
+            memories[row_scales],
+            integers,
             scales,
             offsets,
-            is_signed,
             sums,
             given.known_machine.multiplier_of("u8", "i8", TERMS),
         )
@@ -109,42 +108,42 @@ class RoundedSums:
     def over_window(self, panel: Panel, rows: Rows) -> Values:
         """The sums of a tile, row by row."""
         if self.block_sums is not None:
-            self._sum_blocks(self.block_sums, rows)
+            self._write_sums(self.block_sums, rows)
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
-        first = arith.divui(panel.right, index(group))
         first_scale = arith.divui(rows.left, index(ROUNDED))
+        of_row, length = self.geometry.depth // ROUNDED, self._length
 
         def add_block(number: Value, totals: Values) -> Values:
-            left = add(rows.left, scale(number, ROUNDED))
-            right = add(panel.right, scale(number, ROUNDED * columns))
+            left = add(rows.left, scale(number, length))
+            right = add(panel.right, scale(number, length * columns))
             sums = self._multiply(rows.count, panel.vectors, (left, right), number)
-            group_number = arith.divui(number, index(group // ROUNDED))
-            at = add(first, scale(group_number, columns))
-            places = [add(at, vector * lanes) for vector in range(panel.vectors)]
-            begin = add(first_scale, number)
+            block = arith.divui(number, index(group // length))
+            at = panel.right, block, panel.vectors
+            begin = add(first_scale, arith.divui(number, index(ROUNDED // length)))
             by_row = [
-                self._repeat(self.row_scales, add(begin, row * self._blocks))
+                self._repeat(self.row_scales, add(begin, row * of_row))
                 for row in range(rows.count)
             ]
-            found = self._add_scaled(sums, by_row, places, totals)
-            return self._less_offsets(number, by_row, places, found)
+            found = self._add_scaled(sums, by_row, self.scales.load(*at), totals)
+            if self.offsets is None:
+                return found
+            return self._less_offsets(number, by_row, self.offsets.load(*at), found)
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * panel.vectors)
-        return loops.loop(0, self._blocks, 1, zeros, add_block)
+        return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
 
     def _add_scaled(
-        self, sums: Values, by_row: Values, places: Sequence[Value], totals: Values
+        self, sums: Values, by_row: Values, scales: Values, totals: Values
     ) -> Values:
         """Totals and the sums of a block, scaled.
 
         Args:
             sums: of integers, row by row.
             by_row: the scale of each row.
-            places: where those of columns lie.
+            scales: those of columns.
             totals: row by row.
         """
-        lanes, count = self.tile.lanes, len(places)
-        scales = [vectors.load(self.scales, place, lanes) for place in places]
+        count = len(scales)
         return [
             vectors.multiply_add(
                 arith.mulf(self._as_floats(x), by_row[n // count]),
@@ -155,14 +154,11 @@ class RoundedSums:
         ]
 
     def _less_offsets(
-        self, number: Value, by_row: Values, places: Sequence[Value], totals: Values
+        self, number: Value, by_row: Values, offsets: Values, totals: Values
     ) -> Values:
-        """Totals less what the offsets of a block's columns make, if there are any."""
-        if self.offsets is None:
-            return totals
-        lanes, found = self.tile.lanes, list(totals)
-        offsets = [vectors.load(self.offsets, place, lanes) for place in places]
-        share = vectors.splat(1 / self._excess, lanes)
+        """Totals less what the offsets of a block's columns make."""
+        found = list(totals)
+        share = vectors.splat(1 / self._factor, self.tile.lanes)
         for row, by in enumerate(by_row):
             x = arith.mulf(self._as_floats(self._begin(row, number)), share)
             x = arith.mulf(x, by)
@@ -188,7 +184,7 @@ class RoundedSums:
         left, right = begin
         zero = constant(self._words, 0)
         sums = [
-            self._begin(row, number) if self.is_signed else zero
+            self._begin(row, number) if self.integers.excess else zero
             for row in range(rows)
             for _ in range(count)
         ]
@@ -198,93 +194,56 @@ class RoundedSums:
                 self.mma.intrinsic, [total, weights, x], self._words
             )
 
-        for step in range(ROUNDED // TERMS):
+        fours = self.integers.fours(self.integers.byte(right))
+        for step in range(self._length // TERMS):
 
             def element(row: int, step: int = step) -> Value:
                 place = add(left, row * self.geometry.left_steps[0] + step * TERMS)
                 return vectors.repeat_run(self.left, place, TERMS, self.tile.lanes)
 
             def weights(vector: int, step: int = step) -> Value:
-                return self._weights(right, step, vector)
+                kind = self.left.type.element_type
+                return vectors.as_elements(fours(step, vector), kind)
 
             sums = vectors.outer_product(element, weights, (rows, count), sums, dot)
         return sums
 
-    def _weights(self, begin: Value, step: int, vector: int) -> Value:
-        """Integers of some terms and a vector of columns, as unsigned bytes.
-
-        Args:
-            begin: where the block of the panel begins, in integers.
-            step: of the block, which has as many terms as are multiplied at a time.
-            vector: of the panel.
-        """
-        lanes, columns, has_halves = (
-            self.tile.lanes,
-            self.tile.columns,
-            self.tile.has_halves,
-        )
-        if has_halves:
-            begin, step, half = arith.divui(begin, index(2)), step // 2, step % 2
-        at = add(begin, TERMS * (step * columns + vector * lanes))
-        words = vectors.as_words(vectors.load_as_is(self.right, at, TERMS * lanes))
-
-        def every(byte: int) -> Value:
-            return constant(words.type, byte * 0x01010101 - (byte >> 7 << 32))
-
-        if self.is_signed:
-            words = arith.xori(words, every(0x88 if has_halves else 0x80))
-        if has_halves:
-            if half:
-                words = arith.shrui(words, constant(words.type, 4))
-            words = arith.andi(words, every(0x0F))
-        return vectors.as_elements(words, self.left.type.element_type)
-
     # ---- what rows add up to --------------------------------------------------------
 
     @property
-    def _excess(self) -> int:
-        """What the weight's integers are too large by, as they are multiplied, or 1."""
-        if not self.is_signed:
-            return 1
-        return 8 if self.tile.has_halves else 128
+    def _factor(self) -> int:
+        """As many times what a row adds up to in a block is held, less than 0."""
+        return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """What a row adds up to in a block, as many times less as there is excess."""
+        """What a row adds up to in a block, times the factor, less than 0."""
         assert self.block_sums is not None
-        return self._repeat(self.block_sums, add(number, row * self._blocks))
+        return self.block_sums.load(row, number, self.tile.lanes)
 
-    def _sum_blocks(self, memory: Value, rows: Rows) -> None:
-        """Write that of all blocks of the rows of a tile to memory."""
-        step, blocks = self.geometry.left_steps[0], self._blocks
+    def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
+        """Write that of all blocks of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
-        kind = vectors.vector_type(_SUMS, i32)
-        bytes_kind = vectors.vector_type(ROUNDED, self.left.type.element_type)
+        length, lanes = self._length, self._length // TERMS
+        kind = vectors.vector_type(lanes, i32)
+        bytes_kind = vectors.vector_type(length, self.left.type.element_type)
         ones, zero = constant(bytes_kind, 1), constant(kind, 0)
-        less = constant(kind, -self._excess)
+        less = constant(kind, -self._factor)
 
-        def write_some(number: Value) -> None:
-            first = arith.minsi(number, index(blocks - _SUMS))
-            for row in range(rows.count):
-                begin = add(add(rows.left, row * step), scale(first, ROUNDED))
-                terms = [
-                    vectors.load_as_is(self.left, add(begin, n * ROUNDED), ROUNDED)
-                    for n in range(_SUMS)
-                ]
-                sums = [
-                    vectors.call_intrinsic(_DOT_OF_SUMS, [zero, ones, x], kind)
-                    for x in terms
-                ]
-                found = arith.muli(vectors.reduce_lanes(sums, arith.addi), less)
-                vectors.store(found, memory, add(first, row * blocks), _SUMS)
+        def part_of(place: Value) -> Value:
+            x, name = vectors.load_as_is(self.left, place, length), _DOT_OF_SUMS
+            return vectors.call_intrinsic(f"{name}{8 * length}", [zero, ones, x], kind)
 
-        loops.repeat_for(0, blocks, _SUMS, write_some)
+        def finish(found: Value) -> Value:
+            return arith.muli(found, less)
+
+        sums.write(rows, lanes, part_of, arith.addi, finish)
 
     # ---- vectors --------------------------------------------------------------------
 
     @property
-    def _blocks(self) -> int:
-        """How many a row has."""
-        return self.geometry.depth // ROUNDED
+    def _length(self) -> int:
+        """Terms that share a scale of the row and one of the weight."""
+        return scaled_together(self.tile.group)
 
     @property
     def _words(self) -> ir.Type:

@@ -1,0 +1,205 @@
+"""Integers of 4 to 6 bits, which words of memory hold in planes of their bits.
+
+One plane has the lowest four bits of each integer, another the bits above. A word of 32
+bits has those of one column, of as many terms of its plane as it holds: of a plane of w
+bits, term 4 p + t lies at bit 8 t + w p. So one shift brings four neighbours to the
+bottom of the four bytes of a word, in which order integers of 8 bits lie anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.types import Tensor
+from aotc.mlir import Value
+
+WORD = 4  # bytes, each of another term
+# of the planes of integers of so many bits; those of 8 are bytes of words as they are
+_WIDTHS = {4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Neighbouring bits of integers.
+
+    Args:
+        first: the number of the lowest of them.
+        width: how many there are.
+        word: of a run of terms, the first word that has them.
+    """
+
+    first: int
+    width: int
+    word: int
+
+    @property
+    def fields(self) -> int:
+        """How many terms share a byte of a word."""
+        return 8 // self.width
+
+    @property
+    def mask(self) -> int:
+        """The bits of one field."""
+        return 2**self.width - 1
+
+    def words_of(self, terms: int) -> int:
+        """Return how many words hold so many terms, of one column."""
+        return terms // (WORD * self.fields)
+
+
+def in_planes(bits: int) -> bool:
+    """Whether integers of so many bits share bytes, which have planes of them."""
+    return bits in _WIDTHS and bits < 8
+
+
+def planes_of(bits: int) -> tuple[Plane, ...]:
+    """Return the planes of integers of so many bits, the lowest bits first."""
+    found: list[Plane] = []
+    first = word = 0
+    for width in _WIDTHS[bits]:
+        plane = Plane(first, width, word)
+        first, word = first + width, word + plane.words_of(run_length(bits))
+        found.append(plane)
+    return tuple(found)
+
+
+def run_length(bits: int) -> int:
+    """Return how many terms of a column lie together: a word of each plane, or more."""
+    return 8 * WORD // min(_WIDTHS[bits])
+
+
+def words_of_run(bits: int) -> int:
+    """Return how many words as many terms take."""
+    return run_length(bits) * bits // (8 * WORD)
+
+
+def bits_for(low: int, high: int, block: int) -> int:
+    """Return how many bits memory holds of integers between two, of one block.
+
+    Args:
+        low: the least one; i8 if that is negative, else u8.
+        high: the greatest one.
+        block: how many terms share a scale: whole runs of them, or they have 8 bits.
+    """
+    for bits in filter(in_planes, _WIDTHS):
+        most = 2**bits - 1 if low >= 0 else 2 ** (bits - 1) - 1
+        fits = high <= most and (low >= 0 or low >= -most - 1)
+        if fits and block % run_length(bits) == 0:
+            return bits
+    return 8
+
+
+# ---- as ops of the graph ------------------------------------------------------------
+
+
+def to_words(b: Builder, x: Value, bits: int) -> Value:
+    """Return i8 or u8 [run, column, term] as [word, column, byte], after other axes.
+
+    Bits above those that integers have are dropped.
+    """
+    kind: Any = Tensor.of(x)
+    *outer, runs, columns, _ = kind.shape
+    wide, axis, found = _as_dtype(b, x, "u8"), kind.rank, list[Value]()
+    planes = planes_of(bits)
+    for plane in planes:
+        count = plane.words_of(run_length(bits))
+        fields = _field(b, wide, plane.first, plane.mask)
+        shape = (*outer, runs, columns, count, plane.fields * WORD)
+        fields = _exchange(b, b.to_shape(fields, shape))
+        if len(planes) == 1:
+            fields = b.to_shape(fields, (*outer, runs * count, columns, shape[-1]))
+        last = Tensor.of(fields).rank - 1
+        parts = (
+            _shifted_up(b, b.part(fields, last, WORD * n, WORD), plane.width * n)
+            for n in range(plane.fields)
+        )
+        found.append(reduce(lambda x, y: b.bitwise_or(x, y), parts))
+    whole = _concatenate(b, found, axis - 2)
+    shape = (*outer, runs * words_of_run(bits), columns, WORD)
+    return _as_dtype(b, b.to_shape(whole, shape), kind.dtype)
+
+
+def from_words(b: Builder, x: Value, bits: int) -> Value:
+    """Return the inverse of `to_words`, but for bits beyond those of each integer."""
+    kind: Any = Tensor.of(x)
+    *outer, words, columns, _ = kind.shape
+    run, axis, found = words_of_run(bits), kind.rank, list[Value]()
+    shape = (*outer, words // run, run, columns, WORD)
+    wide = b.to_shape(_as_dtype(b, x, "u8"), shape)
+    for plane in planes_of(bits):
+        count = plane.words_of(run_length(bits))
+        own = b.part(wide, axis - 2, plane.word, count)
+        terms = _exchange(b, _fields_side_by_side(b, own, plane))
+        terms = b.to_shape(terms, (*outer, words // run, columns, run_length(bits)))
+        found.append(_shifted_up(b, terms, plane.first))
+    whole = reduce(lambda x, y: b.bitwise_or(x, y), found)
+    return _as_dtype(b, whole, kind.dtype)
+
+
+def pack_rows(b: Builder, x: Value, bits: int) -> Value:
+    """Return i8 or u8 whose last axis has whole runs as so many bits of each, in bytes.
+
+    A row by itself has the words of a column, so that some can be read of many.
+    """
+    kind: Any = Tensor.of(x)
+    *outer, terms = kind.shape
+    run = run_length(bits)
+    words = to_words(b, b.to_shape(x, (*outer, terms // run, 1, run)), bits)
+    return b.to_shape(words, (*outer, terms * bits // 8))
+
+
+def unpack_rows(b: Builder, x: Value, bits: int) -> Value:
+    """Return the inverse of `pack_rows`, but for bits beyond those of each integer."""
+    kind: Any = Tensor.of(x)
+    *outer, size = kind.shape
+    words = b.to_shape(x, (*outer, size // WORD, 1, WORD))
+    return b.to_shape(from_words(b, words, bits), (*outer, size * 8 // bits))
+
+
+def _fields_side_by_side(b: Builder, words: Value, plane: Plane) -> Value:
+    """Return all fields of words, the first of all four bytes before the second."""
+    *outer, last = Tensor.of(words).shape
+    rank, shape = len(outer), (*outer, plane.fields, last)
+    places = np.arange(plane.fields, dtype=np.uint8) * np.uint8(plane.width)
+    every = b.broadcast(words, shape=shape, axes=(*range(rank), rank + 1))
+    shifts = b.broadcast(b.constant(value=places), shape=shape, axes=(rank,))
+    fields = b.shift_right(every, shifts)
+    fields = b.bitwise_and(fields, b.full_like(fields, plane.mask))
+    return b.to_shape(fields, (*outer, plane.fields * WORD))
+
+
+def _concatenate(b: Builder, parts: Sequence[Value], axis: int) -> Value:
+    return reduce(lambda x, y: b.concatenate(x, y, axis=axis), parts)
+
+
+def _exchange(b: Builder, x: Value) -> Value:
+    """Return a tensor whose second and third last axes have changed places."""
+    *outer, one, other, last = shape = Tensor.of(x).shape
+    if 1 in (one, other):
+        return b.to_shape(x, (*outer, other, one, last))
+    rank = len(shape)
+    return b.to_order(x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def _field(b: Builder, x: Value, first: int, mask: int) -> Value:
+    """Return some bits of each byte, at its bottom."""
+    low = x if first == 0 else b.shift_right(x, b.full_like(x, first))
+    found: Value = b.bitwise_and(low, b.full_like(low, mask))
+    return found
+
+
+def _shifted_up(b: Builder, x: Value, places: int) -> Value:
+    found: Value = x if places == 0 else b.shift_left(x, b.full_like(x, places))
+    return found
+
+
+def _as_dtype(b: Builder, x: Value, dtype: str) -> Value:
+    """Return the same bits as another dtype of bytes."""
+    found: Value = x if Tensor.of(x).dtype == dtype else b.bitcast(x, dtype=dtype)
+    return found
