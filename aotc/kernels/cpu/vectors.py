@@ -101,9 +101,19 @@ def as_words(x: Value) -> Value:
 
 
 def as_elements(x: Value, element: ir.IntegerType | ir.FloatType) -> Value:
-    """The inverse of `as_words`."""
+    """The inverse of `as_words`, and of `as_floats`."""
+    if element == x.type.element_type:
+        return x
     size = _lanes(x) * 32 // element.width
     return _make("vector.bitcast", [x], vector_type(size, element))
+
+
+def as_floats(x: Value) -> Value:
+    """The bits of elements side by side, as f32, which memory of that type can hold."""
+    if x.type.element_type == ir.F32Type.get():
+        return x
+    words = as_words(x)
+    return arith.bitcast(vector_type(_lanes(words)), words)
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
