@@ -74,7 +74,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
     ]
     changed = False
     while rest:
-        found = _Quantized.by(rest.pop(), numbers)
+        found = _Quantized.by(rest.pop(0), numbers)
         if found is not None:
             rest += found.rewrite()
             changed = True
@@ -110,6 +110,8 @@ class _Quantized:
                 return _Quantized(made, tuple(path), numbers)
             is_passed = isinstance(made, Reshape | Transpose)
             if not isinstance(made, GraphOp) or (moves(made) and not is_passed):
+                return None
+            if is_quantization(made):  # which is one of its own
                 return None
             op = made
 
