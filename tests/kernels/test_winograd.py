@@ -226,9 +226,7 @@ def test_convolutions_of_bytes_are_exact(level, tmp_path, monkeypatch):
         for entry in program.entries:
             (port,) = entry.ports("input")
             x = _bytes_or_ends(port.type.shape, rng)
-            given = [
-                program.parameters.get(each.name, x) for each in entry.arguments
-            ]
+            given = [program.parameters.get(each.name, x) for each in entry.arguments]
             expected = reference.evaluate(program.module, entry.name, given)
             found = loaded.entries[entry.name](x=x)
             for mine, theirs in zip(found, expected, strict=True):

@@ -145,8 +145,10 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     if geometry is None or not is_window_of_three(op):
         return None
     mma = multiplier(geometry, machine)
-    if mma is None or geometry.channels % (mma.terms * machine.lanes) and is_exact(op):
+    if mma is None:
         return None
+    if is_exact(op) and geometry.channels % (mma.terms * machine.lanes):
+        return None  # zeros follow the channels of f32 alone
     outputs = EXACT if is_exact(op) else OUTPUTS
     return _choose_tile(geometry.typical, machine, outputs, _WORTH)
 
@@ -207,7 +209,8 @@ def _tiles(
 ) -> Iterator[WinogradTile]:
     """Those whose transformed inputs take half of the second cache at most."""
     count, mma = tile_count(geometry, outputs), multiplier(geometry, machine)
-    assert isinstance(count, int) and mma is not None
+    assert isinstance(count, int)
+    assert mma is not None
     features, words = geometry.features, geometry.channels // mma.terms
     most_vectors = min(_MOST_VECTORS, -(-features // machine.lanes))
     for vectors in range(1, most_vectors + 1):
@@ -246,7 +249,8 @@ def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
     """
     count, width = tile_count(geometry, tile.outputs), tile.vectors
     mma = multiplier(geometry, machine)
-    assert isinstance(count, int) and mma is not None
+    assert isinstance(count, int)
+    assert mma is not None
     blocks, panels = -(-count // tile.block), tile.panels(geometry.features)
     total, words = 0.0, -(-geometry.channels // tile.terms)
     for rows in split_evenly(tile.block, tile.rows):

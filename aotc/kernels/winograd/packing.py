@@ -70,9 +70,7 @@ def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray[Any, Any
     return np.kron(along, along)
 
 
-def _multiply(
-    b: Builder, matrix: np.ndarray[Any, Any], x: Value, dtype: str
-) -> Value:
+def _multiply(b: Builder, matrix: np.ndarray[Any, Any], x: Value, dtype: str) -> Value:
     """`matrix @ x` in f64, rounded to a dtype; the rows of x are its first axes."""
     rows = matrix.shape[1]
     shape: Any = Tensor.of(x).shape

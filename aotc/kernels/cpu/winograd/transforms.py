@@ -1,7 +1,8 @@
 """Multiplication of a few vectors by the constant matrices of Winograd's algorithm.
 
-Vectors are of f32, or of integers, where the matrices are of such, too. Points come in pairs, a and -a, whose rows or columns differ in signs only: what they
-have in common is computed once.
+Vectors are of f32, or of integers, where the matrices are of such, too. Points come in
+pairs, a and -a, whose rows or columns differ in signs only: what they have in common is
+computed once.
 """
 
 from __future__ import annotations
