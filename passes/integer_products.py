@@ -206,10 +206,9 @@ def _is_depthwise(op: ConvGeneral) -> bool:
 def _has_wide_groups(op: ConvGeneral) -> bool:
     """Return whether kernels multiply the bytes of each group by itself."""
     *_, own, features = Tensor.of(op.kernel).shape
-    is_static = isinstance(own, int) and isinstance(features, int)
-    if not is_static or own % _TOGETHER:
+    if not (isinstance(own, int) and isinstance(features, int)) or own % _TOGETHER:
         return False
-    return own >= _WIDE and features // op.groups >= _WIDE
+    return own >= _WIDE and features >= _WIDE * op.groups
 
 
 def _fits(product: _Product) -> bool:

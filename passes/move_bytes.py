@@ -139,10 +139,10 @@ class _Quantized:
     def _moved(self, parts: Sequence[Value]) -> Value:
         """Move what was quantised as its floats were."""
         operands = [*parts, *[*self.moving.operands][len(parts) :]]
-        if not isinstance(self.moving, Pad):
-            found: Value = self.moving.rebuild(*operands)
-            return found
-        return self.moving.rebuild(*operands, value=self._quantized_number())
+        is_padded = isinstance(self.moving, Pad)
+        changes = {"value": self._quantized_number()} if is_padded else {}
+        found: Value = self.moving.rebuild(*operands, **changes)
+        return found
 
     def _quantized(self, value: Value) -> Value:
         """Apply the ops of the path that compute to a part."""

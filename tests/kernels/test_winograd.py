@@ -213,7 +213,7 @@ def test_convolutions_of_bytes_are_exact(level, tmp_path, monkeypatch):
     target = Target.parse(level)
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):
         pytest.skip(f"this processor runs no code for {target}")
-    monkeypatch.setattr(winograd, "_WORTH", math.inf)
+    monkeypatch.setattr(winograd, "_WORTH_OF_BYTES", math.inf)
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(BYTES, output=tmp_path, **asked)
     manifest = json.loads((report.bundle / "manifest.json").read_text())

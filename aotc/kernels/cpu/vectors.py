@@ -8,6 +8,7 @@ are loaded to where they are stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -100,11 +101,12 @@ def as_words(x: Value) -> Value:
     return _make("vector.bitcast", [x], _integers(size))
 
 
-def as_elements(x: Value, element: ir.IntegerType | ir.FloatType) -> Value:
+def as_elements(x: Value, element: Type) -> Value:
     """The inverse of `as_words`, and of `as_floats`."""
     if element == x.type.element_type:
         return x
-    size = _lanes(x) * 32 // element.width
+    known: Any = element
+    size = _lanes(x) * 32 // known.width
     return _make("vector.bitcast", [x], vector_type(size, element))
 
 

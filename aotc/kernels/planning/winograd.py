@@ -18,6 +18,7 @@ from aotc.dtypes import bits
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import FMA, LINE_BYTES, Machine, Mma
 from aotc.kernels.planning.tile import (
+    choose_multiplier,
     choose_tile,
     cycles,
     most_rows,
@@ -35,6 +36,7 @@ _WORKGROUPS = 8  # that are worth it to transform inputs for each of them
 _UNSHARED = 0.1  # of the cycles: what each lacking part of these workgroups counts
 _GROUP = 64  # features that these compute, at least
 _WORTH = 0.65  # of the cycles of a direct convolution; on 7×7 images 0.75 was slower
+_WORTH_OF_BYTES = 0.9  # the same; on Zen 5, 0.89 of the model were 0.8 of the time
 _TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or results
 
 
@@ -150,7 +152,8 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     if is_exact(op) and geometry.channels % (mma.terms * machine.lanes):
         return None  # zeros follow the channels of f32 alone
     outputs = EXACT if is_exact(op) else OUTPUTS
-    return _choose_tile(geometry.typical, machine, outputs, _WORTH)
+    worth = _WORTH_OF_BYTES if is_exact(op) else _WORTH
+    return _choose_tile(geometry.typical, machine, outputs, worth)
 
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many convolutions of each
@@ -194,12 +197,16 @@ def is_exact(op: GraphOp) -> bool:
 
 
 def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
-    """Return what multiplies transformed inputs; None if words of bytes have nothing.
+    """Return what multiplies transformed inputs; None if nothing gains by that.
 
-    One by one, i16 take as long as bytes do where these are multiplied directly.
+    i16 that are multiplied one by one take as long as bytes do directly, and so do two
+    of them where there are dot products of four bytes.
     """
     if geometry.is_float:
         return FMA
+    direct = choose_multiplier(geometry, machine)
+    if direct is not None and direct.adds:
+        return None
     found = machine.multipliers_of("i16", "i16")
     return next((mma for mma in found if mma.terms * bits(mma.factor) == 32), None)
 
