@@ -32,6 +32,7 @@ from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.winograd import WinogradTile
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -317,9 +318,13 @@ def _computes(op: Any) -> bool:
 def _instruction(kernel: PlannedKernel[Any, Any], machine: Machine) -> str:
     """Return the instruction that multiplies, if that is no multiply-add of f32."""
     tile = kernel.schedule
-    if not isinstance(tile, Tile) or tile.group:
+    if not isinstance(tile, Tile | WinogradTile) or (
+        isinstance(tile, Tile) and tile.group
+    ):
         return ""
     left, right = (Tensor.of(x).dtype for x in kernel.anchor.operands)
+    if isinstance(tile, WinogradTile) and tile.terms > 1:
+        left = right = "i16"  # of transformed bytes
     mma = machine.multiplier_of(left, right, tile.terms)
     return next((x for key, x in _MNEMONICS.items() if key in mma.intrinsic), "")
 

@@ -45,6 +45,7 @@ PASSES = {
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
+    "move-bytes": "aotc.passes.move_bytes:MoveBytes",
     "drop-requantization": "aotc.passes.drop_requantization:DropRequantization",
     "tabulate-bytes": "aotc.passes.tabulate_bytes:TabulateBytes",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",

@@ -27,10 +27,8 @@ from aotc import dtypes
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, evaluate
-from aotc.dialects.movement import Movement
 from aotc.dialects.ops.contraction import BYTES
 from aotc.dialects.ops.indexing import Gather
-from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
@@ -43,6 +41,7 @@ from aotc.passes.quantized.numbers import (
     known_number,
     numbers_of_weights,
 )
+from aotc.passes.quantized.reading import moves, operand_read
 
 Array = np.ndarray[Any, Any]
 
@@ -102,7 +101,7 @@ class _Requantization:
         path: list[tuple[GraphOp, Value]] = []
         while True:
             op = defining_op(value)
-            read = _read(op, numbers) if isinstance(op, GraphOp) else None
+            read = operand_read(op, numbers) if isinstance(op, GraphOp) else None
             if read is None:
                 return None
             assert isinstance(op, GraphOp)
@@ -132,7 +131,7 @@ class _Requantization:
         """Return what the ops of the path from one on make of numbers."""
         with np.errstate(all="ignore"):
             for op, _ in self.path[first:]:
-                if not _moves(op):
+                if not moves(op):
                     known = [known_number(x, numbers) for x in op.operands]
                     given = [found if x is None else x for x in known]
                     (found,) = evaluate(op, given, [])
@@ -142,7 +141,7 @@ class _Requantization:
         """Write the ops that move elements, for the bytes; return what they give."""
         value = self.source
         for op, read in self.path:
-            if _moves(op):
+            if moves(op):
                 operands = [value if x == read else x for x in op.operands]
                 value = op.rebuild(*operands)
         return value
@@ -153,22 +152,6 @@ class _Requantization:
             if next(iter(op.results[0].uses), None) is not None:
                 return
             op.operation.erase()
-
-
-def _read(op: GraphOp, numbers: Numbers) -> Value | None:
-    """Return the one operand of an op that is no number; None for other ops."""
-    if _moves(op):
-        read: Value = op.operands[0]
-        return read
-    if not (isinstance(op, Cast) or type(op).on_vectors):
-        return None
-    others = {x for x in op.operands if known_number(x, numbers) is None}
-    return others.pop() if len(others) == 1 else None
-
-
-def _moves(op: GraphOp) -> bool:
-    """Return whether an op gives some elements of its first operand, as they are."""
-    return isinstance(op, Movement) or (isinstance(op, Gather) and op.mode == "clip")
 
 
 def _may_read_nothing(op: GraphOp) -> bool:

@@ -13,13 +13,13 @@ as its zero point. The sums are those of integers and exact, on every target the
 those of the dequantised numbers were rounded.
 
 A zero point of a weight takes the sums of rows, too. Where no operand is a weight, the
-zero points are subtracted before, and i16 are multiplied. Convolutions of narrow groups
-multiply whole numbers in f32, whose sums are as exact; those of one group if windows
-are not transformed, as relaxed numerics allow.
+zero points are subtracted before, and i16 are multiplied. Convolutions of groups of few
+channels multiply whole numbers in f32, whose sums are as exact; those of one group if
+windows are not transformed, as relaxed numerics allow.
 
 Left as they are: convolutions of more than 255 terms whose weight has a zero point or
-groups, products with a scale for each of several blocks of what is summed up; what may
-exceed i32.
+few channels in each of some groups, products with a scale for each of several blocks of
+what is summed up; what may exceed i32.
 
 Ensures: of each product of two dequantised operands of this form, integers.
 """
@@ -49,6 +49,7 @@ from aotc.passes.properties import CALLS_INLINED
 from aotc.program import numerics_of
 
 _TOGETHER = 4  # channels that instructions multiply at a time
+_WIDE = 16  # channels and features of a group that fill vectors by themselves
 _HALF = 128  # what u8 have more than i8
 
 
@@ -185,7 +186,8 @@ def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
     """Return whether there are sums, of products of matrices or of one group."""
     if isinstance(op, DotGeneral):
         return bool(op.rhs_contract)
-    if min(op.padding) < 0 or not (op.groups == 1 or _is_depthwise(op)):
+    has_kernel = op.groups == 1 or _is_depthwise(op) or _has_wide_groups(op)
+    if min(op.padding) < 0 or not has_kernel:
         return False
     # the number around the image is an attribute
     return not any(op.padding) or left.offset is not None
@@ -199,6 +201,14 @@ def _is_depthwise(op: ConvGeneral) -> bool:
     is_static = all(isinstance(size, int) for size in window)
     is_short = is_static and prod(map(int, window)) <= MOST_OF_BYTES
     return is_alone and is_short and image.rank in (3, 4)
+
+
+def _has_wide_groups(op: ConvGeneral) -> bool:
+    """Return whether kernels multiply the bytes of each group by itself."""
+    *_, own, features = Tensor.of(op.kernel).shape
+    if not (isinstance(own, int) and isinstance(features, int)) or own % _TOGETHER:
+        return False
+    return own >= _WIDE and features >= _WIDE * op.groups
 
 
 def _fits(product: _Product) -> bool:

@@ -55,6 +55,7 @@ PASS_STAGES = (
             "cse",
             "recover-ops",
             "pad-entries",
+            "move-bytes",
             "drop-requantization",
             "tabulate-bytes",
             "sink-transposes",

@@ -339,12 +339,12 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
 
 
 def _may_be_winograd(op: Any) -> bool:
-    """Whether a kernel may compute an op by Winograd's algorithm, on some target."""
+    """Whether a kernel may round as Winograd's algorithm does, on some target."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
-    from aotc.kernels.planning.winograd import is_window_of_three  # with all kernels
+    from aotc.kernels.planning import winograd  # with all kernels
 
-    return is_window_of_three(op)
+    return winograd.is_window_of_three(op) and not winograd.is_exact(op)
 
 
 def _may_round_rows(op: Any) -> bool:

@@ -176,7 +176,7 @@ class Capabilities:
         for name, family in self.families.items():
             if name in without or not isinstance(op, family.anchors):
                 continue
-            if allows(numerics, family.numerics):
+            if allows(numerics, family.numerics) or family.is_exact(op):
                 plan = family.plan if by_weight else family.plan_unpacked or family.plan
                 schedule = plan(op, self.machine)
                 if schedule is not None:

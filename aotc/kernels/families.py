@@ -33,7 +33,6 @@ from aotc.kernels.planning import (
 from aotc.kernels.planning.tile import Tile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.winograd import packing as winograd_packing
-from aotc.kernels.winograd.matrices import WINDOW
 from aotc.numerics import RELAXED
 
 
@@ -59,7 +58,7 @@ def _winograd_packing(tile: winograd.WinogradTile) -> Packing:
     return Packing(
         lambda b, op, _: winograd_packing.pack(b, op, tile),
         lambda b, op, packed, _: winograd_packing.unpack(b, op, packed, tile),
-        growth=tile.products / WINDOW**2,
+        growth=winograd_packing.growth(tile),
     )
 
 
@@ -75,7 +74,9 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         packing=_winograd_packing,
         scratch=winograd.scratch_elements,
         cycles=winograd.cycles_of,
+        stored=lambda op: NARROW,
         numerics=RELAXED,
+        is_exact=winograd.is_exact,
     ),
     "chain": Family(
         anchors=(ConvGeneral,),

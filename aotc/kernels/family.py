@@ -66,6 +66,7 @@ class Family(Generic[A, S]):
         all_results: whether it writes each result of an anchor that something reads,
             such as the statistics of a norm, and not the first one alone.
         numerics: the level of `--numerics` from which on it is taken.
+        is_exact: whether it is taken for an op at all levels.
         prologue_axes: how many of the last axes of its operand a row has.
         second_columns: the axes of its second operand that are columns, if it computes
             the elementwise ops that make that, too (`aotc.kernels.cpu.prologue`).
@@ -128,6 +129,7 @@ class Family(Generic[A, S]):
     scratch: Callable[[A, S], int] = lambda op, schedule: 0
     all_results: bool = False
     numerics: str = STRICT
+    is_exact: Callable[[A], bool] = lambda op: False
 
     def anchors_in(self, function: Function) -> list[A]:
         """Return the ops of a region that kernels of this family are for, in order."""
@@ -199,7 +201,7 @@ class Packing:
     Args:
         pack: the operand of an anchor, or what it is made of, as the kernel reads it.
         unpack: the inverse, given what the kernel reads, and the type of what that was.
-        growth: elements of what is packed, by those of the operand.
+        growth: bytes of what is packed, by those of the operand.
         blocks: the same of what there is for each block of an operand that is
             dequantised; None where the kernel reads no such.
     """

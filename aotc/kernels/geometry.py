@@ -105,7 +105,8 @@ class Geometry:
         if self.left_steps[1] != 1:
             return False
         if self.layout is None:
-            return self.window == (1, 1) or self.channels % terms == 0
+            is_pixel = self.window == (1, 1) and self.groups == 1
+            return is_pixel or self.group_channels % terms == 0
         *outer, last = self.layout.sums
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 

@@ -115,8 +115,8 @@ def test_the_self_check_takes_the_errors_of_a_level_for_rounding(source, tmp_pat
 def test_the_self_check_finds_wrong_transforms(source, tmp_path, monkeypatch):
     right = packing._filter_matrix
 
-    def wrong(tile):
-        matrix = right(tile).copy()
+    def wrong(tile, **kind):
+        matrix = right(tile, **kind).copy()
         matrix[7] *= 1.001
         return matrix
 

@@ -65,6 +65,7 @@ _FOR_GRAPHS = {
     "join-products",
     "gather-packed",
     "drop-general",
+    "move-bytes",
     "drop-requantization",
     "pad-entries",
     "prune",

@@ -25,6 +25,8 @@ w = aotc.Weights(
         "zeros": _integers("u1", 96),
         "kernel": _integers("i1", 3, 3, 32, 32),
         "depthwise": _integers("i1", 3, 3, 1, 32),
+        "groups": _integers("i1", 3, 3, 16, 32),
+        "pixels": _integers("i1", 1, 1, 16, 48),
     }
 )
 STEP, TINY = 2.0**-4, 2.0**-7
@@ -82,6 +84,18 @@ def residual(w, x):
     h = levels(nn.conv2d(h, weight(w["depthwise"]), padding=1, groups=32), 4.0)
     y = levels(image + h, 4.0, 128)
     return levels(nn.relu(y), 4.0, 3), y
+
+
+@aotc.entry(x=IMAGE)
+def groups(w, x):
+    """Convolutions of groups, beside what they read, by another scale and enlarged."""
+    image = levels(x)
+    h = levels(nn.conv2d(image, weight(w["groups"]), padding=1, groups=2), 0.5)
+    h = levels(nn.relu(nn.conv2d(h, weight(w["pixels"]), groups=2)), 1.0, 0)
+    joined = levels(np.concatenate([image, h, image], 3), 0.5, 40)
+    padded = np.pad(joined, [(0, 0), (1, 0), (0, 0), (0, 0)])
+    places = onp.array([0, 0, 1, 1, 2, 3] * 2, "i4")
+    return levels(np.take(padded, places, 1), 0.5, 40)
 
 
 @aotc.entry(x=aotc.Spec((33, 200)), y=aotc.Spec((200,)))

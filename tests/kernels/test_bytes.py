@@ -53,7 +53,7 @@ def test_results_are_those_of_the_reference(bundle, program):
             assert len(np.unique(theirs)) > 8  # not all at the ends of the range
 
 
-@pytest.mark.parametrize("name", ["attention", "residual"])
+@pytest.mark.parametrize("name", ["attention", "residual", "groups"])
 def test_kernels_read_and_write_bytes(name):
     unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4-dot"))
     for stage in PASS_STAGES[:2]:
@@ -65,7 +65,8 @@ def test_kernels_read_and_write_bytes(name):
         if isinstance(op, func.CallOp)
     ]
     kinds = [fused_of(functions[op.attributes["callee"].value]).kernel for op in calls]
-    assert kinds.count("contraction") == {"attention": 3, "residual": 1}[name]
+    counts = {"attention": 3, "residual": 1, "groups": 2}
+    assert kinds.count("contraction") == counts[name]
     for op in calls[:-1]:
         assert {Tensor.of(x).dtype for x in op.results} <= {"u8", "i16"}
 

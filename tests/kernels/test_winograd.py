@@ -1,5 +1,6 @@
 """Winograd convolutions are as near to the graph's as their error bound says."""
 
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -195,6 +196,43 @@ def test_a_number_that_is_none_spoils_the_tiles_that_see_it_alone(built, special
             spoilt[tile] = sees and position - 1 <= 4 < position + outputs + 1
     others = np.broadcast_to(~spoilt, found.shape)
     np.testing.assert_array_equal(found[others], clean[others])
+
+
+# ---- bytes --------------------------------------------------------------------------
+
+BYTES = MODEL.with_name("convolutions_of_bytes.py")
+
+
+def _bytes_or_ends(shape, rng):
+    """Whole numbers of the range of bytes, and beyond, whose ends are then frequent."""
+    return rng.integers(-300, 300, shape).astype("f")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_convolutions_of_bytes_are_exact(level, tmp_path, monkeypatch):
+    target = Target.parse(level)
+    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
+        pytest.skip(f"this processor runs no code for {target}")
+    monkeypatch.setattr(winograd, "_WORTH_OF_BYTES", math.inf)
+    asked = {"targets": [target], "self_check": "off", "sign": False}
+    report = build(BYTES, output=tmp_path, **asked)
+    manifest = json.loads((report.bundle / "manifest.json").read_text())
+    (variant,) = manifest["variants"]
+    kernels = [each["family"] for each in variant["kernels"]["regions"]]
+    program, rng = load(BYTES), np.random.default_rng(7)
+    assert kernels.count("winograd") == len(program.entries)
+    for threads in (1, 2):
+        loaded = aotc.load(report.bundle, allow_unsigned=True, threads=threads)
+        for entry in program.entries:
+            (port,) = entry.ports("input")
+            shape = [n if isinstance(n, int) else 3 for n in port.type.shape]
+            x = _bytes_or_ends(shape, rng)
+            given = [program.parameters.get(each.name, x) for each in entry.arguments]
+            expected = reference.evaluate(program.module, entry.name, given)
+            found = loaded.entries[entry.name](x=x)
+            for mine, theirs in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(mine, theirs, err_msg=entry.name)
+                assert len(np.unique(theirs)) > 8
 
 
 # ---- the matrices -------------------------------------------------------------------

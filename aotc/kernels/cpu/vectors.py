@@ -8,6 +8,7 @@ are loaded to where they are stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -100,10 +101,21 @@ def as_words(x: Value) -> Value:
     return _make("vector.bitcast", [x], _integers(size))
 
 
-def as_elements(x: Value, element: ir.IntegerType | ir.FloatType) -> Value:
-    """The inverse of `as_words`."""
-    size = _lanes(x) * 32 // element.width
+def as_elements(x: Value, element: Type) -> Value:
+    """The inverse of `as_words`, and of `as_floats`."""
+    if element == x.type.element_type:
+        return x
+    known: Any = element
+    size = _lanes(x) * 32 // known.width
     return _make("vector.bitcast", [x], vector_type(size, element))
+
+
+def as_floats(x: Value) -> Value:
+    """The bits of elements side by side, as f32, which memory of that type can hold."""
+    if x.type.element_type == ir.F32Type.get():
+        return x
+    words = as_words(x)
+    return arith.bitcast(vector_type(_lanes(words)), words)
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:

@@ -205,7 +205,7 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     geometry = geometry_of(op)
     if geometry is None or geometry.groups_together(machine.lanes) > 1:
         return None
-    if geometry.is_narrow and geometry.groups > 1:
+    if geometry.is_float and geometry.is_narrow and geometry.groups > 1:
         return None
     if geometry.is_float and geometry.dtype not in machine.dtypes:
         return None

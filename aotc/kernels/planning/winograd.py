@@ -1,4 +1,9 @@
-"""How a Winograd convolution is cut up, and what that takes."""
+"""How a Winograd convolution is cut up, and what that takes.
+
+Of f32 it rounds otherwise than a direct one. Of bytes it is exact: transformed inputs
+and weights are i16, which instructions multiply two by two, and sums are taken modulo
+2**32, in which the result, four times as large, has its place.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +14,29 @@ from functools import lru_cache
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, ceil_divide
+from aotc.dtypes import bits
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
-from aotc.kernels.machine import LINE_BYTES, Machine
+from aotc.kernels.machine import FMA, LINE_BYTES, Machine, Mma
 from aotc.kernels.planning.tile import (
+    choose_multiplier,
     choose_tile,
     cycles,
     most_rows,
     split_evenly,
+    terms_at_a_time,
     with_reloads,
 )
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW
+from aotc.kernels.winograd.matrices import EXACT, OUTPUTS, WINDOW, filter_scale
 
-LINE = LINE_BYTES // 4  # elements of a line of a cache
+LINE = LINE_BYTES // 4  # words of a line of a cache
 _MOST_VECTORS = 4
 _MOST_PASSES = 4  # of accumulators over one product
 _WORKGROUPS = 8  # that are worth it to transform inputs for each of them
 _UNSHARED = 0.1  # of the cycles: what each lacking part of these workgroups counts
 _GROUP = 64  # features that these compute, at least
 _WORTH = 0.65  # of the cycles of a direct convolution; on 7×7 images 0.75 was slower
+_WORTH_OF_BYTES = 0.9  # the same; on Zen 5, 0.89 of the model were 0.8 of the time
 _TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or results
 
 
@@ -42,6 +51,8 @@ class WinogradTile(Schedule):
         outputs: of an image tile, along each axis.
         block: image tiles that one workgroup computes.
         group: panels that one workgroup computes.
+        terms: channels that are multiplied at a time: 1 of f32, 2 of i16; as many are
+            a word of 32 bits.
     """
 
     lanes: int
@@ -50,6 +61,9 @@ class WinogradTile(Schedule):
     outputs: int
     block: int
     group: int
+    terms: int = 1
+
+    phrases = {"terms": "{} terms together"}
 
     @property
     def columns(self) -> int:
@@ -77,13 +91,13 @@ class WinogradTile(Schedule):
 
 @dataclass(frozen=True)
 class Scratch:
-    """What a share of the workgroups keeps in memory of its own, in elements.
+    """What a share of the workgroups keeps in memory of its own, in words of 32 bits.
 
     Slices begin an odd number of lines from each other, so that what lies at one place
     of all of them does not fall into one set of the first cache.
 
     Args:
-        channels: of a pixel, and zeros up to whole vectors.
+        channels: words of the channels of a pixel, and zeros up to whole vectors.
         inputs: from the transformed inputs of one product to those of the next.
         sums: the same of the products.
         tile: the schedule.
@@ -97,7 +111,7 @@ class Scratch:
     @classmethod
     def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
         """That of a convolution."""
-        channels = -(-geometry.channels // tile.lanes) * tile.lanes
+        channels = -(-geometry.channels // (tile.terms * tile.lanes)) * tile.lanes
         return cls(
             channels,
             _odd_lines(tile.block * channels),
@@ -117,13 +131,13 @@ class Scratch:
 
     @property
     def elements(self) -> int:
-        """All of them."""
+        """All words."""
         end = self.first_pixel + self.tile.products * self.channels
         return -(-end // LINE) * LINE
 
 
-def _odd_lines(elements: int) -> int:
-    lines = -(-elements // LINE)
+def _odd_lines(words: int) -> int:
+    lines = -(-words // LINE)
     return (lines | 1) * LINE
 
 
@@ -132,7 +146,14 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
     geometry = geometry_of(op)
     if geometry is None or not is_window_of_three(op):
         return None
-    return _choose_tile(geometry.typical, machine, OUTPUTS, _WORTH)
+    mma = multiplier(geometry, machine)
+    if mma is None:
+        return None
+    if is_exact(op) and geometry.channels % (mma.terms * machine.lanes):
+        return None  # zeros follow the channels of f32 alone
+    outputs = EXACT if is_exact(op) else OUTPUTS
+    worth = _WORTH_OF_BYTES if is_exact(op) else _WORTH
+    return _choose_tile(geometry.typical, machine, outputs, worth)
 
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many convolutions of each
@@ -141,9 +162,10 @@ def _choose_tile(
 ) -> WinogradTile | None:
     tiles = [x for count in outputs for x in _tiles(geometry, count, machine)]
     tile = min(tiles, key=lambda tile: _rank(geometry, tile, machine))
-    direct = choose_tile(geometry, machine)
-    usual = cycles(geometry, direct.rows, direct.vectors, machine)
-    usual += _weight_cycles(geometry, WINDOW**2, machine)
+    terms = terms_at_a_time(geometry, machine)
+    direct = choose_tile(geometry, machine, terms)
+    usual = cycles(geometry, direct.rows, direct.vectors, machine, terms)
+    usual += _weight_cycles(geometry, WINDOW**2, geometry.bytes, machine)
     least = estimate(geometry, tile, machine)
     return tile if least < worth * usual else None
 
@@ -155,22 +177,51 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> None:
 def is_window_of_three(op: GraphOp) -> bool:
     """Whether an op is a convolution of the form that there are matrices for."""
     geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
-    if geometry is None or geometry.groups != 1 or geometry.is_narrow:
+    if geometry is None or geometry.groups != 1:
+        return False
+    if geometry.is_narrow and not is_exact(op):
         return False
     steps = geometry.strides, geometry.dilation
     return geometry.window == (WINDOW, WINDOW) and steps == ((1, 1), (1, 1))
+
+
+def is_exact(op: GraphOp) -> bool:
+    """Whether an op is of bytes, and of so few that four times a sum of them fits i32.
+
+    Then its results are the graph's, whatever is asked of numerics.
+    """
+    geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
+    if geometry is None or geometry.is_float or geometry.bytes > 1:
+        return False
+    return int(filter_scale(*EXACT)) ** 2 * geometry.depth * 2**16 < 2**31
+
+
+def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
+    """Return what multiplies transformed inputs; None if nothing gains by that.
+
+    i16 that are multiplied one by one take as long as bytes do directly, and so do two
+    of them where there are dot products of four bytes.
+    """
+    if geometry.is_float:
+        return FMA
+    direct = choose_multiplier(geometry, machine)
+    if direct is not None and direct.adds:
+        return None
+    found = machine.multipliers_of("i16", "i16")
+    return next((mma for mma in found if mma.terms * bits(mma.factor) == 32), None)
 
 
 def _tiles(
     geometry: Geometry, outputs: int, machine: Machine
 ) -> Iterator[WinogradTile]:
     """Those whose transformed inputs take half of the second cache at most."""
-    count = tile_count(geometry, outputs)
+    count, mma = tile_count(geometry, outputs), multiplier(geometry, machine)
     assert isinstance(count, int)
-    features = geometry.features
+    assert mma is not None
+    features, words = geometry.features, geometry.channels // mma.terms
     most_vectors = min(_MOST_VECTORS, -(-features // machine.lanes))
     for vectors in range(1, most_vectors + 1):
-        most = most_rows(vectors, geometry.channels, machine)
+        most = most_rows(vectors, words, machine, spare=mma.spare)
         panels = -(-features // (vectors * machine.lanes))
         for block in range(1, min(count, _MOST_PASSES * most) + 1):
             blocks = -(-count // block)
@@ -179,7 +230,8 @@ def _tiles(
             groups = min(max(1, features // _GROUP), -(-_WORKGROUPS // blocks))
             rows = max(split_evenly(block, most))
             group = -(-panels // groups)
-            tile = WinogradTile(machine.lanes, vectors, rows, outputs, block, group)
+            sizes = machine.lanes, vectors, rows, outputs, block, group
+            tile = WinogradTile(*sizes, terms=mma.terms)
             held = 4 * Scratch.of(geometry, tile).first_sum
             if block == 1 or 2 * held <= machine.second_cache:
                 yield tile
@@ -203,28 +255,34 @@ def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
         machine: that computes it.
     """
     count, width = tile_count(geometry, tile.outputs), tile.vectors
+    mma = multiplier(geometry, machine)
     assert isinstance(count, int)
+    assert mma is not None
     blocks, panels = -(-count // tile.block), tile.panels(geometry.features)
-    total = 0.0
+    total, words = 0.0, -(-geometry.channels // tile.terms)
     for rows in split_evenly(tile.block, tile.rows):
-        total += machine.tile_cycles(geometry.channels, rows, width)
+        busy = rows * width * mma.operations
+        total += machine.tile_cycles(words, rows, width, busy)
     total *= blocks * panels * tile.products
     total *= with_reloads(tile.rows, width)
-    inputs = tile.groups(geometry.features) * -(-geometry.channels // tile.lanes)
+    inputs = tile.groups(geometry.features) * -(-words // tile.lanes)
     results = panels * width
     total += _TRANSFORM[tile.outputs] * blocks * tile.block * (inputs + results)
-    weights = _weight_cycles(geometry, tile.products, machine)
-    if 8 * _weight_count(geometry, tile.products) > machine.second_cache:
+    size = 4 // tile.terms
+    weights = _weight_cycles(geometry, tile.products, size, machine)
+    if 2 * size * _weight_count(geometry, tile.products) > machine.second_cache:
         weights *= 1 + (blocks - 1) / 2  # from the cache that cores share
     return total + weights
 
 
-def _weight_cycles(geometry: Geometry, products: int, machine: Machine) -> float:
+def _weight_cycles(
+    geometry: Geometry, products: int, bytes_each: int, machine: Machine
+) -> float:
     """The cycles in which weights come from memory.
 
     Half of them are hidden, but none of those of weights that no cache can hold.
     """
-    size = 4 * _weight_count(geometry, products)
+    size = bytes_each * _weight_count(geometry, products)
     hidden = 2 if size <= machine.third_cache else 1
     return size / machine.memory_bytes / hidden
 
@@ -248,7 +306,7 @@ def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
 
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
-    """How many elements of memory a share of the workgroups has for itself."""
+    """How many words of memory a share of the workgroups has for itself."""
     return Scratch.of(known_geometry(op), tile).elements
 
 

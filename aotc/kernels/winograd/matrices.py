@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from math import lcm
 
 Row = tuple[Fraction, ...]
 Matrix = tuple[Row, ...]
@@ -37,6 +38,7 @@ _POINTS = {
     ),
 }
 OUTPUTS = tuple(_POINTS)  # of a tile, along each axis, that there are matrices for
+EXACT = (2,)  # those whose matrices, but for the filter's, are of integers
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ def matrices(outputs: int) -> Matrices:
     filters.append(tuple(Fraction(int(i == WINDOW - 1)) for i in range(WINDOW)))
     inputs.append(_polynomial(points, size))
     return Matrices(output, tuple(filters), tuple(inputs))
+
+
+def filter_scale(outputs: int) -> int:
+    """Return by what the filter's matrix is multiplied to be of integers."""
+    return lcm(*(x.denominator for row in matrices(outputs).filter for x in row))
 
 
 def _powers(point: Fraction, count: int) -> Row:

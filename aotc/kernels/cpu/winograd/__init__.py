@@ -8,6 +8,10 @@ in the second cache, in memory that a share of the workgroups has for itself; th
 weights stream past it. The blocks of one group come one after the other, so that its
 weights come from main memory once.
 
+What lies between is held as words of 32 bits, in memory of f32: an element of f32, two
+transformed inputs of bytes, or a sum of these. Of bytes, sums are a power of two too
+large, as transformed weights are.
+
 Tiles reach beyond the edges of an image: what they see there are zeros, in a copy, and
 what they compute there is not written. If the last block has too few tiles, it begins
 earlier and computes some once more, which gives the same numbers.
@@ -20,9 +24,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import (
@@ -36,9 +41,15 @@ from aotc.kernels.cpu.winograd.transforms import transform_tile
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.planning.tile import split_groups
-from aotc.kernels.planning.winograd import LINE, Scratch, WinogradTile, tile_count
-from aotc.kernels.winograd.matrices import matrices
-from aotc.mlir import Function, Value, arith
+from aotc.kernels.planning.winograd import (
+    LINE,
+    Scratch,
+    WinogradTile,
+    multiplier,
+    tile_count,
+)
+from aotc.kernels.winograd.matrices import filter_scale, matrices
+from aotc.mlir import Function, Type, Value, arith
 
 
 def write(
@@ -64,6 +75,13 @@ class Winograd:
     tile: WinogradTile
     given: Arguments
     epilogue: Epilogue
+
+    @property
+    def _factors(self) -> Factors:
+        dtypes = self.geometry.dtype, self.geometry.right_dtype
+        mma = multiplier(self.geometry, self.given.known_machine)
+        assert mma is not None
+        return Factors(dtypes, self.tile.lanes, mma)
 
     @property
     def _scratch(self) -> Scratch:
@@ -145,20 +163,18 @@ class Winograd:
             start = add(begin, scale(number, shape.channels))
 
             def copy_channels() -> None:
-                def copy_vector(channel: Value, count: int) -> None:
-                    x = vectors.load(image, add(start, channel), lanes, count)
-                    vectors.store(x, self.given.own.memory, add(to, channel), lanes)
+                def copy_vector(word: Value, count: int) -> None:
+                    x = self._load_inputs(image, start, word, count)
+                    self._store(x, add(to, word))
 
-                visit_parts(shape.channels, lanes, copy_vector)
+                visit_parts(shape.channels // self.tile.terms, lanes, copy_vector)
 
             def write_zeros() -> None:
                 loops.repeat_for(
                     0,
                     channels,
                     lanes,
-                    lambda n: vectors.store(
-                        zeros, self.given.own.memory, add(to, n), lanes
-                    ),
+                    lambda n: self._store(zeros, add(to, n)),
                 )
 
             is_pixel = arith.andi(
@@ -191,30 +207,56 @@ class Winograd:
             memory: that has it.
             begin: of the tile there.
             steps: from a line to the next there, and from a pixel to the next.
-            is_copy: whether pixels have zeros behind the last channel.
+            is_copy: whether that is a copy in words, with zeros behind the last one.
         """
         size, lanes, scratch = self.tile.size, self.tile.lanes, self._scratch
         to = add(self._place(0), scale(tile.number, scratch.channels))
 
-        def transform(channel: Value, count: int) -> None:
-            start = add(begin, channel)
+        def load(word: Value, step: int, count: int) -> Value:
+            if is_copy:
+                return self._load(add(add(begin, word), step), self._factors.element)
+            return self._load_inputs(memory, add(begin, step), word, count)
+
+        def transform(word: Value, count: int) -> None:
             inputs = [
-                [
-                    vectors.load(
-                        memory, add(start, i * steps[0] + j * steps[1]), lanes, count
-                    )
-                    for j in range(size)
-                ]
+                [load(word, i * steps[0] + j * steps[1], count) for j in range(size)]
                 for i in range(size)
             ]
             found = transform_tile(matrices(self.tile.outputs).input, inputs)
-            start = add(to, channel)
+            start = add(to, word)
             for number, x in enumerate(x for row in found for x in row):
-                at = add(start, number * scratch.inputs)
-                vectors.store(x, self.given.own.memory, at, lanes)
+                self._store(x, add(start, number * scratch.inputs))
 
-        channels = scratch.channels if is_copy else self.geometry.channels
-        visit_parts(channels, lanes, transform)
+        words = self.geometry.channels // self.tile.terms
+        visit_parts(scratch.channels if is_copy else words, lanes, transform)
+
+    def _load_inputs(
+        self, image: Value, begin: Value, word: Value, count: int
+    ) -> Value:
+        """A vector of channels of a pixel, as they are multiplied; zeros follow them.
+
+        Args:
+            image: the memory.
+            begin: of the pixel.
+            word: the first channel, as the number of a word.
+            count: of the words that are there.
+        """
+        terms, lanes = self.tile.terms, self.tile.lanes
+        at = add(begin, scale(word, terms))
+        if terms > 1:  # whole vectors
+            return self._factors.rows(image, at, terms * lanes)
+        return vectors.load(image, at, lanes, count)
+
+    # ---- words ----------------------------------------------------------------------
+
+    def _load(self, at: Value, element: Type) -> Value:
+        """A vector of the memory of the share."""
+        x = vectors.load(self.given.own.memory, at, self.tile.lanes)
+        return vectors.as_elements(x, element)
+
+    def _store(self, x: Value, at: Value) -> None:
+        memory = self.given.own.memory
+        vectors.store(vectors.as_floats(x), memory, at, self.tile.lanes)
 
     # ---- products -------------------------------------------------------------------
 
@@ -256,33 +298,37 @@ class Winograd:
         sums = self._sum((begin, right), rows, fetches=fetches)
         start = add(to, scale(row, self.tile.columns))
         for place, x in enumerate(sums):
-            at = add(start, place * self.tile.lanes)
-            vectors.store(x, self.given.own.memory, at, self.tile.lanes)
+            self._store(x, add(start, place * self.tile.lanes))
 
     def _sum(self, begin: tuple[Value, Value], rows: int, *, fetches: bool) -> Values:
         """The sums over all channels of a tile of accumulators, row by row."""
-        tile, step = self.tile, self._scratch.channels
-        weights = self.given.memories[1]
+        tile, step, factors = self.tile, self._scratch.channels, self._factors
+        weights, terms = self.given.memories[1], self.tile.terms
 
-        def add_products(channel: Value, sums: Values) -> Values:
-            left = add(begin[0], channel)
-            right = add(begin[1], scale(channel, tile.columns))
+        def add_products(word: Value, sums: Values) -> Values:
+            left = add(begin[0], word)
+            right = add(begin[1], scale(word, terms * tile.columns))
             if fetches:
                 for line in range(0, tile.columns, LINE):
-                    vectors.prefetch(weights, add(right, line + PREFETCH_BYTES // 4))
+                    ahead = terms * (line + PREFETCH_BYTES // 4)
+                    vectors.prefetch(weights, add(right, ahead))
 
             def element(row: int) -> Value:
                 x = vectors.load_element(self.given.own.memory, add(left, row * step))
-                return vectors.repeat(x, tile.lanes)
+                every = vectors.repeat(x, tile.lanes)
+                return vectors.as_elements(every, factors.element)
 
             def column(number: int) -> Value:
-                at = add(right, number * tile.lanes)
-                return vectors.load(weights, at, tile.lanes)
+                at = add(right, number * factors.run_lanes)
+                return factors.columns(weights, at, tile.lanes)
 
-            return vectors.outer_product(element, column, (rows, tile.vectors), sums)
+            sizes = rows, tile.vectors
+            return vectors.outer_product(
+                element, column, sizes, sums, factors.multiply_add
+            )
 
-        zeros = [vectors.splat(0.0, tile.lanes)] * (rows * tile.vectors)
-        return loops.loop(0, self.geometry.channels, 1, zeros, add_products)
+        zeros = [factors.zero] * (rows * tile.vectors)
+        return loops.loop(0, self.geometry.channels // terms, 1, zeros, add_products)
 
     # ---- results --------------------------------------------------------------------
 
@@ -351,16 +397,13 @@ class Winograd:
                 many features it has.
         """
         at, column, count = vector
-        size, lanes, scratch = self.tile.size, self.tile.lanes, self._scratch
+        size, scratch = self.tile.size, self._scratch
         begin = add(self._place(scratch.first_sum), at)
         begin = add(begin, scale(tile.number, self.tile.columns))
+        kind = self._factors.zero.type.element_type
         sums = [
             [
-                vectors.load(
-                    self.given.own.memory,
-                    add(begin, (i * size + j) * scratch.sums),
-                    lanes,
-                )
+                self._load(add(begin, (i * size + j) * scratch.sums), kind)
                 for j in range(size)
             ]
             for i in range(size)
@@ -377,4 +420,11 @@ class Winograd:
         outputs = [(i, j) for i in range(counts[0]) for j in range(counts[1])]
         offsets = [(i * shape.result[1] + j) * shape.features for i, j in outputs]
         places = [Place(add(start, offset), column, 0, count) for offset in offsets]
-        self.epilogue.write(places, [found[i][j] for i, j in outputs])
+        self.epilogue.write(places, [self._unscaled(found[i][j]) for i, j in outputs])
+
+    def _unscaled(self, total: Value) -> Value:
+        """A result, of one that the integers of the weights have made larger."""
+        if self.geometry.is_float:
+            return total
+        bits = filter_scale(self.tile.outputs).bit_length() - 1
+        return arith.shrsi(total, constant(total.type, 2 * bits))

@@ -1,7 +1,8 @@
 """Multiplication of a few vectors by the constant matrices of Winograd's algorithm.
 
-Points come in pairs, a and -a, whose rows or columns differ in signs only: what they
-have in common is computed once.
+Vectors are of f32, or of integers, where the matrices are of such, too. Points come in
+pairs, a and -a, whose rows or columns differ in signs only: what they have in common is
+computed once.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from aotc.dialects.lowering.scalars import constant
 from aotc.kernels.cpu import vectors
 from aotc.kernels.winograd.matrices import Matrix, Row
-from aotc.mlir import Value, arith
+from aotc.mlir import Value, arith, ir
 
 
 def transform_tile(
@@ -40,8 +42,8 @@ def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Valu
             continue
         same, opposite = _split_by_signs(row, rows.pop(0))
         sums, differences = _combine(same, given), _combine(opposite, given)
-        found.append(arith.addf(sums, differences))
-        found.append(arith.subf(sums, differences))
+        found.append(_add(sums, differences))
+        found.append(_subtract(sums, differences))
     return found
 
 
@@ -58,8 +60,8 @@ def _multiply_pairs_of_columns(
             continue
         other, y = rest.pop(0)
         same, opposite = _split_by_signs(column, other)
-        terms.append((same, arith.addf(x, y)))
-        terms.append((opposite, arith.subf(x, y)))
+        terms.append((same, _add(x, y)))
+        terms.append((opposite, _subtract(x, y)))
     rows = zip(*(column for column, _ in terms), strict=True)
     return [_combine(row, [x for _, x in terms]) for row in rows]
 
@@ -80,14 +82,34 @@ def _combine(row: Row, given: Sequence[Value]) -> Value:
     """The sum of vectors times numbers; those with a factor of 1 come first."""
     terms = [(factor, x) for factor, x in zip(row, given, strict=True) if factor]
     (factor, first), *rest = sorted(terms, key=lambda term: term[0] != 1)
-    lanes = first.type.shape[0]
     total = first
     if factor != 1:
-        total = arith.mulf(first, vectors.splat(float(factor), lanes))
+        multiply_by = arith.mulf if _is_float(first) else arith.muli
+        total = multiply_by(first, constant(first.type, float(factor)))
     for factor, x in rest:
         if factor == 1:
-            total = arith.addf(total, x)
+            total = _add(total, x)
+        elif not _is_float(x) and factor == -1:
+            total = arith.subi(total, x)
         else:
-            number = vectors.splat(float(factor), lanes)
-            total = vectors.multiply_add(x, number, total)
+            number = constant(x.type, float(factor))
+            total = _multiply_add(x, number, total)
     return total
+
+
+def _is_float(x: Value) -> bool:
+    return not isinstance(x.type.element_type, ir.IntegerType)
+
+
+def _add(x: Value, y: Value) -> Value:
+    return arith.addf(x, y) if _is_float(x) else arith.addi(x, y)
+
+
+def _subtract(x: Value, y: Value) -> Value:
+    return arith.subf(x, y) if _is_float(x) else arith.subi(x, y)
+
+
+def _multiply_add(x: Value, y: Value, total: Value) -> Value:
+    if _is_float(x):
+        return vectors.multiply_add(x, y, total)
+    return arith.addi(arith.muli(x, y), total)
