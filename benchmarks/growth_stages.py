@@ -32,7 +32,12 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline.forms import text_of
 from aotc.target import Target
-from aotc.worker.__main__ import is_process_flag, load_module, run_phases
+from aotc.worker.__main__ import (
+    inline_kernels,
+    is_process_flag,
+    load_module,
+    run_phases,
+)
 from aotc.worker.rewrites import REWRITES, Rewrite
 
 MODEL = Path(__file__).with_name("growth_model.py")
@@ -140,13 +145,16 @@ class GrowingBuild:
             graph, frame = crossing(self.unit.program)
             (folder / "graph.mlirbc").write_bytes(graph)
             (folder / "frame.mlir").write_text(frame, encoding="utf-8")
-            module = load_module(session, folder)
+            module, kernels = load_module(session, folder)
         invocation = session.invocation()
         invocation.enable_console_diagnostics()
         invocation.import_module(module.operation)
         for each in REWRITES:
-            if each.after != last and not run_phases(invocation, last, each.after):
-                raise AssertionError(f"IREE fails before {each.after}")
+            if each.after != last:
+                if last == "stream":
+                    inline_kernels(module, kernels)
+                if not run_phases(invocation, module, last, each.after):
+                    raise AssertionError(f"IREE fails before {each.after}")
             last = each.after
             job = {"sum_block": BLOCK}
             yield Step(f"vmfb: {each.name}", partial(runs(each).run, module, job))

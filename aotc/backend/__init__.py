@@ -303,6 +303,7 @@ class _Job:
             "plans": _plans(entries),
             "is_mapped": BACKENDS[target.backend].on_cpu,
             "only_plans": only_plans,
+            "verifies_each": options.get("AOTC_VERIFY_EACH"),
             "sum_block": BLOCK,
             "smaller_steps": SMALLER_STEPS,
             "dump": None,

@@ -27,10 +27,10 @@ def main(folder: Path) -> int:
     flags, plans, is_mapped = job["flags"], job["plans"], job["is_mapped"]
     rewrites = Runner(job)
     api._initializeGlobalCL("aotc", *filter(is_process_flag, flags))
-    module, invocation = compiled_to_stream(folder, rewrites, flags)
+    module, kernels, invocation = compiled_to_stream(folder, rewrites, flags)
     if module is not None and is_mapped and constants.excess_message(module):
         flags, rewrites = [*flags, *job["smaller_steps"]], Runner(job)
-        module, invocation = compiled_to_stream(folder, rewrites, flags)
+        module, kernels, invocation = compiled_to_stream(folder, rewrites, flags)
     if module is None:
         return 1
     if is_mapped and (refusal := constants.excess_message(module)):
@@ -46,7 +46,8 @@ def main(folder: Path) -> int:
         },
     }
     if not job["only_plans"]:
-        if not run_phases(invocation, "stream", "end"):
+        inline_kernels(module, kernels)
+        if not run_phases(invocation, module, "stream", *TO_THE_END):
             return 1
         rewrites.run("end", module)
         write_module(invocation, folder / "module.vmfb")
@@ -68,14 +69,17 @@ def main(folder: Path) -> int:
 
 
 _STATISTICS = "statistics.json"
+TO_THE_END = "executable-targets", "end"  # of the former, LLVM makes machine code
 
 
 def compiled_to_stream(
     folder: Path, rewrites: Runner, flags: list[str]
-) -> tuple[Any, Any]:
-    """What IREE makes of a module up to its phase `stream`, and the invocation.
+) -> tuple[Any, Any, Any]:
+    """What IREE makes of a module up to its phase `stream`.
 
-    The module is None if it could not be compiled; diagnostics are on standard error.
+    Returns:
+        The module, which is None if it could not be compiled (diagnostics are on
+        standard error), the kernels whose bodies it lacks, and the invocation.
     """
     from iree.compiler.api import Session
 
@@ -85,39 +89,70 @@ def compiled_to_stream(
         "--iree-scheduling-dump-statistics-format=json",
         f"--iree-scheduling-dump-statistics-file={folder / _STATISTICS}",
     )
-    module = load_module(session, folder)
+    module, kernels = load_module(session, folder)
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     invocation.import_module(module.operation)
-    if not run_phases(invocation, "start", "global-optimization"):
-        return None, invocation
+    verify_after_passes(invocation, rewrites.job["verifies_each"])
+    if not run_phases(invocation, module, "start", "global-optimization"):
+        return None, kernels, invocation
     rewrites.run("global-optimization", module)
-    done = run_phases(invocation, "global-optimization", "stream")
-    return module if done else None, invocation
+    done = run_phases(invocation, module, "global-optimization", "stream")
+    return module if done else None, kernels, invocation
 
 
-def load_module(session: Any, folder: Path) -> Any:
-    """The graph and IREE's side of it as one module."""
+def load_module(session: Any, folder: Path) -> tuple[Any, Any]:
+    """Return the graph and IREE's side of it as one module, and a module of kernels."""
     from iree.compiler import ir
 
     with session.context, ir.Location.unknown():
         graph = ir.Module.parse((folder / "graph.mlirbc").read_bytes())
         module = ir.Module.parse((folder / "frame.mlir").read_text(encoding="utf-8"))
         merge(module, graph)
-        return module
+        return module, graph
 
 
-def run_phases(invocation: Any, after: str, last: str) -> bool:
-    """Compile from the phase after `after` up to `last`; whether it went well.
+def verify_after_passes(invocation: Any, enabled: bool) -> None:
+    """Say whether IREE is to verify a module after each of its passes.
 
-    The wheel's Python classes leave out these two functions of the C interface.
+    The wheel's Python classes leave out this function of the C interface, and those of
+    `run_phases`.
+    """
+    from iree.compiler.api import ctypes_dl
+
+    function = ctypes_dl._dylib.ireeCompilerInvocationSetVerifyIR
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_bool], None
+    function(invocation._inv_p, enabled)
+
+
+def run_phases(invocation: Any, module: Any, after: str, *ends: str) -> bool:
+    """Compile from the phase after `after` up to each of some others in turn.
+
+    Returns:
+        Whether it went well, and left a valid module each time.
     """
     from iree.compiler.api import ctypes_dl
 
     library, handle = ctypes_dl._dylib, ctypes.c_void_p(invocation._inv_p)
-    library.ireeCompilerInvocationSetCompileFromPhase(handle, after.encode())
-    library.ireeCompilerInvocationSetCompileToPhase(handle, last.encode())
-    return bool(invocation.execute())
+    for last in ends:
+        library.ireeCompilerInvocationSetCompileFromPhase(handle, after.encode())
+        library.ireeCompilerInvocationSetCompileToPhase(handle, last.encode())
+        if not (invocation.execute() and is_valid(module)):
+            return False
+        after = last
+    return True
+
+
+def is_valid(module: Any) -> bool:
+    """Whether the verifier finds no fault, which it tells on standard error."""
+    from iree.compiler import ir
+
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        print(error, file=sys.stderr)
+        return False
+    return True
 
 
 def entry_memory(
@@ -176,17 +211,17 @@ def is_process_flag(flag: str) -> bool:
 
 
 def merge(module: Any, graph: Any) -> None:
-    """Put the functions of `graph` into `module`; definitions replace declarations."""
-    executables = {name_of(op): op for op in module.body if is_executable(op)}
-    kernels = [op for op in graph.body if name_of(op) in executables]
-    for op in kernels:
-        op.detach_from_parent()
-        put_kernel(op, executables[name_of(op)])
+    """Put the functions of `graph` into `module`; definitions replace declarations.
+
+    Kernels are left in `graph`, see `inline_kernels`.
+    """
     defined = {name_of(function) for function in graph.body if has_body(function)}
     for op in list(module.body):
-        if name_of(op) in defined:
+        if name_of(op) in defined and not is_executable(op):
             op.detach_from_parent()
     for function in list(graph.body):
+        if is_kernel(function):
+            continue
         function.detach_from_parent()
         if has_body(function):
             module.body.append(function)
@@ -197,16 +232,45 @@ def is_executable(op: Any) -> bool:
     return bool(op.operation.name == "stream.executable")
 
 
-def put_kernel(holder: Any, executable: Any) -> None:
-    """Put the function of a kernel in the place of its declaration."""
+def is_kernel(op: Any) -> bool:
+    """Whether an op of the graph holds the function of a kernel."""
+    return bool(op.operation.name == "builtin.module")
+
+
+def inline_kernels(module: Any, graph: Any) -> None:
+    """Put the bodies of kernels in the place of the calls of their executables.
+
+    Up to the phase `stream` IREE's passes over whole modules, which are over a hundred,
+    have nothing to do in kernels: they would walk, verify and simplify each of their
+    ops again, which took half of the time of a build.
+    """
+    executables = {name_of(op): op for op in module.body if is_executable(op)}
+    for holder in list(graph.body):
+        if is_kernel(holder) and name_of(holder) in executables:
+            inline_kernel(holder, executables[name_of(holder)])
+
+
+def inline_kernel(holder: Any, executable: Any) -> None:
+    """Put the body of a kernel in the place of the call of it."""
     (kernel,) = holder.regions[0].blocks[0].operations
     parts = executable.regions[0].blocks[0].operations
     (inner,) = (op for op in parts if op.operation.name == "builtin.module")
-    body = inner.regions[0].blocks[0]
-    (declared,) = (op for op in body.operations if name_of(op) == name_of(kernel))
-    declared.detach_from_parent()
-    kernel.detach_from_parent()
-    body.append(kernel)
+    functions = list(inner.regions[0].blocks[0].operations)
+    (declared,) = (op for op in functions if name_of(op) == name_of(kernel))
+    (caller,) = (op for op in functions if has_body(op))
+    (call,) = (
+        op
+        for op in caller.regions[0].blocks[0].operations
+        if op.operation.name == "func.call"
+    )
+    body = kernel.regions[0].blocks[0]
+    for argument, value in zip(body.arguments, call.operands, strict=True):
+        argument.replace_all_uses_with(value)
+    *ops, _ = body.operations
+    for op in ops:
+        op.operation.move_before(call.operation)
+    call.operation.erase()
+    declared.operation.erase()
 
 
 def name_of(op: Any) -> str:
