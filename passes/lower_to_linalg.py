@@ -40,6 +40,7 @@ from aotc.kernels.cpu import dispatch as cpu
 from aotc.kernels.gpu import dispatch as gpu
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
+from aotc.passes.decompose import decompose_ops
 from aotc.passes.double_reads import (
     products_reduced_over_symbols,
     values_read_in_two_ways,
@@ -169,11 +170,31 @@ class _Inlined:
         ]
 
 
+def _call_gpu_kernel(
+    region: Function, operands: Sequence[Value], lowering: Lowering
+) -> list[Value]:
+    return gpu.call_kernel(region, operands, lowering, _lower_ops)
+
+
+def _lower_ops(
+    region: Function, arguments: Sequence[Value], symbols: Sequence[Value | None]
+) -> list[Value]:
+    """Return the lowered results of a region whose ops no kernel computes."""
+    module = ir.Module.create(region.location)
+    copy = region.operation.clone(ir.InsertionPoint(module.body)).opview
+    assert isinstance(copy, func.FuncOp)
+    with known_contracts(contracts_of(copy)):
+        decompose_ops(copy)
+        known: list[Any] = [*symbols]  # None for those that no size mentions
+        inlined = _Inlined({name_of(copy): copy}, Lowering(known))
+        return inlined(name_of(copy), [*arguments])
+
+
 # by backend; without a target, regions are those of processors
 _EMITTERS: Mapping[str, _Emitter] = {
     "llvm-cpu": cpu.call_kernel,
-    "cuda": gpu.call_kernel,
-    "rocm": gpu.call_kernel,
+    "cuda": _call_gpu_kernel,
+    "rocm": _call_gpu_kernel,
 }
 
 

@@ -127,8 +127,8 @@ def compile_kernel(
             return found
     raise CompileError(
         "kernel-not-compiled",
-        f"the kernel '{kernel.name}' needs {found.shared} bytes of shared memory; "
-        f"{arch} has {most_shared}",
+        f"'{kernel.name}' needs {found.shared} bytes of shared memory; {arch} has "
+        f"{most_shared}",
     )
 
 
@@ -156,11 +156,13 @@ def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Com
             knobs.runtime.add_stages_inspection_hook = _own_arguments(kernel)
             try:
                 made = triton.compile(str(source), target=target, options=given)
+            except (OSError, MemoryError):  # of the machine, and not of the kernel
+                raise
             except Exception as error:
+                why = (str(error).strip().splitlines() or ["no reason is given"])[0]
                 raise CompileError(
                     "kernel-not-compiled",
-                    f"Triton does not compile the kernel '{kernel.name}' for {arch}: "
-                    f"{error}",
+                    f"Triton does not compile '{kernel.name}' for {arch}: {why[:200]}",
                 ) from error
             threads = made.metadata.num_warps * target.warp_size
             code = made.asm["ptx" if target.backend == "cuda" else "hsaco"]

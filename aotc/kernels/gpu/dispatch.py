@@ -2,14 +2,16 @@
 
 The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
 module, and the function that takes the place of the region dispatches it, told how many
-programs there are.
+programs there are. Beside the kernel are the lowered ops of the region, for IREE to
+compile where Triton does not compile the kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import chain
+from typing import TypeAlias
 
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import name_of, note_symbol, table_of
@@ -17,6 +19,7 @@ from aotc.dialects.functions import current_module, signature
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of
+from aotc.dialects.symbols import contracts_of
 from aotc.dialects.types import lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of
@@ -25,13 +28,21 @@ from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import FAMILIES, kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, Launch
-from aotc.mlir import Function, Module, Value, arith, ir
+from aotc.mlir import Function, Module, Operation, Value, arith, func, ir
 
 _BITS = 32  # of a number that a kernel takes
 
+# lowers the ops of a region, given its arguments and the values of its symbols
+LowerOps: TypeAlias = Callable[
+    [Function, Sequence[Value], Sequence[Value | None]], list[Value]
+]
+
 
 def call_kernel(
-    function: Function, operands: Sequence[Value], lowering: Lowering
+    function: Function,
+    operands: Sequence[Value],
+    lowering: Lowering,
+    lower_ops: LowerOps,
 ) -> list[Value]:
     """The lowered results of a region for lowered operands, by its kernel.
 
@@ -41,6 +52,7 @@ def call_kernel(
         function: the region.
         operands: of the call.
         lowering: knows the symbols of the function that calls, which are the region's.
+        lower_ops: lowers the ops of the region.
 
     Raises:
         CompileError: `no-kernel`: there is no code for the region, which was edited.
@@ -55,7 +67,8 @@ def call_kernel(
     name = f"{name_of(function)}.kernel"
     taken, made = signature(function)
     if not table_of(module).has_symbol(name):
-        _write_kernel(module, name, function, kernel)
+        holder = _write_kernel(module, name, function, kernel)
+        _write_ops(holder, function, kernel, lower_ops)
     sizes = [lowering.dynamic_sizes(kind.shape) for kind in (*taken, *made)]
     numbers = _numbers(kernel, lowering.symbols[: kernel.symbols])
     programs = lowering.size(kernel.programs)
@@ -89,7 +102,8 @@ def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
 
 def _write_kernel(
     module: Module, name: str, function: Function, kernel: GpuKernel
-) -> None:
+) -> Operation:
+    """Write what holds the text of a kernel; return it."""
     planned = PlannedKernel.of(function, FAMILIES)
     assert planned is not None
     taken, made = signature(function)
@@ -113,3 +127,40 @@ def _write_kernel(
         holder.regions[0].blocks.append()
         holder.attributes[KERNEL] = attribute_of(facts)
         holder.attributes[LAUNCH] = attribute_of(asdict(launch))
+    return holder
+
+
+def _write_ops(
+    holder: Operation, function: Function, kernel: GpuKernel, lower_ops: LowerOps
+) -> None:
+    """Write the ops of a region beside its kernel, as a function of what that takes."""
+    taken, made = (
+        [lowered_type(kind) for kind in side] for side in signature(function)
+    )
+    number = ir.IntegerType.get_signless(_BITS)
+    count = len(kernel.numbers([0] * kernel.symbols))
+    kind = ir.FunctionType.get([*taken, *[number] * count], made)
+    block = holder.regions[0].blocks[0]
+    with ir.InsertionPoint(block), function.location:
+        written = func.FuncOp(name_of(holder), kind)
+        with ir.InsertionPoint(written.add_entry_block()):
+            given = [*written.arguments]
+            symbols = _symbols(kernel, given[len(taken) :])
+            unused = len(contracts_of(function)) - len(symbols)
+            known = [*symbols, *[None] * unused]
+            func.ReturnOp(lower_ops(function, given[: len(taken)], known))
+
+
+def _symbols(kernel: GpuKernel, numbers: Sequence[Value]) -> list[Value]:
+    """Return the values of symbols of what a kernel takes for them; see `_numbers`."""
+    index = ir.IndexType.get()
+    if not kernel.is_large:
+        return [arith.index_cast(index, each) for each in numbers]
+    whole = ir.IntegerType.get_signless(2 * _BITS)
+    by = arith.constant(whole, _BITS)
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    found = []
+    for low, high in pairs:
+        upper = arith.shli(arith.extui(whole, high), by)
+        found.append(arith.index_cast(index, arith.ori(arith.extui(whole, low), upper)))
+    return found

@@ -11,10 +11,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from aotc.errors import AotcError
+from aotc.errors import CompileError
 from aotc.kernels.gpu.compiling import (
     Compiled,
     KernelSource,
@@ -23,6 +24,8 @@ from aotc.kernels.gpu.compiling import (
 )
 
 _JOB = "job.json"
+_MOST_WARPS = 16
+_MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 
 
 def write_job(
@@ -52,7 +55,7 @@ def main(folder: Path) -> int:
     for number, row in enumerate(rows):
         try:
             found = _compiled(KernelSource(**row), **job)
-        except AotcError as error:
+        except CompileError as error:
             facts: dict[str, Any] = {"error": error.message}
         else:
             (folder / f"{number}.code").write_bytes(found.code)
@@ -67,9 +70,28 @@ def main(folder: Path) -> int:
 def _compiled(
     source: KernelSource, arch: str, numerics: str, most_shared: int
 ) -> Compiled:
-    found = compile_kernel(source, arch, numerics, most_shared)
-    resources = resources_of(found, arch)
-    return replace(found, registers=resources.registers, spilled=resources.spilled)
+    """Return the code of a kernel, by more warps where registers are too few.
+
+    Raises:
+        CompileError: `kernel-not-compiled`: Triton refuses it, or it spills anyway.
+    """
+    tried = []
+    most = max(_MOST_WARPS, source.warps)
+    for warps in sorted({source.warps, min(2 * source.warps, most), most}):
+        made = compile_kernel(replace(source, warps=warps), arch, numerics, most_shared)
+        found = resources_of(made, arch)
+        made = replace(made, registers=found.registers, spilled=found.spilled)
+        tried.append((found.spilled, made))
+        if not found.spilled:
+            break
+    least, best = min(tried, key=itemgetter(0))
+    if least > _MOST_SPILLED:
+        raise CompileError(
+            "kernel-not-compiled",
+            f"'{source.name}' has no room for {least} bytes of a thread in the "
+            f"registers of {arch}, by up to {_MOST_WARPS} warps",
+        )
+    return best
 
 
 if __name__ == "__main__":
