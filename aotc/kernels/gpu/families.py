@@ -17,6 +17,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.reduction import (
@@ -26,27 +27,30 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import clone_op
+from aotc.dialects.walking import backward_slice, clone_op, defining_op
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.products import ProductTile
 from aotc.kernels.gpu.rows import ReduceTile
-from aotc.kernels.planning.reductions import is_in_memory, reduced_axes
+from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
-from aotc.mlir import Function, func, ir
+from aotc.mlir import Function, Value, func, ir
 from aotc.numerics import RELAXED, STRICT
 
 _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
+_FREE = Broadcast, Constant, Iota  # which kernels read through, or know
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
@@ -86,7 +90,7 @@ class _Planning:
         if not isinstance(op, Reduction):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
-        return not is_small and is_in_memory(op.x, reduced_axes(op), self.dtypes)
+        return not is_small and _is_made_in_memory(op.x)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
@@ -94,6 +98,25 @@ class _Planning:
             term = term_of_op(op)
             assert term is not None
             return FORMS[self.form].programs(term, schedule), 1
+
+
+def _is_made_in_memory(value: Value) -> bool:
+    """Whether a kernel can compute a value of what lies in memory.
+
+    Else IREE's code computes it with what it is for, where the kernel would have it
+    written to memory first.
+    """
+
+    def is_computed(value: Value) -> bool:
+        op = defining_op(value)
+        return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
+
+    def is_stored(value: Value) -> bool:
+        op = defining_op(value)
+        return not isinstance(op, GraphOp) or type(op).in_memory
+
+    behind = backward_slice([value], is_computed)
+    return all(is_computed(each) or is_stored(each) for each in behind)
 
 
 def term_of_op(op: GraphOp) -> Term | None:
@@ -139,6 +162,7 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         epilogue=OF_COLUMNS,
         floats=_FLOATS,
         stored=lambda op: NARROW,
+        lifts=can_lift,
         numerics=numerics,
     )
 
@@ -177,6 +201,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
+        lifts=can_lift,
     ),
     # softmax, norms and reductions, and products of few rows or columns
     "rows": Family(
@@ -186,6 +211,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
+        lifts=can_lift,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
