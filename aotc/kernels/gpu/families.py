@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,13 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.ops.shape import Broadcast
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import backward_slice, clone_op, defining_op
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
+from aotc.kernels.gpu import splitting
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -87,10 +88,12 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if not isinstance(op, Reduction):
+        if not isinstance(op, Reduction) or _adds_parts(op):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
-        return not is_small and _is_made_in_memory(op.x)
+        view = defining_op(op.x)
+        value = view.x if isinstance(view, Reshape) else op.x
+        return not is_small and _is_made_in_memory(value)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
@@ -98,6 +101,12 @@ class _Planning:
             term = term_of_op(op)
             assert term is not None
             return FORMS[self.form].programs(term, schedule), 1
+
+
+def _adds_parts(op: Reduction) -> bool:
+    """Whether a reduction adds up what kernels have made of parts."""
+    made = defining_op(op.x)
+    return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
 
 def _is_made_in_memory(value: Value) -> bool:
@@ -153,6 +162,16 @@ _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
 
+def _views(op: GraphOp) -> Mapping[Value, Value]:
+    """Return the operands that kernels read as what they are reshapes of."""
+    found = {}
+    for value in op.operands:
+        view = defining_op(value)
+        if isinstance(view, Reshape):
+            found[value] = view.x
+    return found
+
+
 def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -163,6 +182,7 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         floats=_FLOATS,
         stored=lambda op: NARROW,
         lifts=can_lift,
+        views=_views,
         numerics=numerics,
     )
 
@@ -212,12 +232,34 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         floats=_FLOATS,
         lifts=can_lift,
+        views=_views,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
 }
+
+
+def part_count(op: GraphOp, machine: Gpu) -> int:
+    """Return in how many parts a reduction is faster on a chip; 1 for other ops."""
+    if not isinstance(op, (DotGeneral, Reduction)):
+        return 1
+    dtypes = (*_FLOATS, *_BYTES) if isinstance(op, DotGeneral) else _FLOATS
+    kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
+    if not all(kind.dtype in dtypes and 0 not in kind.shape for kind in kinds):
+        return 1
+    if isinstance(op, Reduction) and min(op.axes, default=1) != 0:
+        return 1
+    return splitting.part_count(op, machine, term_of_op)
+
+
+def is_better_composed(op: GraphOp) -> bool:
+    """Return whether a norm goes along other axes than the last."""
+    if not isinstance(op, Normalize):
+        return False
+    axes, rank = reduced_axes(op), Tensor.of(op.x).rank
+    return axes != tuple(range(rank - len(axes), rank))
 
 
 def kernel_of_region(function: Function) -> GpuKernel | NoKernel:
