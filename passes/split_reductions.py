@@ -70,6 +70,8 @@ def _split_in(
             replace_op(op, type(op).cascade)
             changed = True
     for op in _computed_ops(function, weights):
+        if isinstance(op, DotGeneral):
+            changed |= _dequantize_alone(op)
         if isinstance(op, Reduction) and op.results[0] not in before_all:
             _compute_alone(op, capabilities)
         parts = capabilities.part_count(op)
@@ -108,6 +110,16 @@ def _compute_alone(op: Reduction, capabilities: Capabilities) -> None:
             reader.operation.operands[place] = own
             inner = own.owner.opview
         rest += [(inner, n) for n in range(len(inner.operands))]
+
+
+def _dequantize_alone(op: DotGeneral) -> bool:
+    """Give a product a weight that is dequantised for it, if others read that, too."""
+    table = made_by(op.rhs, Dequantize)
+    if table is None or has_one_use(op.rhs):
+        return False
+    with before(op):
+        (op.operation.operands[1],) = clone(table, [*table.operands])
+    return True
 
 
 def _split(op: DotGeneral | Reduction, parts: int) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,8 @@ class EvaluatedKernels:
         total: int,
     ) -> list[int] | None:
         """Return the programs of a launch that are evaluated; None for all."""
+        if isinf(self.steps):
+            return None
         _, steps = run_kernel(kernel, term, arguments, symbols, [0])
         self.steps -= steps
         affordable = max(1, int(self.steps / _SHARE // max(1, steps)))

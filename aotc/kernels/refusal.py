@@ -159,12 +159,12 @@ def _why_dequantized(
     """Why no kernel reads the integers of a weight."""
     if isinstance(capabilities, NoKernels):
         return capabilities.why
-    if capabilities.emitted.on_gpus:
-        return "kernels of GPUs read floats, and no integers with scales of blocks"
     readers = users_of([op.y])
     products = [each for each in readers if isinstance(each, DotGeneral)]
     if len(products) < len(readers):
         return "something else than a product reads it"
+    if capabilities.emitted.on_gpus:
+        return "there is no code for the product and the ops around it"
     for product in products:
         geometry = geometry_of(product)
         why = geometry and dequantized.why_not(product, op, geometry)

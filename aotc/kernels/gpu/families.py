@@ -20,6 +20,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -27,10 +28,16 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import backward_slice, clone_op, defining_op
+from aotc.dialects.walking import (
+    backward_slice,
+    clone_op,
+    defining_op,
+    has_one_use,
+)
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
 from aotc.kernels.gpu import splitting
@@ -52,6 +59,7 @@ _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
 _FREE = Broadcast, Constant, Iota  # which kernels read through, or know
+_ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a factor
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
@@ -172,6 +180,26 @@ def _views(op: GraphOp) -> Mapping[Value, Value]:
     return found
 
 
+def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
+    """Return the ops that make the second operand of a product of integers, in order.
+
+    None where it is made otherwise, or read by others.
+    """
+    if not isinstance(op, DotGeneral):
+        return []
+    found: list[GraphOp] = []
+    value = op.rhs
+    while has_one_use(value):
+        inner = defining_op(value)
+        if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
+            break
+        found.insert(0, inner)
+        if isinstance(inner, Dequantize):
+            return found
+        value = inner.operands[0]
+    return []
+
+
 def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -183,6 +211,7 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         stored=lambda op: NARROW,
         lifts=can_lift,
         views=_views,
+        ops_before=_dequantizing_ops,
         numerics=numerics,
     )
 
@@ -233,6 +262,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         floats=_FLOATS,
         lifts=can_lift,
         views=_views,
+        ops_before=_dequantizing_ops,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
