@@ -114,11 +114,10 @@ class Work:
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
         is_beside = any(loop in anchor.nest.kept for loop in loops if loop is not None)
-        kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
         return cls(
             typical(element_count(_kept(anchor)), 1 << 20),
             typical(columns, _USUAL_COLUMNS),
-            sum(typical(x.elements, 1 << 20) * bits(x.dtype) // 8 for x in kinds),
+            moved_bytes(term),
             is_beside,
             isinstance(columns, int),
         )
@@ -126,6 +125,12 @@ class Work:
     def in_parts(self, parts: int) -> Work:
         """Return that of the sums of parts of each result."""
         return replace(self, kept=self.kept * parts, columns=self.columns // parts)
+
+
+def moved_bytes(term: Term) -> int:
+    """Return the bytes that a kernel reads and writes in most calls."""
+    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
+    return sum(typical(x.elements, 1 << 20) * bits(x.dtype) // 8 for x in kinds)
 
 
 def plan(term: Term, machine: Gpu) -> ReduceTile:

@@ -31,7 +31,7 @@ _MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 def write_job(
     folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, Any]
 ) -> None:
-    """Write what a worker reads; `settings` are the other arguments of `_compiled`."""
+    """Write what a worker reads; `settings` are those of `compile_source`."""
     rows = [asdict(each) for each in sources]
     text = json.dumps({"sources": rows, **settings})
     (folder / _JOB).write_text(text, encoding="utf-8")
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
     rows = job.pop("sources")
     for number, row in enumerate(rows):
         try:
-            found = _compiled(KernelSource(**row), **job)
+            found = compile_source(KernelSource(**row), **job)
         except CompileError as error:
             facts: dict[str, Any] = {"error": error.message}
         else:
@@ -67,7 +67,7 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _compiled(
+def compile_source(
     source: KernelSource, arch: str, numerics: str, most_shared: int
 ) -> Compiled:
     """Return the code of a kernel, by more warps where registers are too few.
