@@ -199,7 +199,8 @@ _without = record(
         "count": integer(0),
         "places": listing(_string),
         "more": integer(0),
-    }
+    },
+    {"text": _digest},  # of a kernel for GPUs that could not be compiled
 )
 _shared_work = record({"work": integer(0), "turns": integer(0)})
 _kernels = record(

@@ -63,6 +63,7 @@ PASSES = {
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "gather-packed": "aotc.passes.gather_packed:GatherPacked",
     "split-products": "aotc.passes.split_products:SplitProducts",
+    "split-reductions": "aotc.passes.split_reductions:SplitReductions",
     "round-rows": "aotc.passes.round_rows:RoundRows",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "widen-scales": "aotc.passes.widen_scales:WidenScales",

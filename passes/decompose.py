@@ -7,9 +7,10 @@ which have kernels, stay.
 """
 
 from aotc.dialects.builder import replace_op
+from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import GraphOp
-from aotc.mlir import Module, func
+from aotc.mlir import Function, Module
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN, OPS_DECOMPOSED
 
@@ -26,20 +27,30 @@ class Decompose(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
         changed = False
-        while composed := _composed_ops(unit.module):
-            for op in composed:
-                replace_op(op, type(op).decompose)
-            changed = True
+        while any([decompose_ops(each) for each in _unfused(unit.module)]):
+            changed = True  # new functions, too, may have such ops
         return changed
 
 
-def _composed_ops(module: Module) -> list[GraphOp]:
+def _unfused(module: Module) -> list[Function]:
+    functions = functions_of(module).values()
+    return [x for x in functions if not x.is_external and not is_region(x)]
+
+
+def decompose_ops(function: Function) -> bool:
+    """Decompose the ops of a function; return whether there were any to decompose."""
+    changed = False
+    while composed := _composed_ops(function):
+        for op in composed:
+            replace_op(op, type(op).decompose)
+        changed = True
+    return changed
+
+
+def _composed_ops(function: Function) -> list[GraphOp]:
     """The ops that are made of others."""
     return [
         op
-        for function in module.body.operations
-        if isinstance(function, func.FuncOp) and not function.is_external
-        if not is_region(function)
         for op in function.entry_block.operations
         if isinstance(op, GraphOp) and hasattr(type(op), "decompose")
     ]

@@ -12,7 +12,7 @@ symbol is computed once, from the input sizes that say what it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from aotc.dialects import iree_text
@@ -41,6 +41,7 @@ from aotc.kernels.cpu import dispatch as cpu
 from aotc.kernels.gpu import dispatch as gpu
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
+from aotc.passes.decompose import decompose_ops
 from aotc.passes.double_reads import (
     products_reduced_over_symbols,
     values_read_in_two_ways,
@@ -178,10 +179,25 @@ class _Inlined:
         ]
 
 
+def _lower_ops(
+    region: Function, arguments: Sequence[Value], symbols: Sequence[Value | None]
+) -> list[Value]:
+    """Return the lowered results of a region whose ops no kernel computes."""
+    module = ir.Module.create(region.location)
+    copy = region.operation.clone(ir.InsertionPoint(module.body)).opview
+    assert isinstance(copy, func.FuncOp)
+    with known_contracts(contracts_of(copy)):
+        decompose_ops(copy)
+        known: list[Any] = [*symbols]  # None for those that no size mentions
+        inlined = _Inlined({name_of(copy): copy}, Lowering(known))
+        return inlined(name_of(copy), [*arguments])
+
+
+_GPU_CALLS = partial(gpu.KernelCalls, lower_ops=_lower_ops)
 _KERNEL_CALLS: Mapping[str, Callable[[Lowering], _Call]] = {
     "llvm-cpu": cpu.KernelCalls,
-    "cuda": gpu.KernelCalls,
-    "rocm": gpu.KernelCalls,
+    "cuda": _GPU_CALLS,
+    "rocm": _GPU_CALLS,
 }
 
 

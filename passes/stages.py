@@ -80,6 +80,7 @@ PASS_STAGES = (
             "drop-general",
             "split-products",
             "round-rows",
+            "split-reductions",
             "fuse-regions",
             "join-products",
             "widen-scales",

@@ -261,6 +261,7 @@ class _Job:
         kernels: of the program.
         kept: where the cache has the module, if there is one.
         device_kernels: those for a GPU, if there are any.
+        cross_without: the same as `crossed`, but for some of these kernels.
     """
 
     target: Target
@@ -271,6 +272,7 @@ class _Job:
     kernels: dict[str, Any]
     kept: KeptModule | None
     device_kernels: DeviceKernels | None
+    cross_without: Callable[[Collection[str]], tuple[bytes, str]]
 
     @classmethod
     def of(
@@ -320,7 +322,15 @@ class _Job:
         passes = tuple(unit.program.passes)
         kernels = kernels_listed(unit.module, target, passes)
         return cls(
-            target, entries, crossed, settings, passes, kernels, kept, device_kernels
+            target,
+            entries,
+            crossed,
+            settings,
+            passes,
+            kernels,
+            kept,
+            device_kernels,
+            lambda uncompiled: crossing(unit.program, uncompiled),
         )
 
 
@@ -463,14 +473,11 @@ def _compile(job: _Job, running: Running) -> Compiled:
 
 def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
     """What the worker reports; and the module, if it is to compile one."""
-    bytecode, frame = job.crossed
     with temporary_folder() as root:
-        with _disk_errors(root):
-            (root / "graph.mlirbc").write_bytes(bytecode)
-            (root / "frame.mlir").write_text(frame, encoding="utf-8")
         if job.device_kernels is not None:
             report = _run_with_kernels(job, job.device_kernels, root, running)
         else:
+            _write_module(root, *job.crossed)
             report = _report(job, root, running)
         only_plans = job.settings["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
@@ -483,25 +490,37 @@ def _run_with_kernels(
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
     its own does. Where IREE lets one read or write a part of a tensor in place, which
-    may begin anywhere, it is compiled anew for that (see `aotc.worker.alignment`).
+    may begin anywhere, it is compiled anew for that (see `aotc.worker.alignment`). Of
+    a kernel that cannot be compiled, IREE compiles the ops.
     """
     from aotc.backend.crossing import with_executables
 
     unaligned: list[str] = []
     while True:
         only_plans = job.settings["only_plans"]  # which do not depend on the code
-        codes = (
-            kernels.uncompiled() if only_plans else kernels.compile(running, unaligned)
+        codes, refused = (
+            (kernels.uncompiled(), {})
+            if only_plans
+            else kernels.compile(running, unaligned)
         )
+        bytecode, frame = job.cross_without([*refused]) if refused else job.crossed
         with _disk_errors(root):
             kernels.write_objects(root, codes)
-            frame = with_executables(job.crossed[1], kernels.executables(codes))
-            (root / "frame.mlir").write_text(frame, encoding="utf-8")
+        frame = with_executables(frame, kernels.executables(codes))
+        _write_module(root, bytecode, frame)
         report = _report(job, root, running)
         met = [name for name in report.pop("unaligned") if name not in unaligned]
         if not met or only_plans:
-            return {**report, "device_kernels": kernels.facts(codes, unaligned)}
+            facts = kernels.facts(codes, refused, unaligned)
+            return {**report, "device_kernels": facts}
         unaligned += met
+
+
+def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
+    """Write what a worker compiles."""
+    with _disk_errors(root):
+        (root / "graph.mlirbc").write_bytes(bytecode)
+        (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
 
 def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
@@ -527,9 +546,12 @@ def _with_device_facts(
     """Return the list of kernels with what is to be told of their code on a GPU."""
     if not facts:
         return kernels
+    from aotc.kernels.listing import without_uncompiled
+
+    found = without_uncompiled(kernels, facts["refused"])
     codes, compiler = facts["codes"], facts["compiler"]
-    rows = [{**row, "device": codes[row["name"]]} for row in kernels["regions"]]
-    return {**kernels, "regions": rows, "compiler": compiler}
+    rows = [{**row, "device": codes[row["name"]]} for row in found["regions"]]
+    return {**found, "regions": rows, "compiler": compiler}
 
 
 def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:

@@ -6,17 +6,17 @@ globals for weights and state, and the exported functions around the graph funct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from aotc.backend.state_exports import reader_name, writer_name
 from aotc.dialects import iree_text
 from aotc.dialects.entries import strip_program
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions import functions_of, is_private
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
-from aotc.kernels.lowered import kernels_of, strip_kernels
-from aotc.mlir import Module, bytecode, func, ir
+from aotc.kernels.lowered import kernels_of, strip_kernels, use_fallbacks
+from aotc.mlir import Module, bytecode, ir
 from aotc.program import Program
 
 _CROSSING = {
@@ -53,8 +53,18 @@ def require_upstream_only(module: Any) -> None:
             )
 
 
-def crossing(program: Program) -> tuple[bytes, str]:
-    """The graph functions as bytecode (made private), and IREE's frame around them."""
+def crossing(program: Program, uncompiled: Collection[str] = ()) -> tuple[bytes, str]:
+    """The graph functions as bytecode (made private), and IREE's frame around them.
+
+    Args:
+        program: lowered.
+        uncompiled: the kernels for GPUs that there is no code of: IREE computes the ops
+            of their regions.
+    """
+    if uncompiled:
+        program = program.copy()
+        with program.module.context:
+            use_fallbacks(program.module, uncompiled)
     with program.module.context, ir.Location.unknown():
         # Bytecode also tells in which order values came to be used, by which IREE might
         # go, and which no reader of a dump could know. In a copy, that is the order of
@@ -62,9 +72,10 @@ def crossing(program: Program) -> tuple[bytes, str]:
         copy: Module = program.module.operation.clone()
         strip_program(copy)
         require_upstream_only(copy)
-        for function in copy.body.operations:
-            if isinstance(function, func.FuncOp) and not function.is_external:
-                name = ir.StringAttr(function.attributes["sym_name"]).value
+        entries = {entry.name for entry in program.entries}
+        for name, function in functions_of(copy).items():
+            is_called = is_private(function) and name not in entries
+            if not function.is_external and not is_called:
                 function.attributes["sym_name"] = ir.StringAttr.get(inner_name(name))
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         strip_kernels(copy)

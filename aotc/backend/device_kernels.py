@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -103,15 +104,16 @@ class DeviceKernels:
 
     def compile(
         self, running: Running, unaligned: Collection[str] = ()
-    ) -> dict[str, Compiled]:
-        """Return the code of each kernel.
+    ) -> tuple[dict[str, Compiled], dict[str, str]]:
+        """Return the code of kernels; and of those that there is none of, why.
 
         Args:
             running: notes the processes that compile.
             unaligned: the kernels whose memory may begin anywhere.
 
         Raises:
-            CompileError: `kernel-not-compiled`: Triton refuses one, or dies of it.
+            CompileError: `kernel-not-compiled`: a process ended before it was done,
+                and not of a kernel.
         """
         sources = {
             name: _source(launch, is_aligned=name not in unaligned)
@@ -124,29 +126,41 @@ class DeviceKernels:
                 self.made[source] = kept
             else:
                 missing.setdefault(source, name)
+        refused: dict[KernelSource, str] = {}
         for source, found in self._compile_all(missing, running):
+            if isinstance(found, str):
+                refused[source] = found
+                continue
             self.made[source] = found
             self._keep(source, found)
-        return {name: self.made[source] for name, source in sources.items()}
+        codes = {
+            name: self.made[source]
+            for name, source in sources.items()
+            if source not in refused
+        }
+        whys = {name: refused[x] for name, x in sources.items() if x in refused}
+        return codes, whys
 
     def _compile_all(
         self, missing: Mapping[KernelSource, str], running: Running
-    ) -> Iterator[tuple[KernelSource, Compiled]]:
+    ) -> Iterator[tuple[KernelSource, Compiled | str]]:
+        """Yield what is made of kernels, or why there is no code of one."""
         sources = [*missing]
         count = max(1, min(self.jobs, len(sources)))
         shares = [sources[number::count] for number in range(count) if sources]
         with ThreadPoolExecutor(max_workers=count) as pool:
             work = pool.map(lambda share: self._compile_share(share, running), shares)
             for share, results in zip(shares, work, strict=True):
-                for source, result in zip(share, results, strict=True):
-                    if isinstance(result, str):
-                        raise _not_compiled(missing[source], self.target, result)
-                    yield source, result
+                yield from zip(share, results, strict=True)
 
     def _compile_share(
         self, sources: Sequence[KernelSource], running: Running
     ) -> list[Compiled | str]:
-        """Return what a process makes of some kernels; another goes on after one."""
+        """Return what a process makes of some kernels; another goes on after one.
+
+        Raises:
+            CompileError: `kernel-not-compiled`: a process ended, and of no kernel.
+        """
         found: list[Compiled | str] = []
         while len(found) < len(sources):
             rest = sources[len(found) :]
@@ -163,9 +177,7 @@ class DeviceKernels:
                 for number in range(len(rest)):
                     result = read_result(folder, number)
                     if result is None:
-                        said = log.strip().splitlines()[-1:] or ["no output"]
-                        result = f"Triton died of {exit_cause(code)}: {said[0]}"
-                        found.append(result)
+                        found.append(_why_died(rest[number], self.target, code, log))
                         break
                     found.append(result)
         return found
@@ -194,10 +206,11 @@ class DeviceKernels:
             (folder / self._object_name(name)).write_bytes(made.code)
 
     def executables(self, codes: Mapping[str, Compiled]) -> list[str]:
-        """Return what dispatches the kernels, as lines for IREE."""
+        """Return what dispatches the kernels that have code, as lines for IREE."""
         return [
             line
             for name, launch in self.launches.items()
+            if name in codes
             for line in frame.device_executable(
                 name,
                 self.target.backend,
@@ -215,9 +228,18 @@ class DeviceKernels:
         return f"kernel-{number}{_SUFFIXES[self.target.backend]}"
 
     def facts(
-        self, codes: Mapping[str, Compiled], unaligned: Collection[str]
+        self,
+        codes: Mapping[str, Compiled],
+        refused: Mapping[str, str],
+        unaligned: Collection[str],
     ) -> dict[str, Any]:
-        """What a manifest tells of the code of kernels by name, and of the compiler."""
+        """What a manifest tells of the code of kernels by name, and of the compiler.
+
+        Args:
+            codes: of the kernels that there is code of.
+            refused: why there is none of the others.
+            unaligned: the kernels whose memory may begin anywhere.
+        """
         rows = {
             name: {
                 "threads": made.threads,
@@ -231,7 +253,12 @@ class DeviceKernels:
             }
             for name, made in codes.items()
         }
-        return {"codes": rows, "compiler": f"triton {triton_version()}"}
+        whys = {
+            name: {"why": why, "text": digest(self.launches[name].text)}
+            for name, why in refused.items()
+        }
+        compiler = f"triton {triton_version()}"
+        return {"codes": rows, "refused": whys, "compiler": compiler}
 
 
 def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
@@ -239,12 +266,25 @@ def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
     return found if is_aligned else found.without_alignment()
 
 
-def _not_compiled(name: str, target: Target, why: str) -> CompileError:
-    family = name.partition(".")[0].partition("_")[0]
-    return CompileError(
+# what ends a process that is at fault itself, and not its user or the machine
+_OF_FAULTS = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+_OF_FAULTS |= {signal.SIGSEGV, signal.SIGTRAP}
+
+
+def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
+    """Return why there is no code of the kernel that a process died of.
+
+    Raises:
+        CompileError: `kernel-not-compiled`: it was ended for another reason.
+    """
+    said = log.strip().splitlines()[-1:] or ["no output"]
+    why = f"Triton died of {exit_cause(code)}: {said[0]}"
+    if -code in _OF_FAULTS:
+        return why
+    raise CompileError(
         "kernel-not-compiled",
-        f"the kernel '{name}' for target '{target}' is not compiled: {why}",
-        hint=f"leave such kernels to IREE with --without {family}",
+        f"the kernel '{source.name}' for target '{target}' is not compiled: {why}",
+        hint="free some memory, or room for temporary files, and build again",
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,12 @@ def kernel_texts(kernels: Mapping[str, Any]) -> set[str]:
     return {row["device"]["text"] for row in rows if "device" in row}
 
 
+def uncompiled_texts(kernels: Mapping[str, Any]) -> set[str]:
+    """Return the digests of those that could not be compiled: IREE computes the ops."""
+    rows = kernels.get("without", ())
+    return {row["text"] for row in rows if "text" in row}
+
+
 @dataclass
 class EvaluatedKernels:
     """Computes entries by the reference evaluator, and their regions by kernels.
@@ -54,6 +61,7 @@ class EvaluatedKernels:
     Args:
         program: at the stage `regions`, for the target.
         compiled: digests of the texts that were compiled.
+        uncompiled: the same of those that could not be.
         steps: that the evaluator may still run.
         count: what it has evaluated.
         known: the kernel and the term of each region that it has met.
@@ -61,6 +69,7 @@ class EvaluatedKernels:
 
     program: Program
     compiled: Collection[str]
+    uncompiled: Collection[str]
     steps: float
     count: KernelCount = field(default_factory=KernelCount)
     known: dict[str, tuple[GpuKernel, Term]] = field(default_factory=dict)
@@ -102,11 +111,14 @@ class EvaluatedKernels:
         """Return the results of a region."""
         name, module = name_of(function), self.program.module
         if name not in self.known:
-            kernel, term = self.kernel_of(function)
-            assert digest(kernel.text) in self.compiled, "another text was compiled"
-            self.known[name] = kernel, term
+            self.known[name] = self.kernel_of(function)
+            text = digest(self.known[name][0].text)
+            is_known = text in self.compiled or text in self.uncompiled
+            assert is_known, "another text was compiled"
         kernel, term = self.known[name]
         wanted = reference.evaluate(module, name, arguments)
+        if digest(kernel.text) in self.uncompiled:
+            return wanted
         with function.context, known_contracts(contracts_of(function)):
             total = evaluate_size(kernel.programs, symbols)
         if not total:
@@ -145,6 +157,8 @@ class EvaluatedKernels:
         total: int,
     ) -> list[int] | None:
         """Return the programs of a launch that are evaluated; None for all."""
+        if isinf(self.steps):
+            return None
         _, steps = run_kernel(kernel, term, arguments, symbols, [0])
         self.steps -= steps
         affordable = max(1, int(self.steps / _SHARE // max(1, steps)))

@@ -40,7 +40,12 @@ from aotc.checks.failures import (
     wrong_results,
 )
 from aotc.checks.judging import Rounding, Verdict, judge
-from aotc.checks.kernel_check import STEPS, EvaluatedKernels, kernel_texts
+from aotc.checks.kernel_check import (
+    STEPS,
+    EvaluatedKernels,
+    kernel_texts,
+    uncompiled_texts,
+)
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
@@ -188,7 +193,9 @@ def _evaluate_kernels(
         if not texts:
             continue
         steps = inf if full else float(STEPS)
-        evaluated = EvaluatedKernels(regions(variant.target), texts, steps)
+        uncompiled = uncompiled_texts(variant.kernels)
+        program = regions(variant.target)
+        evaluated = EvaluatedKernels(program, texts, uncompiled, steps)
         for name, subject in subjects.items():
             begin(f"{name}, kernels for {variant.target}")
             count = _kernel_count(subject, variant, evaluated)

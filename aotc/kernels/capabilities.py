@@ -52,6 +52,9 @@ class Emitted:
             "" if it has.
         on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
             loader share their work.
+        part_count: in how many parts a reduction is computed, which are then added up.
+        is_better_composed: whether no kernel computes an op as well as those of the
+            reductions that it is made of do.
     """
 
     families: Mapping[str, Family[Any, Any]]
@@ -60,6 +63,8 @@ class Emitted:
     why_none: str
     why_unwritten: Callable[[Function], str] = lambda region: ""
     on_gpus: bool = False
+    part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
+    is_better_composed: Callable[[GraphOp], bool] = lambda op: False
 
 
 _GPUS = Emitted(
@@ -69,6 +74,8 @@ _GPUS = Emitted(
     why_none="kernels are planned by a model of the chip",
     why_unwritten=gpu_families.why_unwritten,
     on_gpus=True,
+    part_count=gpu_families.part_count,
+    is_better_composed=gpu_families.is_better_composed,
 )
 BACKENDS = {
     "llvm-cpu": Emitted(
@@ -114,6 +121,19 @@ class Capabilities:
     def joins_products(self) -> bool:
         """Whether one kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
+
+    def part_count(self, op: GraphOp) -> int:
+        """Return in how many parts a reduction is computed, which are then added up."""
+        return self.emitted.part_count(op, self.machine)
+
+    def is_better_composed(self, op: GraphOp) -> bool:
+        """Return whether an op is better computed as the reductions that it is of."""
+        return self.emitted.is_better_composed(op)
+
+    def is_cheap(self, op: GraphOp) -> bool:
+        """Return whether kernels compute an elementwise op, by few instructions."""
+        lifts = (each.lifts for each in self.families.values() if each.lifts)
+        return not type(op).is_approximated and any(lift(op) for lift in lifts)
 
     def family_of(self, fused: Fused) -> Family[Any, Any]:
         """Return the family of a kernel."""

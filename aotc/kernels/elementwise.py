@@ -6,7 +6,7 @@ operands may be. Which ops can be applied to vectors, the ops say (`on_vectors`)
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -23,6 +23,7 @@ from aotc.kernels.operands import (
     SomeColumns,
     Whole,
     operand_of,
+    viewed_operand,
 )
 from aotc.mlir import Value
 
@@ -49,6 +50,8 @@ class Elementwise:
         stored: other dtypes, of elements that casts make of these.
         is_plain: whether they take few instructions, none being approximated.
         looks_up: whether tables of bytes are among them.
+        lifts: whether the code of an op for elements can be written for tiles of GPUs,
+            which read their operands through any view; None for vectors.
     """
 
     operands: Operands
@@ -58,10 +61,14 @@ class Elementwise:
     stored: Container[str] = ()
     is_plain: bool = False
     looks_up: bool = False
+    lifts: Callable[[GraphOp], bool] | None = None
 
     def takes(self, op: GraphOp) -> bool:
         """Return whether an op can be applied to the vectors of the kernel."""
         kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
+        if self.lifts is not None:
+            known = all(x in self.dtypes or x in self.stored for x in kinds)
+            return known and self.lifts(op)
         if isinstance(op, Cast):
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
         if isinstance(op, Lookup):
@@ -85,6 +92,8 @@ class Elementwise:
         kind = Tensor.of(value)
         if kind.dtype not in self.dtypes and kind.dtype not in self.sources:
             return None
+        if self.lifts is not None:
+            return viewed_operand(value)
         found = operand_of(value)
         sizes = tuple(kind.shape[axis] for axis in self.columns)
         fits = type(found) in self.operands and found.fits(sizes)

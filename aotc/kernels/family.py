@@ -63,6 +63,8 @@ class Family(Generic[A, S]):
             for a schedule, None where it reads the operand as it lies.
         scratch: how many f32 elements of memory each share of the workgroups has for
             itself (`aotc.kernels.sharing`).
+        lifts: whether it computes an elementwise op, where it asks that of each op by
+            itself, of floats, i32 and bool (`aotc.kernels.elementwise`).
         all_results: whether it writes each result of an anchor that something reads,
             such as the statistics of a norm, and not the first one alone.
         numerics: the level of `--numerics` from which on it is taken.
@@ -127,6 +129,7 @@ class Family(Generic[A, S]):
     has_runs: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
     scratch: Callable[[A, S], int] = lambda op, schedule: 0
+    lifts: Callable[[GraphOp], bool] | None = None
     all_results: bool = False
     numerics: str = STRICT
     is_exact: Callable[[A], bool] = lambda op: False
@@ -164,6 +167,8 @@ class Family(Generic[A, S]):
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
         """Return those of the elements that follow an op in its kernel on a machine."""
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
+        if self.lifts is not None:
+            return (*found, "i32", "bool")
         has_integers = Tensor.of(op.results[0]).dtype == "i32" or self.widened
         return (*found, "i32") if has_integers else found
 
@@ -173,7 +178,13 @@ class Family(Generic[A, S]):
         dtypes = self.dtypes(op, machine)
         stored = self.stored(op)
         return Elementwise(
-            self.epilogue, columns, dtypes, NARROW, stored, looks_up=machine.looks_up
+            self.epilogue,
+            columns,
+            dtypes,
+            NARROW,
+            stored,
+            looks_up=machine.looks_up,
+            lifts=self.lifts,
         )
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
@@ -188,7 +199,13 @@ class Family(Generic[A, S]):
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
         return Elementwise(
-            self.prologue, columns, dtypes, self.widened, self.widened, self.repeats
+            self.prologue,
+            columns,
+            dtypes,
+            self.widened,
+            self.widened,
+            self.repeats,
+            lifts=self.lifts,
         )
 
 

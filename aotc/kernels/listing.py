@@ -9,7 +9,7 @@ what threads can share of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from aotc.dialects import iree_text
@@ -104,6 +104,41 @@ def kernels_listed(
         "regions": regions,
         "without": without,
         "shared_work": shared,
+    }
+
+
+def without_uncompiled(
+    kernels: dict[str, Any], refused: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return the field `kernels` with some regions among what has no kernel.
+
+    Args:
+        kernels: the field, see `kernels_listed`.
+        refused: why regions have no code, by name of the kernel, and the digest of its
+            text.
+    """
+    rows = kernels["regions"]
+    uncompiled = [
+        {
+            "entry": entry,
+            "op": ", ".join(row["ops"]),
+            "why": f"its kernel is not compiled: {refused[row['name']]['why']}",
+            "count": calls["calls"],
+            "places": calls["places"],
+            "more": calls["more"],
+            "text": refused[row["name"]]["text"],
+        }
+        for row in rows
+        if row["name"] in refused
+        for entry, calls in row["entries"].items()
+    ]
+    if not uncompiled:
+        return kernels
+    regions = [row for row in rows if row["name"] not in refused]
+    return {
+        **kernels,
+        "regions": regions,
+        "without": [*kernels["without"], *uncompiled],
     }
 
 

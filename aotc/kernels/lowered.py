@@ -15,23 +15,27 @@ not meet it. `aotc.backend` wraps it into an executable of IREE's.
 A kernel for GPUs is text of Triton's IR beside an empty module:
 
     module @rows.kernel attributes {graph.kernel = {…}, graph.launch = {
-        function = "rows", text = "…", warps = 4, stages = 1, reads = 1, writes = 1, …}}
+        function = "rows", text = "…", warps = 4, reads = 1, writes = 1, …}} {
+      func.func @rows.kernel(%x: tensor<?x64xf32>, …, %n: i32) -> tensor<?x64xf32> {…}
+    }
 
 It takes the memory that it reads, that of its results, and numbers; how many programs
 there are, the dispatch says. `aotc.backend` compiles it, and IREE gets what it is then.
+In the module beside it are the ops of its region, of tensors and the same numbers: what
+IREE compiles where the kernel cannot be compiled (`use_fallbacks`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import callee_of
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.plain import plain_of
-from aotc.mlir import Module, Operation, func, ir
+from aotc.mlir import Function, Module, Operation, func, ir
 
 KERNEL = "graph.kernel"
 LAUNCH = "graph.launch"
@@ -122,7 +126,7 @@ def called_kernel(op: Operation) -> str | None:
 def strip_kernels(module: Module) -> None:
     """Leave nothing but the function of each kernel, as `NAME.body`.
 
-    Those for GPUs have none.
+    Those for GPUs have none: what is beside their text is erased as well.
     """
     for op in [*module.body.operations]:
         if LAUNCH in op.attributes:
@@ -133,3 +137,73 @@ def strip_kernels(module: Module) -> None:
             name = f"{name_of(op)}.body"
             function.attributes["sym_name"] = ir.StringAttr.get(name)
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+
+
+# ---- ops in the place of kernels for GPUs -------------------------------------------
+
+
+def use_fallbacks(module: Module, names: Collection[str]) -> None:
+    """Let entries compute the ops of some regions for GPUs, and call no kernels there.
+
+    Args:
+        module: lowered; is changed.
+        names: of the kernels.
+    """
+    fallbacks = {}
+    for op in [*module.body.operations]:
+        if LAUNCH in op.attributes and name_of(op) in names:
+            fallbacks[name_of(op)] = _move_out(op, module)
+            op.operation.erase()
+    for function in functions_of(module).values():
+        if function.is_external:
+            continue
+        for call in _calls_in(function):
+            kernel = called_kernel(call)
+            if kernel is not None and kernel in fallbacks:
+                _call_instead(call, fallbacks[kernel])
+    for function in [*functions_of(module).values()]:
+        found = _CALLED.fullmatch(name_of(function))
+        if found and found[1] in fallbacks:
+            function.operation.erase()
+
+
+def _calls_in(function: Function) -> list[Operation]:
+    """Return the calls of a function, those in loops and branches too."""
+    found: list[Operation] = []
+
+    def visit(op: Operation) -> ir.WalkResult:
+        if isinstance(op.opview, func.CallOp):
+            found.append(op.opview)
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    return found
+
+
+def _move_out(holder: Operation, module: Module) -> Function:
+    """Move the functions beside a kernel into the module; return that of its ops."""
+    kernel, made = name_of(holder), {}
+    functions = [*holder.regions[0].blocks[0].operations]
+    for function in functions:
+        old = name_of(function)
+        made[old] = f"{kernel}.body" if old == kernel else f"{kernel}.{old}"
+        function.attributes["sym_name"] = ir.StringAttr.get(made[old])
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    for function in functions:
+        for call in _calls_in(function):
+            callee = made[callee_of(call)]
+            call.attributes["callee"] = ir.FlatSymbolRefAttr.get(callee)
+    *_, last = module.body.operations
+    for function in functions:
+        function.operation.move_after(last)
+    return next(x for x in functions if name_of(x) == made[kernel])
+
+
+def _call_instead(call: Operation, function: Function) -> None:
+    """Call a function of the first operands of a call in its place."""
+    count = len(function.type.inputs)
+    with ir.InsertionPoint(call), call.location:
+        made = func.CallOp(function, [*call.operands][:count])
+    for old, new in zip(call.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    call.operation.erase()

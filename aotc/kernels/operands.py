@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.graph import view_of_result
-from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Shape, Size, Tensor, element_count
@@ -40,6 +40,21 @@ class Operand:
     def fits(self, columns: Shape) -> bool:
         """Return whether it is what its name says, in rows of columns of these axes."""
         return True
+
+
+@dataclass(frozen=True)
+class Counted(Operand):
+    """The index along an axis, which code knows without memory."""
+
+    @property
+    def in_memory(self) -> bool:
+        """It does not lie there."""
+        return False
+
+
+@dataclass(frozen=True)
+class Viewed(Operand):
+    """Whatever repeats what lies in memory."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +135,16 @@ def operand_of(value: Value) -> Operand:
     elif isinstance(op, Slice):
         found = _some_columns(op)
     return found or Whole(value)
+
+
+def viewed_operand(value: Value) -> Operand:
+    """Return what an operand is to code that reads through any view of memory."""
+    found = operand_of(value)
+    if isinstance(defining_op(value), Iota):
+        return Counted(value)
+    if isinstance(found, Whole) and is_repeated(value):
+        return viewed_operand(_moves(value)[-1].x)
+    return found
 
 
 def is_repeated(value: Value) -> bool:

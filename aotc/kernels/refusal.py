@@ -170,6 +170,8 @@ def _why_dequantized(
     products = [each for each in readers if isinstance(each, DotGeneral)]
     if len(products) < len(readers):
         return "something else than a product reads it"
+    if capabilities.emitted.on_gpus:
+        return "there is no code for the product and the ops around it"
     for product in products:
         geometry = geometry_of(product)
         why = geometry and dequantized.why_not(product, op, geometry)

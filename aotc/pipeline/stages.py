@@ -190,6 +190,22 @@ def _warn_of_slow_products(build: Build) -> None:
                 warnings.warn(f"{unit.target}: {note}", stacklevel=2)
 
 
+def _warn_of_uncompiled(build: Build) -> None:
+    """Warn of kernels for GPUs that there is no code of, so that IREE's is taken."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for variant in build.report.variants:
+        for row in variant.kernels.get("without", ()):
+            if "text" in row:
+                key = f"{row['op']} of '{row['entry']}'", row["why"]
+                found.setdefault(key, []).append(str(variant.target))
+    for (what, why), targets in found.items():
+        text = (
+            f"code of {what} for {', '.join(targets)} is IREE's, and slower: {why} "
+            "[kernel-not-compiled]"
+        )
+        warnings.warn(text, stacklevel=2)
+
+
 def _note_ops(build: Build, stage: str) -> None:
     """Note how many graph ops there are for all targets, in code that calls have."""
     module = build.program.module
@@ -281,6 +297,7 @@ class Compile(Stage):
             build.take_made(build.made)
             for each in build.report.variants:
                 build.tell(str(each.target), each.reuse, each.seconds)
+            _warn_of_uncompiled(build)
             return
         waiting = [str(unit.target) for unit in build.units]
         count = len(waiting)
@@ -305,6 +322,7 @@ class Compile(Stage):
             cache=build.cache,
             meanwhile=build.write_archives,
         )
+        _warn_of_uncompiled(build)
 
 
 def _with_regions(build: Build, original: Program, target: Target) -> Program:

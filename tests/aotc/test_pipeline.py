@@ -59,6 +59,7 @@ _FOR_GRAPHS = {
     "fold-parameters",
     "fold-scales",
     "split-products",
+    "split-reductions",
     "fuse-regions",
     "hoist-invariants",
     "inline",

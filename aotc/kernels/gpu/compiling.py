@@ -27,7 +27,7 @@ _ALIGNED = "{tt.divisibility = 16 : i32}"  # of an argument, in the text of a ke
 # the oldest PTX that has a chip: the older the text, the older a driver may be
 _OLDEST_PTX = {"sm_80": 76, "sm_86": 76, "sm_89": 78, "sm_90": 80}
 _OLDEST_PTX |= {"sm_100": 86, "sm_120": 87}
-_ALONE = ("sm_90", "sm_100")  # chips whose PTX, for sm_90a, no other chip runs
+ALONE = ("sm_90", "sm_100")  # chips whose PTX, for sm_90a, no other chip runs
 _WARPS_OF_64 = ("gfx9",)  # the beginning of names of chips whose warps are as wide
 _ENTRY = re.compile(r"(\.visible \.entry \w+\()(.*?)(\n\))", re.DOTALL)
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -127,8 +127,8 @@ def compile_kernel(
             return found
     raise CompileError(
         "kernel-not-compiled",
-        f"the kernel '{kernel.name}' needs {found.shared} bytes of shared memory; "
-        f"{arch} has {most_shared}",
+        f"'{kernel.name}' needs {found.shared} bytes of shared memory; {arch} has "
+        f"{most_shared}",
     )
 
 
@@ -156,11 +156,13 @@ def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Com
             knobs.runtime.add_stages_inspection_hook = _own_arguments(kernel)
             try:
                 made = triton.compile(str(source), target=target, options=given)
+            except (OSError, MemoryError):  # of the machine, and not of the kernel
+                raise
             except Exception as error:
+                why = (str(error).strip().splitlines() or ["no reason is given"])[0]
                 raise CompileError(
                     "kernel-not-compiled",
-                    f"Triton does not compile the kernel '{kernel.name}' for {arch}: "
-                    f"{error}",
+                    f"Triton does not compile '{kernel.name}' for {arch}: {why[:200]}",
                 ) from error
             threads = made.metadata.num_warps * target.warp_size
             code = made.asm["ptx" if target.backend == "cuda" else "hsaco"]
@@ -264,7 +266,7 @@ def resources_of(compiled: Compiled, arch: str) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_bytes(compiled.code)
-        suffix = "a" if arch in _ALONE else ""
+        suffix = "a" if arch in ALONE else ""
         asked = [assembler, "-v", f"--gpu-name={arch}{suffix}", str(source)]
         asked += ["-o", str(Path(folder) / "kernel.cubin")]
         environment = options.child_environment()

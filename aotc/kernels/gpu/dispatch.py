@@ -2,13 +2,15 @@
 
 The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
 module, and the function that takes the place of the region dispatches it, told how many
-programs there are.
+programs there are. Beside the kernel are the lowered ops of the region, for IREE to
+compile where Triton does not compile the kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
 
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import name_of, note_symbol, table_of
@@ -16,6 +18,7 @@ from aotc.dialects.functions import current_module, signature
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of
+from aotc.dialects.symbols import contracts_of
 from aotc.dialects.types import Dim, Size, lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of
@@ -24,9 +27,14 @@ from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import FAMILIES, kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, Launch
-from aotc.mlir import Function, Module, Value, arith, ir
+from aotc.mlir import Function, Module, Operation, Value, arith, func, ir
 
 _BITS = 32  # of a number that a kernel takes
+
+# lowers the ops of a region, given its arguments and the values of its symbols
+LowerOps: TypeAlias = Callable[
+    [Function, Sequence[Value], Sequence[Value | None]], list[Value]
+]
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,12 @@ class KernelCalls:
 
     Args:
         lowering: of the function, whose symbols are those of its regions.
+        lower_ops: lowers the ops of a region.
         known: the dispatches of regions so far, by name.
     """
 
     lowering: Lowering
+    lower_ops: LowerOps
     known: dict[str, _Dispatch] = field(default_factory=dict)
 
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
@@ -67,7 +77,7 @@ class KernelCalls:
         """
         name, lowering = name_of(region), self.lowering
         if name not in self.known:
-            self.known[name] = _dispatch_of(region)
+            self.known[name] = _dispatch_of(region, self.lower_ops)
         dispatch = self.known[name]
 
         def write_numbers() -> list[Value]:
@@ -80,7 +90,7 @@ class KernelCalls:
         return iree_text.call_declared(dispatch.function, given)
 
 
-def _dispatch_of(region: Function) -> _Dispatch:
+def _dispatch_of(region: Function, lower_ops: LowerOps) -> _Dispatch:
     """Return the dispatch of the kernel of a region, which is written unless it is."""
     module, kernel = current_module(), kernel_of_region(region)
     if isinstance(kernel, NoKernel):
@@ -92,7 +102,8 @@ def _dispatch_of(region: Function) -> _Dispatch:
     name = f"{name_of(region)}.kernel"
     taken, made = signature(region)
     if not table_of(module).has_symbol(name):
-        _write_kernel(module, name, region, kernel)
+        holder = _write_kernel(module, name, region, kernel)
+        _write_ops(holder, region, kernel, lower_ops)
     sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     numbers = len(kernel.numbers([0] * kernel.symbols))
@@ -130,7 +141,8 @@ def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
 
 def _write_kernel(
     module: Module, name: str, function: Function, kernel: GpuKernel
-) -> None:
+) -> Operation:
+    """Write what holds the text of a kernel; return it."""
     planned = PlannedKernel.of(function, FAMILIES)
     assert planned is not None
     taken, made = signature(function)
@@ -154,3 +166,40 @@ def _write_kernel(
         holder.regions[0].blocks.append()
         holder.attributes[KERNEL] = attribute_of(facts)
         holder.attributes[LAUNCH] = attribute_of(asdict(launch))
+    return holder
+
+
+def _write_ops(
+    holder: Operation, function: Function, kernel: GpuKernel, lower_ops: LowerOps
+) -> None:
+    """Write the ops of a region beside its kernel, as a function of what that takes."""
+    taken, made = (
+        [lowered_type(kind) for kind in side] for side in signature(function)
+    )
+    number = ir.IntegerType.get_signless(_BITS)
+    count = len(kernel.numbers([0] * kernel.symbols))
+    kind = ir.FunctionType.get([*taken, *[number] * count], made)
+    block = holder.regions[0].blocks[0]
+    with ir.InsertionPoint(block), function.location:
+        written = func.FuncOp(name_of(holder), kind)
+        with ir.InsertionPoint(written.add_entry_block()):
+            given = [*written.arguments]
+            symbols = _symbols(kernel, given[len(taken) :])
+            unused = len(contracts_of(function)) - len(symbols)
+            known = [*symbols, *[None] * unused]
+            func.ReturnOp(lower_ops(function, given[: len(taken)], known))
+
+
+def _symbols(kernel: GpuKernel, numbers: Sequence[Value]) -> list[Value]:
+    """Return the values of symbols of what a kernel takes for them; see `_numbers`."""
+    index = ir.IndexType.get()
+    if not kernel.is_large:
+        return [arith.index_cast(index, each) for each in numbers]
+    whole = ir.IntegerType.get_signless(2 * _BITS)
+    by = arith.constant(whole, _BITS)
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    found = []
+    for low, high in pairs:
+        upper = arith.shli(arith.extui(whole, high), by)
+        found.append(arith.index_cast(index, arith.ori(arith.extui(whole, low), upper)))
+    return found

@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -26,27 +28,38 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import clone_op
+from aotc.dialects.walking import (
+    backward_slice,
+    clone_op,
+    defining_op,
+    has_one_use,
+)
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
+from aotc.kernels.gpu import splitting
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.products import ProductTile
 from aotc.kernels.gpu.rows import ReduceTile
-from aotc.kernels.planning.reductions import is_in_memory, reduced_axes
+from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
-from aotc.mlir import Function, func, ir
+from aotc.mlir import Function, Value, func, ir
 from aotc.numerics import RELAXED, STRICT
 
 _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
+_FREE = Broadcast, Constant, Iota  # which kernels read through, or know
+_ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a factor
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
@@ -83,10 +96,12 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if not isinstance(op, Reduction):
+        if not isinstance(op, Reduction) or _adds_parts(op):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
-        return not is_small and is_in_memory(op.x, reduced_axes(op), self.dtypes)
+        view = defining_op(op.x)
+        value = view.x if isinstance(view, Reshape) else op.x
+        return not is_small and _is_made_in_memory(value)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
@@ -94,6 +109,31 @@ class _Planning:
             term = term_of_op(op)
             assert term is not None
             return FORMS[self.form].programs(term, schedule), 1
+
+
+def _adds_parts(op: Reduction) -> bool:
+    """Whether a reduction adds up what kernels have made of parts."""
+    made = defining_op(op.x)
+    return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
+
+
+def _is_made_in_memory(value: Value) -> bool:
+    """Whether a kernel can compute a value of what lies in memory.
+
+    Else IREE's code computes it with what it is for, where the kernel would have it
+    written to memory first.
+    """
+
+    def is_computed(value: Value) -> bool:
+        op = defining_op(value)
+        return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
+
+    def is_stored(value: Value) -> bool:
+        op = defining_op(value)
+        return not isinstance(op, GraphOp) or type(op).in_memory
+
+    behind = backward_slice([value], is_computed)
+    return all(is_computed(each) or is_stored(each) for each in behind)
 
 
 def term_of_op(op: GraphOp) -> Term | None:
@@ -130,6 +170,36 @@ _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
 
+def _views(op: GraphOp) -> Mapping[Value, Value]:
+    """Return the operands that kernels read as what they are reshapes of."""
+    found = {}
+    for value in op.operands:
+        view = defining_op(value)
+        if isinstance(view, Reshape):
+            found[value] = view.x
+    return found
+
+
+def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
+    """Return the ops that make the second operand of a product of integers, in order.
+
+    None where it is made otherwise, or read by others.
+    """
+    if not isinstance(op, DotGeneral):
+        return []
+    found: list[GraphOp] = []
+    value = op.rhs
+    while has_one_use(value):
+        inner = defining_op(value)
+        if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
+            break
+        found.insert(0, inner)
+        if isinstance(inner, Dequantize):
+            return found
+        value = inner.operands[0]
+    return []
+
+
 def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -139,6 +209,9 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         epilogue=OF_COLUMNS,
         floats=_FLOATS,
         stored=lambda op: NARROW,
+        lifts=can_lift,
+        views=_views,
+        ops_before=_dequantizing_ops,
         numerics=numerics,
     )
 
@@ -177,6 +250,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
+        lifts=can_lift,
     ),
     # softmax, norms and reductions, and products of few rows or columns
     "rows": Family(
@@ -186,12 +260,36 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
+        lifts=can_lift,
+        views=_views,
+        ops_before=_dequantizing_ops,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
 }
+
+
+def part_count(op: GraphOp, machine: Gpu) -> int:
+    """Return in how many parts a reduction is faster on a chip; 1 for other ops."""
+    if not isinstance(op, (DotGeneral, Reduction)):
+        return 1
+    dtypes = (*_FLOATS, *_BYTES) if isinstance(op, DotGeneral) else _FLOATS
+    kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
+    if not all(kind.dtype in dtypes and 0 not in kind.shape for kind in kinds):
+        return 1
+    if isinstance(op, Reduction) and min(op.axes, default=1) != 0:
+        return 1
+    return splitting.part_count(op, machine, term_of_op)
+
+
+def is_better_composed(op: GraphOp) -> bool:
+    """Return whether a norm goes along other axes than the last."""
+    if not isinstance(op, Normalize):
+        return False
+    axes, rank = reduced_axes(op), Tensor.of(op.x).rank
+    return axes != tuple(range(rank - len(axes), rank))
 
 
 def kernel_of_region(function: Function) -> GpuKernel | NoKernel:

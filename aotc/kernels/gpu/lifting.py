@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.dialects.graph import GraphOp, as_tuple, has_view
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import constant as number
 from aotc.dialects.lowering.scalars import float_compare, in_f32, polynomial, with_sign
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import CompileError
 from aotc.kernels.gpu import ops
-from aotc.mlir import Operation, Type, Value, arith, ir, math
+from aotc.mlir import Operation, Type, Value, arith, func, ir, math
 
 _HALF = 0.5  # where tanh and expm1 go from a series to e**x
 
@@ -96,6 +96,10 @@ _KNOWN = {f"arith.{name}" for name in _ARITHMETIC.split()}
 _KNOWN |= {f"math.{name}" for name in _FUNCTIONS.split()}
 
 
+# what is known of ops, by class, dtypes and attributes
+_LIFTABLE: dict[tuple[type[GraphOp], tuple[str, ...], str], bool] = {}
+
+
 class CannotLiftError(Exception):
     """That an op has no code on tiles."""
 
@@ -130,6 +134,29 @@ def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
         return value
 
     return lift(body, operands)
+
+
+def can_lift(op: GraphOp) -> bool:
+    """Return whether there is code for an elementwise op on tiles."""
+    is_elementwise = type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
+    if not is_elementwise or len(op.results) != 1:
+        return False
+    kinds = tuple(Tensor.of(x).dtype for x in (*op.operands, *op.results))
+    key = type(op), kinds, str(type(op).attributes_of(op))
+    if key not in _LIFTABLE:
+        with op.operation.context, ir.Location.unknown():
+            module = ir.Module.create()
+            elements = [lowered_element(kind) for kind in kinds[:-1]]
+            with ir.InsertionPoint(module.body):
+                function = func.FuncOp("lifted", (elements, []))
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                try:
+                    apply(op, [*block.arguments])
+                    _LIFTABLE[key] = True
+                except CannotLiftError:
+                    _LIFTABLE[key] = False
+    return _LIFTABLE[key]
 
 
 def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:

@@ -24,7 +24,8 @@ class Gpu:
     Args:
         arch: its name among targets: `sm_80`, `gfx942`, ….
         multiprocessors: that run programs side by side.
-        shared_bytes: of memory that the warps of a program share, at most.
+        shared_bytes: of memory that the warps of a program share, at most: as much as
+            all chips have that run its code.
         bandwidth: bytes of main memory in a nanosecond.
         cached: the same of the cache that all multiprocessors share.
         rates: operations of products in a nanosecond, by the dtype of factors; those of
@@ -90,7 +91,8 @@ def _rates(f32: int, halves: int, bytes_: int) -> tuple[tuple[str, int], ...]:
 
 _KIB = 1 << 10
 _MACHINES = (
-    Gpu("sm_80", 108, 163 * _KIB, 1555, 4000, _rates(19_500, 312_000, 624_000)),
+    # PTX for an A100, which has 163 KiB, is that of chips with less, too
+    Gpu("sm_80", 108, 99 * _KIB, 1555, 4000, _rates(19_500, 312_000, 624_000)),
     Gpu("sm_86", 82, 99 * _KIB, 936, 2500, _rates(35_600, 71_000, 284_000)),
     Gpu("sm_89", 142, 99 * _KIB, 864, 4500, _rates(91_600, 362_000, 733_000)),
     Gpu("sm_90", 132, 227 * _KIB, 3350, 7000, _rates(66_900, 989_000, 1_979_000)),

@@ -10,7 +10,7 @@ each element is read once, or else by blocks, in each statement anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -25,13 +25,14 @@ from aotc.dialects.types import (
     lowered_element,
     same_count,
 )
-from aotc.dtypes import UNSIGNED, is_float, to_numpy
+from aotc.dtypes import UNSIGNED, bits, is_float, to_numpy
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
 from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.products import START
 from aotc.kernels.gpu.tiles import Held, Tile, cast
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
@@ -44,6 +45,8 @@ _LEAST = 1 << 7  # elements, one for each thread
 _BESIDE = 64  # rows that lie side by side in memory, and so are read together
 _LINE = 16  # of them that memory has in a line
 _USUAL_COLUMNS = 1024
+_RESIDENT = 8  # programs that a multiprocessor runs side by side
+_WAIT = 700.0  # nanoseconds until what is asked of memory is there and added up
 
 _COMBINE = {
     "add": (arith.addf, arith.addi, arith.addi),
@@ -87,24 +90,80 @@ def _columns(anchor: Statement) -> Size:
     return element_count(anchor.nest.sizes[len(anchor.nest.kept) :])
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a reduction does in most calls.
+
+    Args:
+        kept: results.
+        columns: elements that each is made of.
+        moved: bytes that are read and written.
+        is_beside: whether neighbours in memory belong to different results.
+        is_known: whether calls decide nothing of the columns.
+    """
+
+    kept: int
+    columns: int
+    moved: int
+    is_beside: bool
+    is_known: bool = True
+
+    @classmethod
+    def of(cls, term: Term, anchor: Statement) -> Work:
+        """Return that of a term."""
+        columns, reads = _columns(anchor), anchor.reads()
+        loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
+        is_beside = any(loop in anchor.nest.kept for loop in loops if loop is not None)
+        return cls(
+            typical(element_count(_kept(anchor)), 1 << 20),
+            typical(columns, _USUAL_COLUMNS),
+            moved_bytes(term),
+            is_beside,
+            isinstance(columns, int),
+        )
+
+    def in_parts(self, parts: int) -> Work:
+        """Return that of the sums of parts of each result."""
+        return replace(self, kept=self.kept * parts, columns=self.columns // parts)
+
+
+def moved_bytes(term: Term) -> int:
+    """Return the bytes that a kernel reads and writes in most calls."""
+    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
+    return sum(typical(x.elements, 1 << 20) * bits(x.dtype) // 8 for x in kinds)
+
+
 def plan(term: Term, machine: Gpu) -> ReduceTile:
     """Return the schedule of a term on a chip."""
     anchor = anchor_of(term)
     assert anchor is not None
-    columns, rows = _columns(anchor), typical(element_count(_kept(anchor)), 1 << 20)
-    needed = power_of_two(typical(columns, _USUAL_COLUMNS))
-    loops = [fastest_loop(x.views[-1]) for x in anchor.reads() if len(x.views) == 1]
-    if any(loop in anchor.nest.kept for loop in loops if loop is not None):
+    return _tile_for(Work.of(term, anchor), machine)
+
+
+def _tile_for(work: Work, machine: Gpu) -> ReduceTile:
+    rows, needed = work.kept, power_of_two(work.columns)
+    if work.is_beside:
         filling = max(_LINE, power_of_two(rows // machine.multiprocessors))
         beside = min(_BESIDE, filling, power_of_two(rows))
         return ReduceTile(beside, min(_ELEMENTS // beside, needed))
-    is_known = isinstance(columns, int) and needed <= _MOST
-    along = needed if is_known else _ELEMENTS
+    is_whole = work.is_known and needed <= _MOST
+    along = needed if is_whole else _ELEMENTS
     most = min(max(1, _ELEMENTS // along), power_of_two(rows))
     least = min(max(1, _LEAST // along), most)
     filling = power_of_two(rows // (4 * machine.multiprocessors))
     warps = 4 if along <= 2 * _ELEMENTS else 8
     return ReduceTile(min(most, max(least, filling)), along, warps)
+
+
+def nanoseconds(work: Work, machine: Gpu) -> float:
+    """Return how long a reduction takes, by a model of the chip.
+
+    Each step of a program waits for memory, which gives no more than its bandwidth.
+    """
+    tile = _tile_for(work, machine)
+    count, steps = -(-work.kept // tile.rows), -(-work.columns // tile.columns)
+    waves = -(-count // (_RESIDENT * machine.multiprocessors))
+    return START + max(work.moved / machine.bandwidth, waves * steps * _WAIT)
 
 
 def power_of_two(count: int) -> int:

@@ -11,10 +11,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from aotc.errors import AotcError
+from aotc.errors import CompileError
 from aotc.kernels.gpu.compiling import (
     Compiled,
     KernelSource,
@@ -23,12 +24,14 @@ from aotc.kernels.gpu.compiling import (
 )
 
 _JOB = "job.json"
+_MOST_WARPS = 16
+_MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 
 
 def write_job(
     folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, Any]
 ) -> None:
-    """Write what a worker reads; `settings` are the other arguments of `_compiled`."""
+    """Write what a worker reads; `settings` are those of `compile_source`."""
     rows = [asdict(each) for each in sources]
     text = json.dumps({"sources": rows, **settings})
     (folder / _JOB).write_text(text, encoding="utf-8")
@@ -51,8 +54,8 @@ def main(folder: Path) -> int:
     rows = job.pop("sources")
     for number, row in enumerate(rows):
         try:
-            found = _compiled(KernelSource(**row), **job)
-        except AotcError as error:
+            found = compile_source(KernelSource(**row), **job)
+        except CompileError as error:
             facts: dict[str, Any] = {"error": error.message}
         else:
             (folder / f"{number}.code").write_bytes(found.code)
@@ -64,12 +67,31 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _compiled(
+def compile_source(
     source: KernelSource, arch: str, numerics: str, most_shared: int
 ) -> Compiled:
-    found = compile_kernel(source, arch, numerics, most_shared)
-    resources = resources_of(found, arch)
-    return replace(found, registers=resources.registers, spilled=resources.spilled)
+    """Return the code of a kernel, by more warps where registers are too few.
+
+    Raises:
+        CompileError: `kernel-not-compiled`: Triton refuses it, or it spills anyway.
+    """
+    tried = []
+    most = max(_MOST_WARPS, source.warps)
+    for warps in sorted({source.warps, min(2 * source.warps, most), most}):
+        made = compile_kernel(replace(source, warps=warps), arch, numerics, most_shared)
+        found = resources_of(made, arch)
+        made = replace(made, registers=found.registers, spilled=found.spilled)
+        tried.append((found.spilled, made))
+        if not found.spilled:
+            break
+    least, best = min(tried, key=itemgetter(0))
+    if least > _MOST_SPILLED:
+        raise CompileError(
+            "kernel-not-compiled",
+            f"'{source.name}' has no room for {least} bytes of a thread in the "
+            f"registers of {arch}, by up to {_MOST_WARPS} warps",
+        )
+    return best
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -22,7 +22,12 @@ from aotc import reference
 from aotc.backend import Compiled, compile_units, crossing, device_kernels
 from aotc.backend.crossing import with_executables
 from aotc.backend.device_kernels import DeviceKernels
-from aotc.checks.kernel_check import EvaluatedKernels
+from aotc.cache import digest
+from aotc.checks.kernel_check import (
+    EvaluatedKernels,
+    kernel_texts,
+    uncompiled_texts,
+)
 from aotc.cli.main import main
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
@@ -107,7 +112,8 @@ def test_why_calls_make_floats_of_weights_is_said(
     file = str(HERE / "dequantised.py")
     assert main(["explain", file, "--target", "cuda:sm_80"]) == 0
     said = (
-        "graph.dequantize (1×): cuda:sm_80 has no kernel for it: kernels of GPUs read"
+        "graph.dequantize (1×): cuda:sm_80 has no kernel for it: something else than a "
+        "product reads it"
     )
     assert said in capsys.readouterr().out
 
@@ -182,7 +188,7 @@ def recording_module(monkeypatch: pytest.MonkeyPatch) -> bytes:
     unit = unit_at("variant", "dispatched.py", "cuda:sm_80")
     crossed = crossing.crossing
 
-    def with_recorders(program: Any) -> tuple[bytes, str]:
+    def with_recorders(program: Any, _: Any = ()) -> tuple[bytes, str]:
         bytecode, frame = crossed(program)
         lines = [
             line
@@ -243,7 +249,9 @@ def fake_code(source: KernelSource) -> Code:
 
 
 def built(
-    target: str, monkeypatch: pytest.MonkeyPatch
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+    refuses: Callable[[KernelSource], bool] = lambda source: False,
 ) -> tuple[Compiled, DeviceKernels, list[KernelSource]]:
     """A variant with texts for the code of kernels, and what was asked of Triton."""
     asked: list[KernelSource] = []
@@ -251,7 +259,7 @@ def built(
     def compile_all(self: DeviceKernels, missing: Any, _: Any) -> Iterator[Any]:
         for source in missing:
             asked.append(source)
-            yield source, fake_code(source)
+            yield source, REFUSED if refuses(source) else fake_code(source)
 
     monkeypatch.setattr(DeviceKernels, "_compile_all", compile_all)
     unit = unit_at("variant", "dispatched.py", target)
@@ -357,6 +365,72 @@ def test_modules_hold_the_code_of_kernels_as_it_was_compiled(
     assert ["tt.divisibility" in each.text for each in asked] == [True] * 7 + [False]
 
 
+# ---- kernels that are not compiled --------------------------------------------------
+
+
+def test_iree_computes_the_ops_of_kernels_that_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here for this processor: what a program is without any of its kernels."""
+    from iree import runtime
+
+    unit = unit_at("variant", "dispatched.py", "cuda:sm_80")
+    names = [each.name for each in kernels_of(unit.module)]
+    crossed = crossing.crossing
+    monkeypatch.setattr(
+        crossing, "crossing", lambda program, _=(): crossed(program, names)
+    )
+    (found,) = compile_units([Unit(unit.program, Target.parse("x86_64-v2"))])
+    config = runtime.Config("local-sync")
+    module = runtime.VmModule.copy_buffer(config.vm_instance, found.vmfb)
+    bound = runtime.load_vm_module(module, config)
+    original, rng = (
+        unit_at("optimized", "dispatched.py", "cuda:sm_80"),
+        np.random.default_rng(3),
+    )
+    calls: list[tuple[str, list[tuple[int, ...]]]] = [
+        ("dense", [(33, 64), (64, 32), (32,)]),
+        ("softmax", [(9, 40)]),
+        ("bounded", [(7, 24), (24, 40)]),
+        ("attend", [(2, 40, 2, 16), (2, 50, 2, 16)]),
+        ("later", [(3, 40)]),
+        ("joined", [(65, 63), (63, 65)]),
+    ]
+    for entry, shapes in calls:
+        arrays = [rng.normal(size=shape).astype("f4") for shape in shapes]
+        (wanted,) = reference.evaluate(original.module, entry, arrays)
+        mine = np.asarray(bound[entry](*arrays))
+        np.testing.assert_allclose(mine, wanted, rtol=1e-4, atol=1e-4)
+
+
+REFUSED = "there is no such instruction"
+
+
+@pytest.mark.usefixtures("compile_anew")
+def test_refused_kernels_are_listed_with_the_reason_and_have_no_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(source: KernelSource) -> bool:
+        return source.name == "aotc_contraction"
+
+    found, kernels, _ = built("cuda:sm_80", monkeypatch, refuses)
+    rows = found.kernels["regions"]
+    assert {row["family"] for row in rows} == {"rows", "attention"}
+    without = {(row["entry"], row["op"]): row for row in found.kernels["without"]}
+    assert without.keys() == {
+        ("dense", "dot_general, add, relu"),
+        ("bounded", "dot_general"),
+        ("joined", "dot_general"),
+    }
+    for row in without.values():
+        assert row["why"] == f"its kernel is not compiled: {REFUSED}"
+        assert row["places"][0].startswith("dispatched.py:")
+    texts = {digest(launch.text) for launch in kernels.launches.values()}
+    assert kernel_texts(found.kernels) | uncompiled_texts(found.kernels) == texts
+    assert b"aotc_contraction" not in found.vmfb
+    assert b"aotc_rows" in found.vmfb
+
+
 DISPATCH = """
 module {{
   hal.executable.source private @k {{
@@ -431,7 +505,7 @@ def evaluated(
 ) -> EvaluatedKernels:
     """What computes the entries of a model file by kernels, some of them changed."""
     unit = unit_at("regions", file, "cuda:sm_80")
-    found = EvaluatedKernels(unit.program, (), steps)
+    found = EvaluatedKernels(unit.program, (), (), steps)
     for name, function in functions_of(unit.module).items():
         if fused_of(function) is not None:
             kernel, term = found.kernel_of(function)
@@ -456,6 +530,17 @@ def test_kernels_of_entries_are_evaluated_as_far_as_steps_allow() -> None:
         shares.append((kernels.count.evaluated, kernels.count.programs))
     assert shares[0][0] == shares[0][1] == shares[1][1]
     assert 1 < shares[1][0] < shares[1][1]
+
+
+def test_regions_whose_kernels_are_not_compiled_are_not_evaluated() -> None:
+    kernels = evaluated(1e6)
+    arrays = [np.ones(shape, "f4") for shape in ((33, 64), (64, 32), (32,))]
+    (evaluated_by_kernel,), _ = kernels.call("dense", arrays)
+    assert kernels.count.launches == 1
+    kernels.uncompiled = {digest(kernel.text) for kernel, _ in kernels.known.values()}
+    (found,), _ = kernels.call("dense", arrays)
+    assert kernels.count.launches == 1
+    np.testing.assert_allclose(found, evaluated_by_kernel, rtol=1e-5)
 
 
 def test_kernels_write_what_derivatives_read_of_them() -> None:

@@ -94,7 +94,7 @@ def kernels_of(texts: list[str]) -> DeviceKernels:
     return DeviceKernels(target, MACHINES["sm_80"], "strict", launches, 1, None)
 
 
-def test_a_kernel_that_the_compiler_dies_of_is_named(
+def test_a_kernel_that_the_compiler_dies_of_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process goes on with the kernels after it."""
@@ -114,16 +114,52 @@ def test_a_kernel_that_the_compiler_dies_of_is_named(
 
     monkeypatch.setattr(device_kernels, "_run_worker", run)
     kernels = kernels_of(["text0", "text1", "text2"])
-    share = [KernelSource("k", f"text{n}", 4, 1) for n in range(3)]
-    first, second, third = kernels._compile_share(share, Running())
+    codes, refused = kernels.compile(Running())
     assert met == [["text0", "text1", "text2"], ["text2"]]
-    assert (first.code, third.code) == (b"text0", b"text2")
-    assert second == "Triton died of SIGSEGV: LLVM ERROR: no such thing"
-    with pytest.raises(CompileError) as caught:
-        kernels.compile(Running())
+    assert {name: made.code for name, made in codes.items()} == {
+        "k0.kernel": b"text0",
+        "k2.kernel": b"text2",
+    }
+    why = "Triton died of SIGSEGV: LLVM ERROR: no such thing"
+    assert refused == {"k1.kernel": why}
+
+
+def test_a_process_that_ends_for_want_of_memory_refuses_no_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A build with less memory must not become another bundle."""
+    monkeypatch.setattr(device_kernels, "_run_worker", lambda *_: (-9, ""))
+    with pytest.raises(CompileError, match="SIGKILL") as caught:
+        kernels_of(["text0"]).compile(Running())
     assert caught.value.code == "kernel-not-compiled"
-    assert "k1.kernel" in caught.value.message
-    assert "--without" in (caught.value.hint or "")
+
+
+def test_kernels_get_more_warps_where_registers_spill_and_else_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    spilled = {"few": {4: 64, 8: 0}, "many": {4: 4096, 8: 2048, 16: 512}}
+
+    def compile_kernel(source: KernelSource, *_: object) -> compiling.Compiled:
+        code = f"{source.name} {source.warps}".encode()
+        return compiling.Compiled(code, 32 * source.warps, 0, 1)
+
+    def resources_of(made: compiling.Compiled, _: str) -> compiling.Resources:
+        name, warps = made.code.decode().split()
+        return compiling.Resources(255, spilled[name][int(warps)])
+
+    monkeypatch.setattr(worker, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(worker, "resources_of", resources_of)
+    settings = {"arch": "sm_80", "numerics": "strict", "most_shared": 1 << 16}
+    sources = [KernelSource(name, "", 4, 1) for name in spilled]
+    worker.write_job(tmp_path, sources, settings)
+    worker.main(tmp_path)
+    few, many = (worker.read_result(tmp_path, number) for number in range(2))
+    assert isinstance(few, compiling.Compiled)
+    assert (few.code, few.threads, few.spilled) == (b"few 8", 256, 0)
+    assert many == (
+        "'many' has no room for 512 bytes of a thread in the registers of sm_80, by up "
+        "to 16 warps"
+    )
 
 
 @pytest.mark.skipif(not has_triton(), reason="needs triton")

@@ -16,7 +16,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu.compiling import compile_kernel, has_triton, resources_of
+from aotc.kernels.gpu.compiling import ALONE, compile_kernel, has_triton, resources_of
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
@@ -142,6 +142,14 @@ def test_every_chip_has_room_for_what_is_planned_for_it() -> None:
             for tile in (best_of(found, counts, dtype, machine), found[0], found[-1]):
                 step = (tile.rows + tile.columns) * tile.depth * dtypes.bits(dtype) // 8
                 assert step * tile.stages <= machine.shared_bytes, (machine.arch, tile)
+
+
+def test_ptx_needs_no_more_shared_memory_than_newer_chips_have() -> None:
+    chips = [x for x in MACHINES.values() if x.arch.startswith("sm_")]
+    numbers = {each.arch: int(each.arch.removeprefix("sm_")) for each in chips}
+    for each, newer in product(chips, chips):
+        runs = each.arch not in ALONE and numbers[newer.arch] > numbers[each.arch]
+        assert not runs or each.shared_bytes <= newer.shared_bytes, (each, newer)
 
 
 @pytest.mark.skipif(not has_triton(), reason="needs triton")

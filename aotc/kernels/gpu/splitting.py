@@ -1,0 +1,131 @@
+"""Reductions in parts: how many programs should share what one result is summed of.
+
+A chip is idle where few results are made of many elements each: a product of few rows
+by a weight of much depth, the gradient of a bias, the statistics of a batch. Such an op
+is better in two steps, of which the first makes the sums of parts, and the second adds
+these up, in an order that is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.kernels.gpu import products, rows
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.planning.reductions import reduced_axes
+from aotc.kernels.terms import Term
+from aotc.kernels.typical import typical
+
+_MOST = 64  # parts
+_LEAST = 64  # elements of a part
+_NEAR = 1.1  # of the best time
+_GAIN = 0.7  # of the time that one step takes, at most
+_WIDE = 4  # bytes of a sum of a part
+
+
+def part_count(
+    op: GraphOp, machine: Gpu, term_of_op: Callable[[GraphOp], Term | None]
+) -> int:
+    """Return in how many parts a reduction is faster, by the model of a chip; else 1.
+
+    They are parts of the first axis that it sums over.
+
+    Args:
+        op: a product or a reduction.
+        machine: the chip.
+        term_of_op: gives the term of an op by itself.
+    """
+    axis = split_axis(op)
+    if axis is None:
+        return 1
+    with op.operation.context:
+        term = term_of_op(op)
+        if term is None:
+            return 1
+        time = _product_time(term, machine) or _rows_time(term, machine)
+    if time is None:
+        return 1
+    counts = [n for n in _divisors(axis) if _is_long(op, axis, n)]
+    times = {count: time(count) for count in counts}
+    if not times:
+        return 1
+    best = min(times, key=lambda count: times[count])
+    if times.get(axis, inf) <= _NEAR * times[best]:
+        best = axis  # which is an axis already
+    return best if times[best] < _GAIN * time(1) else 1
+
+
+def split_axis(op: GraphOp) -> int | None:
+    """Return the size of the first axis that an op sums over; None if not known.
+
+    None as well for what is no sum of products and no reduction.
+    """
+    size: Size
+    if isinstance(op, DotGeneral) and op.lhs_contract:
+        size = Tensor.of(op.lhs).shape[op.lhs_contract[0]]
+    elif isinstance(op, Reduction) and op.axes:
+        size = Tensor.of(op.x).shape[min(op.axes)]
+    else:
+        return None
+    return size if isinstance(size, int) else None
+
+
+def _divisors(size: int) -> list[int]:
+    return [count for count in range(2, _MOST + 1) if size % count == 0]
+
+
+def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
+    """Whether a part has enough elements for a program."""
+    if isinstance(op, DotGeneral):
+        inner = [Tensor.of(op.lhs).shape[n] for n in op.lhs_contract[1:]]
+    else:
+        inner = [Tensor.of(op.operands[0]).shape[n] for n in reduced_axes(op)[1:]]
+    rest = typical(element_count(tuple(inner)), _LEAST)
+    return axis // parts * rest >= _LEAST
+
+
+def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
+    """Return what tells how long a product of matrices takes in parts."""
+    anchor = products.anchor_of(term)
+    if anchor is None:
+        return None
+    whole, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+    results = whole.batch * whole.rows * whole.columns
+
+    def time(parts: int) -> float:
+        own = products.Counts(
+            whole.batch * parts, whole.rows, whole.columns, whole.depth // parts
+        )
+        found = products.candidates(own.depth, dtype, machine)
+        tile = products.best_of(found, own, dtype, machine)
+        product = products.nanoseconds(tile, own, dtype, machine)
+        return product + _sum_time(results, parts, machine)
+
+    return time
+
+
+def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
+    """Return what tells how long a reduction, or a thin product, takes in parts."""
+    anchor = rows.anchor_of(term)
+    if anchor is None:
+        return None
+    work = rows.Work.of(term, anchor)
+
+    def time(parts: int) -> float:
+        found = rows.nanoseconds(work.in_parts(parts), machine)
+        return found + _sum_time(work.kept, parts, machine)
+
+    return time
+
+
+def _sum_time(results: int, parts: int, machine: Gpu) -> float:
+    """Return how long the second step takes, where there is one."""
+    if parts == 1:
+        return 0
+    moved = (parts + 1) * results * _WIDE
+    return rows.nanoseconds(rows.Work(results, parts, moved, is_beside=True), machine)

@@ -1,0 +1,211 @@
+"""Compute reductions of few results in parts, which fill a chip, and add these up.
+
+    %y = graph.dot_general(%x, %w) : bf16[8, 512]          // of 4096 terms
+  →
+    %p = graph.dot_general(%x', %w') : f32[16, 8, 512]     // of views, 256 terms each
+    %y = graph.cast(graph.reduce_sum(%p) {axes = (0)})
+
+So are products of few rows, gradients of biases and other sums over a batch. Each sum
+is made in an order that depends on nothing but the program and the target. In how many
+parts, a model of the chip says (`Capabilities.part_count`); processors, which have few
+cores, are left alone. A norm over the first axes, as that of a batch, becomes the
+reductions that it is made of.
+
+Requires that derivatives are written. Ensures that reductions have as many parts as
+they gain by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from aotc.dialects.builder import Builder, replace_op
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Size, Tensor
+from aotc.dialects.walking import clone, defining_op, has_one_use
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.scopes import scopes_of
+from aotc.mlir import Function, Value
+from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import DERIVATIVES_WRITTEN
+
+
+class SplitReductions(Pass):
+    """Split reductions in every entry, and in the loops that it runs."""
+
+    name = "split-reductions"
+    level = 2
+    keeps_graph = True
+    requires = (DERIVATIVES_WRITTEN,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        capabilities = capabilities_of(unit.target)
+        if isinstance(capabilities, NoKernels) or not capabilities.emitted.on_gpus:
+            return False
+        functions = functions_of(unit.module)
+        changed = False
+        for entry in entries_of(unit.module):
+            for name, weights in scopes_of(functions, entry.name).items():
+                with known_contracts(contracts_of(functions[name])):
+                    changed |= _split_in(functions[name], weights, capabilities)
+        return changed
+
+
+def _split_in(
+    function: Function, weights: Container[Value], capabilities: Capabilities
+) -> bool:
+    changed = False
+    before_all = {op.results[0] for op in _computed_ops(function, weights)}
+    for op in _computed_ops(function, weights):
+        if capabilities.is_better_composed(op):
+            replace_op(op, type(op).cascade)
+            changed = True
+    for op in _computed_ops(function, weights):
+        if isinstance(op, DotGeneral):
+            changed |= _dequantize_alone(op)
+        if isinstance(op, Reduction) and op.results[0] not in before_all:
+            _compute_alone(op, capabilities)
+        parts = capabilities.part_count(op)
+        if parts > 1 and isinstance(op, (DotGeneral, Reduction)):
+            changed |= _split(op, parts)
+    return changed
+
+
+def _computed_ops(function: Function, weights: Container[Value]) -> list[GraphOp]:
+    """Return the ops of a function that each call computes."""
+    return [
+        op
+        for op in function.entry_block.operations
+        if isinstance(op, GraphOp)
+        if len(op.results) and op.results[0] not in weights
+    ]
+
+
+def _compute_alone(op: Reduction, capabilities: Capabilities) -> None:
+    """Give a reduction elementwise ops of its own in the place of those of others.
+
+    Its kernel computes them of what lies in memory; else the others would write them.
+    """
+    rest: list[tuple[GraphOp, int]] = [(op, 0)]
+    while rest:
+        reader, place = rest.pop()
+        value = reader.operands[place]
+        inner = defining_op(value)
+        if not isinstance(inner, GraphOp) or not capabilities.is_cheap(inner):
+            continue
+        if Tensor.of(value).shape != Tensor.of(op.x).shape:
+            continue
+        if not has_one_use(value):
+            with before(reader):
+                (own,) = clone(inner, [*inner.operands])
+            reader.operation.operands[place] = own
+            inner = own.owner.opview
+        rest += [(inner, n) for n in range(len(inner.operands))]
+
+
+def _dequantize_alone(op: DotGeneral) -> bool:
+    """Give a product a weight that is dequantised for it, if others read that, too."""
+    table = made_by(op.rhs, Dequantize)
+    if table is None or has_one_use(op.rhs):
+        return False
+    with before(op):
+        (op.operation.operands[1],) = clone(table, [*table.operands])
+    return True
+
+
+def _split(op: DotGeneral | Reduction, parts: int) -> bool:
+    """Put the sum of parts in the place of an op; whether that could be done."""
+    with before(op):
+        b = Builder()
+        found = (
+            _parts_of_product(b, op, parts)
+            if isinstance(op, DotGeneral)
+            else _parts_of_reduction(b, op, parts)
+        )
+        if found is None:
+            return False
+        combine = b.reduce_sum
+        if isinstance(op, Reduction):
+            combine = getattr(b, op.OPERATION_NAME.removeprefix("graph."))
+        value, dtype = combine(found, axes=(0,)), Tensor.of(op.results[0]).dtype
+        if Tensor.of(value).dtype != dtype:
+            value = b.cast(value, dtype=dtype)
+    op.results[0].replace_all_uses_with(value)
+    op.operation.erase()
+    return True
+
+
+def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
+    """Return the sums of parts, f32 where the result is narrower, on a first axis."""
+    axes = op.lhs_contract[0], op.rhs_contract[0]
+    left = _with_parts(b, op.lhs, axes[0], parts)
+    right = _with_parts(b, op.rhs, axes[1], parts)
+    if left is None or right is None:
+        return None
+    return b.dot_general(
+        left,
+        right,
+        lhs_batch=(axes[0], *_moved(op.lhs_batch, axes[0])),
+        rhs_batch=(axes[1], *_moved(op.rhs_batch, axes[1])),
+        lhs_contract=_moved(op.lhs_contract, axes[0]),
+        rhs_contract=_moved(op.rhs_contract, axes[1]),
+        dtype=accumulator(Tensor.of(op.y).dtype),
+    )
+
+
+def _moved(axes: tuple[int, ...], split: int) -> tuple[int, ...]:
+    """Return axes behind one that has become two; of that, the second."""
+    return tuple(axis + (axis >= split) for axis in axes)
+
+
+def _with_parts(b: Builder, value: Value, axis: int, parts: int) -> Value | None:
+    """Return a tensor with an axis as two, of which the first counts parts."""
+    table = made_by(value, Dequantize)
+    if table is None:
+        return b.reshape(value, shape=_split_shape(value, axis, parts))
+    sides = [table.scale, table.offset]
+    blocks: Size = Tensor.of(table.scale).shape[axis]
+    if axis == table.axis and (not isinstance(blocks, int) or blocks % parts):
+        return None
+    q = b.reshape(table.q, shape=_split_shape(table.q, axis, parts))
+    scale, offset = (
+        b.reshape(x, shape=_split_shape(x, axis, parts)) if Tensor.of(x).rank else x
+        for x in sides
+    )
+    own = table.axis + (axis <= table.axis)
+    return b.dequantize(q, scale, offset, axis=own, bits=table.bits)
+
+
+def _split_shape(value: Value, axis: int, parts: int) -> tuple[Size, ...]:
+    shape = Tensor.of(value).shape
+    size = shape[axis]
+    assert isinstance(size, int)
+    return (*shape[:axis], parts, size // parts, *shape[axis + 1 :])
+
+
+def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
+    """Return what parts combine to, f32 where the result is narrower.
+
+    The axis that counts parts comes first, as all axes before it are reduced.
+    """
+    first, *rest = sorted(op.axes)
+    kind = Tensor.of(op.x)
+    value, wide = op.x, accumulator(kind.dtype)
+    if first != 0:
+        return None
+    if wide != kind.dtype:
+        value = b.cast(value, dtype=wide)
+    size = kind.shape[first]
+    if size != parts:
+        value = b.reshape(value, shape=_split_shape(value, first, parts))
+        rest = [first + 1, *(axis + 1 for axis in rest)]
+    return op.rebuild(value, axes=tuple(rest))

@@ -1,0 +1,96 @@
+"""Entries of sums of many elements with few results, which GPUs compute in parts.
+
+A model file, which the tests beside it build.
+"""
+
+import numpy
+
+import aotc
+import aotc.numpy as np
+from aotc import nn
+
+DEPTH, WIDTH, BLOCK = 1024, 48, 32
+rng = numpy.random.default_rng(0)
+
+
+def quantized(bits):
+    most = 2 ** (bits - 1) - 1
+    data = rng.integers(-most, most + 1, (WIDTH, DEPTH), "i1")
+    scale = rng.uniform(0.01, 0.02, (WIDTH, DEPTH // BLOCK)).astype("f2")
+    return nn.QuantizedWeights(data, scale, axis=1, block=BLOCK, bits=bits)
+
+
+weights = aotc.Weights(
+    {
+        "dense": rng.normal(size=(DEPTH, WIDTH)).astype("f4"),
+        "bytes": quantized(8),
+        "nibbles": quantized(4),
+        "kernel": rng.normal(size=(3, 3, 4, 8)).astype("f4"),
+    }
+)
+
+
+@aotc.entry(x=aotc.Spec((5, DEPTH)), b=aotc.Spec((WIDTH,)))
+def few_rows(weights, x, b):
+    """A product of few rows, and what follows it."""
+    return nn.relu(x @ weights["dense"] + b)
+
+
+@aotc.entry(x=aotc.Spec((1, DEPTH)))
+def one_row(weights, x):
+    """A product of one row."""
+    return x @ weights["dense"]
+
+
+@aotc.entry(x=aotc.Spec((5, DEPTH), "bf16"), y=aotc.Spec((DEPTH, WIDTH), "bf16"))
+def halves(x, y):
+    """Sums of parts are kept in f32."""
+    return x @ y
+
+
+@aotc.entry(x=aotc.Spec((5, DEPTH)))
+def few_rows_by_bytes(weights, x):
+    """A weight of bytes, of which the kernel makes floats."""
+    return weights["bytes"].linear(x)
+
+
+@aotc.entry(x=aotc.Spec((1, DEPTH)))
+def one_row_by_nibbles(weights, x):
+    """A weight of four bits."""
+    return nn.silu(weights["nibbles"].linear(x))
+
+
+@aotc.entry(x=aotc.Spec(("n", DEPTH)))
+def rows_by_bytes(weights, x):
+    """As many rows as a call has."""
+    return weights["bytes"].linear(x)
+
+
+@aotc.entry(x=aotc.Spec((2048, WIDTH)))
+def column_sums(x):
+    """The gradient of a bias."""
+    return np.sum(x, 0), np.max(np.tanh(x), 0)
+
+
+@aotc.entry(x=aotc.Spec((16, 8, 8, 4)))
+def batch_norm(weights, x):
+    """Statistics over a batch, and their derivative."""
+
+    def loss(kernel):
+        h = nn.conv2d(x, kernel, padding="SAME")
+        mean = h.mean((0, 1, 2))
+        h = (h - mean) / np.sqrt(((h - mean) ** 2).mean((0, 1, 2)) + 1e-3)
+        return (nn.relu(h) ** 2).mean()
+
+    return aotc.value_and_grad(loss)(weights["kernel"])
+
+
+@aotc.entry(x=aotc.Spec((64, 96)), w=aotc.Spec((96, 80)), u=aotc.Spec((80, 64)))
+def masked(x, w, u):
+    """Products between which elements are chosen, and their derivatives."""
+
+    def loss(w, u):
+        h = nn.relu(x @ w)
+        return (np.where(h > 1, h, 0.5 * h) @ u).sum()
+
+    return aotc.grad(loss, (0, 1))(w, u)

@@ -1,0 +1,139 @@
+"""Reductions in parts, and what GPU kernels compute before and after ops of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotc import reference
+from aotc.checks.kernel_check import EvaluatedKernels
+from aotc.dialects.functions import functions_of
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dtypes import to_numpy
+from aotc.importers import load
+from aotc.kernels import capabilities
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+from aotc.target import Target
+
+MODEL = Path(__file__).parent / "reductions.py"
+# how many products and sums each has
+KERNELS = {
+    "few_rows": 2,
+    "one_row": 1,
+    "halves": 1,
+    "few_rows_by_bytes": 2,
+    "one_row_by_nibbles": 1,
+    "rows_by_bytes": 2,
+    "column_sums": 4,
+    "batch_norm": 9,
+    "masked": 4,
+}
+IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")
+
+
+@pytest.fixture(autouse=True)
+def _with_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capabilities, "has_triton", lambda: True)
+
+
+@cache
+def units(target: str = "cuda:sm_80") -> tuple[Unit, Unit]:
+    """The model with its derivatives alone, and with the regions of a target."""
+    original, unit = Unit(load(MODEL)), Unit(load(MODEL))
+    run_passes(original, ("autodiff", "inline"), silently=True)
+    for stage in PASS_STAGES[:2]:
+        if stage.per_target:
+            unit = unit.fork(Target.parse(target))
+        run_passes(unit, stage.passes(), silently=True)
+    return original, unit
+
+
+def arrays_of(unit: Unit, entry: str, size: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(size)
+    for port in unit.program.entry(entry).ports("input"):
+        shape = [evaluate_size(n, [size]) for n in port.type.shape]
+        yield rng.normal(size=shape).astype(to_numpy(port.type.dtype))
+
+
+def texts_of(unit: Unit) -> list[str]:
+    return [str(function) for function in functions_of(unit.module).values()]
+
+
+@pytest.mark.parametrize("entry", KERNELS)
+def test_reductions_in_parts_and_fused_ops_are_right(entry: str) -> None:
+    original, unit = units()
+    stored = original.program.parameters
+    for size in (1, 19) if entry == "rows_by_bytes" else (1,):
+        inputs = [*arrays_of(unit, entry, size)]
+        kernels = EvaluatedKernels(unit.program, (), (), np.inf)
+        for name, function in functions_of(unit.module).items():
+            if fused_of(function) is not None:
+                kernels.known[name] = kernels.kernel_of(function)
+        found, _ = kernels.call(entry, inputs)
+        assert kernels.count.launches == KERNELS[entry]
+        assert kernels.count.evaluated == kernels.count.programs
+        known = original.program.entry(entry)
+        rest = iter(inputs)
+        given = [
+            next(rest) if port.kind == "input" else stored[port.name]
+            for port in known.arguments
+        ]
+        wanted = reference.evaluate(original.module, entry, given)
+        for mine, theirs in zip(found, wanted, strict=True):
+            mine, theirs = (np.asarray(x).astype("f8") for x in (mine, theirs))
+            bound = 1e-2 if entry == "halves" else 1e-4
+            scale = np.abs(theirs).max(initial=1.0)
+            np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
+
+
+def test_sums_of_parts_are_f32_and_added_up_by_another_kernel() -> None:
+    functions = functions_of(units()[1].module)
+    for entry in IN_PARTS:
+        calls = [op for op in functions[entry].entry_block.operations if op.operands]
+        *_, last, _ = calls
+        (made,) = last.operands[0].owner.results
+        kind = Tensor.of(made)
+        assert kind.dtype == "f32"
+        assert kind.shape[0] > 1
+
+
+def test_kernels_read_the_integers_of_weights() -> None:
+    functions = functions_of(units()[1].module)
+    for entry in ("few_rows_by_bytes", "one_row_by_nibbles", "rows_by_bytes"):
+        operations = functions[entry].entry_block.operations
+        assert not any(isinstance(op, Dequantize) for op in operations)
+    read = [
+        Tensor.of(value).dtype
+        for function in functions.values()
+        if fused_of(function) is not None
+        if any(isinstance(op, Dequantize) for op in function.entry_block.operations)
+        for value in function.entry_block.arguments
+    ]
+    assert {"i8", "f16"} <= {*read}
+
+
+def test_processors_sum_up_in_one_step() -> None:
+    unit = Unit(load(MODEL, ("few_rows", "column_sums")))
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    unit = unit.fork(Target.parse("x86_64-v3"))
+    before = texts_of(unit)
+    run_passes(unit, ("split-reductions",), silently=True)
+    assert texts_of(unit) == before
+
+
+def test_splitting_again_changes_nothing() -> None:
+    unit = Unit(load(MODEL, ("few_rows", "column_sums", "few_rows_by_bytes")))
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    unit = unit.fork(Target.parse("cuda:sm_80"))
+    run_passes(unit, ("split-reductions",), silently=True)
+    before = texts_of(unit)
+    run_passes(unit, ("split-reductions",), silently=True)
+    assert texts_of(unit) == before
