@@ -25,7 +25,7 @@ from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import NARROW, Elementwise
 from aotc.kernels.family import Family, Packing
-from aotc.kernels.operands import is_repeated, viewed_operand
+from aotc.kernels.operands import is_repeated
 from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
