@@ -25,7 +25,7 @@ from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import NARROW, Elementwise
 from aotc.kernels.family import Family, Packing
-from aotc.kernels.operands import is_repeated
+from aotc.kernels.operands import is_repeated, viewed_operand
 from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
@@ -275,6 +275,8 @@ def _add_before(region: Region) -> None:
         if prologue.takes(op):
             found = [prologue.operand(each) for each in reads]
             reads = [x.source for x in found if x is not None and x.in_memory]
+        if prologue.lifts is not None:
+            reads = [x for x in reads if viewed_operand(x).in_memory]
         region.reads.update(dict.fromkeys(reads))
 
 
