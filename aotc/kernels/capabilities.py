@@ -13,7 +13,7 @@ Passes ask this table, and no family or emitter.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -211,12 +211,10 @@ class NoKernels:
     Args:
         why: in words, for whoever asks what a target lacks.
         cure: what gives it some, if anything does.
-        emitted: what the emitter would write, if what compiles it alone is missing.
     """
 
     why: str
     cure: str = ""
-    emitted: Emitted | None = field(default=None, compare=False)
 
 
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
@@ -231,5 +229,5 @@ def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
     if machine is None:
         return NoKernels(f"{emitted.why_none}, which {target} does not have")
     if emitted.on_gpus and not has_triton():
-        return NoKernels(WITHOUT_TRITON, install_command("gpu"), emitted)
+        return NoKernels(WITHOUT_TRITON, install_command("gpu"))
     return Capabilities(machine, emitted)

@@ -30,11 +30,6 @@ from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Module, Value
 
 OF_WEIGHTS = "it is of weights alone"
-# with what compiles them or without: so this, and not that it is missing, is said
-_ON_GPUS = (
-    "kernels of GPUs read floats, and no integers with scales of blocks; the model in "
-    "f16 or bf16 is faster there, and the quantised one is for processors"
-)
 
 
 @dataclass(frozen=True)
@@ -162,10 +157,10 @@ def _why_dequantized(
     op: Dequantize, capabilities: Capabilities | NoKernels, left_out: Container[str]
 ) -> str:
     """Why no kernel reads the integers of a weight."""
-    if capabilities.emitted is not None and capabilities.emitted.on_gpus:
-        return _ON_GPUS
     if isinstance(capabilities, NoKernels):
         return capabilities.why
+    if capabilities.emitted.on_gpus:
+        return "kernels of GPUs read floats, and no integers with scales of blocks"
     readers = users_of([op.y])
     products = [each for each in readers if isinstance(each, DotGeneral)]
     if len(products) < len(readers):

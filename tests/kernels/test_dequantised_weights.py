@@ -14,7 +14,6 @@ from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
-from aotc.kernels import capabilities
 from aotc.kernels.refusal import Refusal
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -134,16 +133,9 @@ def columns_first(weights, x):
 
 @pytest.mark.parametrize(
     ("target", "why"),
-    [
-        ("x86_64-v4", "not beside each other"),
-        ("vmvx", "none for vmvx"),
-        ("cuda:sm_80", "f16 or bf16 is faster there"),  # which Triton is no cure for
-    ],
+    [("x86_64-v4", "not beside each other"), ("vmvx", "none for vmvx")],
 )
-def test_a_weight_that_calls_dequantise_is_told_with_its_line(
-    tmp_path, monkeypatch, target, why
-):
-    monkeypatch.setattr(capabilities, "has_triton", lambda: False)
+def test_a_weight_that_calls_dequantise_is_told_with_its_line(tmp_path, target, why):
     model = tmp_path / "model.py"
     model.write_text(SOURCE)
     with pytest.warns(UserWarning, match=rf"dequantises a weight \(.*:13\): .*{why}"):
