@@ -59,6 +59,7 @@ PASSES = {
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
+    "delay-dequantization": "aotc.passes.delay_dequantization:DelayDequantization",
     "decompose": "aotc.passes.decompose:Decompose",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "gather-packed": "aotc.passes.gather_packed:GatherPacked",

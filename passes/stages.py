@@ -88,6 +88,7 @@ PASS_STAGES = (
             "hoist-invariants",
             "prune",
             "fold-parameters",
+            "delay-dequantization",
             "decompose",
             "simplify",
             "cse",

@@ -1,0 +1,105 @@
+"""Make floats of a weight right before each op that reads them.
+
+    %w = graph.dequantize(%q, %s)          %y = call @contraction(%x, %q', …)
+    %y = call @contraction(%x, %q', …)  →  %t = graph.after(%s, %dy)
+    %dx = graph.dot_general(%dy, %w)       %w = graph.dequantize(%q, %t)
+                                           %dx = graph.dot_general(%dy, %w)
+
+What weights alone decide may be computed at any time, and IREE computes it first: a
+step of training that makes floats of the weights of a decoder would hold those of all
+layers. A reader in the forward pass and one in the backward pass get floats of their
+own. Weights of which kernels read the integers are in no such op any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import clone_op, defining_op, in_order
+from aotc.kernels.scopes import scopes_of
+from aotc.mlir import Function, Operation, Value, func, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import CALLS_INLINED
+
+_FEW = 2**22  # floats of all weights of a function that may be there at once
+
+
+class DelayDequantization(Pass):
+    """Delay it in each entry, and in the bodies of its loops."""
+
+    name = "delay-dequantization"
+    level = 2
+    keeps_graph = True
+    requires = (CALLS_INLINED,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        functions = functions_of(unit.module)
+        changed = False
+        for entry in unit.program.entries:
+            for name, weights in scopes_of(functions, entry.name).items():
+                changed |= _delay(functions[name], weights)
+        return changed
+
+
+def _delay(function: Function, weights: Container[Value]) -> bool:
+    ops = [*function.entry_block.operations]
+    dequantized = [op for op in ops if isinstance(op, Dequantize) and op.y in weights]
+    if sum(int(Tensor.of(op.y).elements) for op in dequantized) <= _FEW:
+        return False
+    changed = False
+    for op in ops:
+        event = _event(op, weights)
+        if event is None:
+            continue
+        for number, value in enumerate(op.operands):
+            chain = _chain(value, weights) if value in weights else []
+            if chain:
+                op.operands[number] = _copy_late(op, chain, event)
+                changed = True
+    for op in reversed(ops):
+        is_of_weights = op.results and all(x in weights for x in op.results)
+        if is_of_weights and not any(True for x in op.results for _ in x.uses):
+            op.operation.erase()
+    return changed
+
+
+def _event(op: Operation, weights: Container[Value]) -> Value | None:
+    """Return the last value that an op reads and that is computed from inputs."""
+    if isinstance(op, func.ReturnOp):
+        return None
+    computed = {
+        x.owner: x
+        for x in op.operands
+        if x not in weights and not isinstance(x.owner, ir.Block)
+        if Tensor.of(x).dtype != "bool"  # which orders nothing
+    }
+    return computed[in_order([*computed])[-1]] if computed else None
+
+
+def _chain(value: Value, weights: Container[Value]) -> list[Operation]:
+    """Return the ops from dequantised weights to a value, in order; none without."""
+    op = defining_op(value)
+    if op is None or value not in weights:
+        return []
+    if isinstance(op, Dequantize):
+        return [op]
+    chain = [each for operand in op.operands for each in _chain(operand, weights)]
+    return [*dict.fromkeys(chain), op] if chain else []
+
+
+def _copy_late(reader: Operation, chain: list[Operation], event: Value) -> Value:
+    """Copy ops to right before their reader, to be computed after an event."""
+    b, known = Builder(), dict[Value, Value]()
+    with before(reader):
+        for op in chain:
+            operands = [known.get(x, x) for x in op.operands]
+            if isinstance(op, Dequantize):
+                operands[1] = b.after(operands[1], event)
+            copy = clone_op(op, operands)
+            known.update(zip(op.results, copy.results, strict=True))
+    return known[chain[-1].results[0]]
