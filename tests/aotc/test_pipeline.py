@@ -67,6 +67,7 @@ _FOR_GRAPHS = {
     "gather-packed",
     "drop-general",
     "move-bytes",
+    "delay-dequantization",
     "drop-requantization",
     "pad-entries",
     "prune",
