@@ -19,7 +19,12 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone_op, defining_op, in_order
+from aotc.dialects.walking import (
+    backward_slice,
+    clone_op,
+    defining_op,
+    in_order,
+)
 from aotc.kernels.scopes import scopes_of
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
@@ -57,7 +62,7 @@ def _delay(function: Function, weights: Container[Value]) -> bool:
         if event is None:
             continue
         for number, value in enumerate(op.operands):
-            chain = _chain(value, weights) if value in weights else []
+            chain = _chain(value) if value in weights else []
             if chain:
                 op.operands[number] = _copy_late(op, chain, event)
                 changed = True
@@ -81,15 +86,19 @@ def _event(op: Operation, weights: Container[Value]) -> Value | None:
     return computed[in_order([*computed])[-1]] if computed else None
 
 
-def _chain(value: Value, weights: Container[Value]) -> list[Operation]:
+def _chain(value: Value) -> list[Operation]:
     """Return the ops from dequantised weights to a value, in order; none without."""
-    op = defining_op(value)
-    if op is None or value not in weights:
-        return []
-    if isinstance(op, Dequantize):
-        return [op]
-    chain = [each for operand in op.operands for each in _chain(operand, weights)]
-    return [*dict.fromkeys(chain), op] if chain else []
+
+    def is_followed(each: Value) -> bool:
+        return not isinstance(defining_op(each), Dequantize)
+
+    found = map(defining_op, backward_slice([value], is_followed))
+    late, chain = set[Value](), []
+    for op in in_order([each for each in found if each is not None]):
+        if isinstance(op, Dequantize) or any(x in late for x in op.operands):
+            late.update(op.results)
+            chain.append(op)
+    return chain
 
 
 def _copy_late(reader: Operation, chain: list[Operation], event: Value) -> Value:
