@@ -24,7 +24,7 @@ from aotc.artifacts.pack import scratch_folder
 from aotc.backend import Compiled, compile_units
 from aotc.checks.blocks import Block
 from aotc.checks.compiled import Bundle
-from aotc.checks.differences import compare
+from aotc.checks.differences import compare, mixed_tolerance
 from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.late_passes import LOWERING, SECONDS, graph_passes, late_passes
 from aotc.checks.process import CompiledProcess
@@ -119,7 +119,8 @@ def check_blocks(
     weights = StoredWeights(packed, variant.target.id, lowered)
     each = (subject.graph, symbols, values, names, work, blocks, codes, weights)
     findings = _EachBlock(*each).findings()
-    findings.apart = _distance_text(subject.names, shipped, results)
+    allowed = mixed_tolerance(subject.program.mixed_precision)
+    findings.apart = _distance_text(subject.names, shipped, results, allowed)
     return findings
 
 
@@ -324,8 +325,12 @@ class _EachBlock:
 
 
 def _distance_text(
-    names: Sequence[str], found: Sequence[Any], expected: Sequence[Any]
+    names: Sequence[str],
+    found: Sequence[Any],
+    expected: Sequence[Any],
+    tolerance: float | None,
 ) -> str:
     """Say how far results are apart; empty where no more than rounding may explain."""
-    rows = [compare(*each) for each in zip(names, found, expected, strict=True)]
+    each = zip(names, found, expected, strict=True)
+    rows = [compare(*three, tolerance) for three in each]
     return "; ".join(str(row).strip() for row in rows if not row.passed)

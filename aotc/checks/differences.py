@@ -114,6 +114,15 @@ class Difference(Distance):
         return replace(worst, by_rounding=True)
 
 
+def mixed_tolerance(compute: str | None) -> float | None:
+    """Return what floats may be off by where a build was asked for a cheaper dtype.
+
+    Args:
+        compute: that dtype; None where each dtype has its own tolerance.
+    """
+    return None if compute is None else TOLERANCES[compute]
+
+
 def compare(
     name: str, found: Any, expected: Any, tolerance: float | None = None
 ) -> Difference:

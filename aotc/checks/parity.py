@@ -23,7 +23,12 @@ from aotc.checks.bisect import (
     reference_outputs,
 )
 from aotc.checks.compiled import Bundle
-from aotc.checks.differences import TOLERANCES, Difference, compare, worst_of
+from aotc.checks.differences import (
+    Difference,
+    compare,
+    mixed_tolerance,
+    worst_of,
+)
 from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
@@ -220,10 +225,9 @@ class _Comparison:
 
         The framework knows nothing of a cheaper dtype that a build was asked for.
         """
-        mixed = self.program.mixed_precision
-        if self.plan.tolerance is not None or self.original is None or mixed is None:
+        if self.plan.tolerance is not None or self.original is None:
             return self.plan.tolerance
-        return TOLERANCES[mixed]
+        return mixed_tolerance(self.program.mixed_precision)
 
     @property
     def allows_rounding(self) -> bool:
