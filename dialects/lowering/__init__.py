@@ -207,7 +207,7 @@ class Lowering:
         """
         if "reduction" in iterators:
             inputs = self._reducible(inputs, maps, iterators)
-        attributes = {
+        attributes: dict[str, ir.Attribute] = {
             "indexing_maps": _maps_attribute(tuple(maps)),
             "iterator_types": iterator_types(iterators),
         }
@@ -434,13 +434,14 @@ def _structured_op(
 ) -> Operation:
     """Make an op of linalg with one result, whose region is empty."""
     segments = ir.DenseI32ArrayAttr.get([len(inputs), 1])
-    return ir.Operation.create(
+    made: Operation = ir.Operation.create(
         name,
         results=[init.type],
         operands=[*inputs, init],
         attributes={**attributes, "operandSegmentSizes": segments},
         regions=1,
     )
+    return made
 
 
 @lru_cache(maxsize=2**14)
