@@ -49,7 +49,8 @@ def test_what_calls_of_one_region_have_in_common_is_written_once_in_a_block():
     assert text.count("call @iree.contraction.kernel") == 4
     assert text.count("arith.divui") == 1  # the shares of its workgroups
     sizes = re.findall("affine.apply .*", text)
-    assert sizes and len(sizes) == len({*sizes})
+    assert sizes
+    assert len(sizes) == len({*sizes})
 
 
 def test_unsigned_integers_lose_their_sign(model):
