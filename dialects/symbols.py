@@ -9,6 +9,7 @@ nobody has to look a promise up.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from aotc.dialects.contracts import Contract
@@ -78,8 +79,17 @@ def contracts_of(function: Function) -> list[Contract]:
     """The contracts in the attribute `graph.symbols` of a function; none without."""
     if "graph.symbols" not in function.attributes:
         return []
-    rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["graph.symbols"]))
-    return [Contract(**{entry.name: _plain(entry.attr) for entry in r}) for r in rows]
+    return [*_read_contracts(function.attributes["graph.symbols"])]
+
+
+@lru_cache(
+    maxsize=2**12
+)  # all functions of an entry have the same, and every pass asks
+def _read_contracts(attribute: ir.Attribute) -> tuple[Contract, ...]:
+    rows = map(ir.DictAttr, ir.ArrayAttr(attribute))
+    return tuple(
+        Contract(**{entry.name: _plain(entry.attr) for entry in row}) for row in rows
+    )
 
 
 def _plain(attribute: ir.Attribute) -> Any:

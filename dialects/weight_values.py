@@ -41,10 +41,11 @@ def is_expanded(value: Value) -> bool:
 
 
 def _is_decided(op: Operation, known: set[Value]) -> bool:
+    operands = op.operands
+    if not operands:
+        return isinstance(op, Constant)
+    if not all(value in known for value in operands):  # of most, the first is not
+        return False
     if not isinstance(op, GraphOp) or has_effect(op):
         return False
-    if not op.operands:
-        return isinstance(op, Constant)
-    return all(value in known for value in op.operands) and all(
-        Tensor.of(value).is_static for value in op.results
-    )
+    return all(Tensor.of(value).is_static for value in op.results)

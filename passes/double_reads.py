@@ -14,7 +14,6 @@ product on the stack, and refuses to compile. Behind a barrier there are two dis
 
 from __future__ import annotations
 
-from collections import defaultdict
 from heapq import nlargest
 
 from aotc.dialects.graph import GraphOp
@@ -45,12 +44,13 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
     for op in block.operations:
         if not isinstance(op, GraphOp):
             continue
-        read = _reads(op, ways)
-        if read and type(op).is_merged(op):
+        read = _reads(op, ways) if type(op).is_merged(op) else {}
+        if read:
             found |= {root for root, axes in read.items() if len(axes) > 1}
-            latest = nlargest(_LATEST, read, key=order.__getitem__)
-            kept = {root: read[root] for root in latest}
-            ways |= dict.fromkeys(op.results, kept)
+            if len(read) > _LATEST:
+                latest = nlargest(_LATEST, read, key=order.__getitem__)
+                read = {root: read[root] for root in latest}
+            ways |= dict.fromkeys(op.results, read)
         else:
             for value in op.results:
                 ways[value] = {value: {tuple(long_axes(Tensor.of(value).shape))}}
@@ -82,9 +82,17 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
     """Return how an op reads what its operands are made of, by axes of its result."""
-    found: _Ways = defaultdict(set)
+    found: _Ways = {}
     for number, value in enumerate(op.operands):
+        read = ways.get(value)
+        if not read:
+            continue
         moved = type(op).kept_axes(op, number)
-        for root, axes in ways.get(value, {}).items():
-            found[root] |= {tuple(moved.get(a, -1) for a in each) for each in axes}
+        stays = len(moved) == Tensor.of(value).rank and all(
+            axis == other for axis, other in moved.items()
+        )
+        for root, axes in read.items():
+            if not stays:
+                axes = {tuple(moved.get(a, -1) for a in each) for each in axes}
+            found[root] = found.get(root, set()) | axes
     return found

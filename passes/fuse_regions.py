@@ -370,12 +370,13 @@ def _find_anchors(
     weights: Container[Value],
     choosing: _Choosing,
 ) -> Iterator[_Anchor]:
+    capabilities = choosing.capabilities
     for op in [*function.entry_block.operations]:
-        if not isinstance(op, GraphOp) or has_effect(op):
+        if not isinstance(op, GraphOp) or not capabilities.families_for(type(op)):
             continue
-        if op.results[0] in weights:
+        if has_effect(op) or op.results[0] in weights:
             continue
-        if isinstance(op, DotGeneral) and choosing.capabilities.multiplies(op):
+        if isinstance(op, DotGeneral) and capabilities.multiplies(op):
             op = without_transposes(op)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -146,6 +147,20 @@ class Capabilities:
             return left in self.machine.dtypes
         return bool(self.machine.multipliers_of(left, right))
 
+    def families_for(self, kind: type[GraphOp]) -> list[tuple[str, Family[Any, Any]]]:
+        """Return the families, with their names, that ops of a class are anchors of."""
+        if kind not in self._families_for:
+            self._families_for[kind] = [
+                (name, family)
+                for name, family in self.families.items()
+                if issubclass(kind, family.anchors)
+            ]
+        return self._families_for[kind]
+
+    @cached_property
+    def _families_for(self) -> dict[type, list[tuple[str, Family[Any, Any]]]]:
+        return {}  # by class: most ops are anchors of none, and each is asked about
+
     def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:
         """Return the kernel of a function of a module; None if it is no region."""
         return PlannedKernel.of(function, self.families)
@@ -193,8 +208,8 @@ class Capabilities:
             without: families that are left out.
             numerics: what results may be, see `aotc.numerics`.
         """
-        for name, family in self.families.items():
-            if name in without or not isinstance(op, family.anchors):
+        for name, family in self.families_for(type(op)):
+            if name in without:
                 continue
             if allows(numerics, family.numerics) or family.is_exact(op):
                 plan = family.plan if by_weight else family.plan_unpacked or family.plan

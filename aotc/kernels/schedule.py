@@ -30,9 +30,8 @@ class Schedule:
 
     def to_plain(self) -> dict[str, int]:
         """Return the fields by name, but for those that have their usual values."""
-        found = (
-            (name, getattr(self, name), usual) for name, usual in _usual(type(self))
-        )
+        kind: Any = type(self)  # which counts as hashable only so
+        found = ((name, getattr(self, name), usual) for name, usual in _usual(kind))
         return {name: value for name, value, usual in found if value != usual}
 
     @classmethod
@@ -43,7 +42,8 @@ class Schedule:
             InputError: `bad-schedule`: a name is unknown or missing, or it is something
                 else than integers by name.
         """
-        known = dict(_usual(cls))
+        kind: Any = cls
+        known = dict(_usual(kind))
         needed = {name for name, usual in known.items() if usual is MISSING}
         if (
             not isinstance(plain, Mapping)

@@ -32,7 +32,7 @@ from aotc.dialects.control.parts import invoke, require_same
 from aotc.dialects.control.repeating import While, while_loop
 from aotc.dialects.control.scanning import Scan, scan
 from aotc.dialects.control.switching import Switch
-from aotc.dialects.types import Size
+from aotc.dialects.types import Size, remembered
 from aotc.errors import InputError
 from aotc.mlir import Function, Module, ir
 
@@ -55,7 +55,11 @@ def control_of(function: Function) -> Control | None:
     """What `function` does with others, if it is control flow."""
     if functions.CONTROL not in function.attributes:
         return None
-    facts = read_dictionary(function.attributes, functions.CONTROL)
+    return _read_control(read_dictionary(function.attributes, functions.CONTROL))
+
+
+@remembered
+def _read_control(facts: ir.DictAttr) -> Control:
     kind = read_attribute(facts, "kind", Str)
     if kind not in _COUNTS:
         known = ", ".join(_COUNTS)

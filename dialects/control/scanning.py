@@ -281,8 +281,9 @@ class Scan(ControlFlow):
             loop = scf.ForOp(low.index(start), end, low.index(steps), values)
             with ir.InsertionPoint(loop.body):
                 values, places, written = list(loop.inner_iter_args), [], []
+                first = loop.induction_variable
                 for number in range(steps):
-                    places.append(self._place(low, loop.induction_variable, number))
+                    places.append(self._place(low, first, number))
                     values, stacked = step(places[-1], values)
                     written.append(stacked)
                 stacks.write(places, written)

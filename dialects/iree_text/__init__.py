@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from aotc.dialects.function_table import insert, table_of
+from aotc.dialects.function_table import insert, name_of, table_of
 from aotc.dialects.functions import current_function, current_module, unique_name
 from aotc.mlir import Function, Module, Type, Value, func, ir
 
@@ -40,7 +40,14 @@ def call(
 
 def call_declared(callee: Function, operands: Sequence[Value]) -> list[Value]:
     """Call a function that `declare` gave, at the insertion point."""
-    return list(func.CallOp(callee, list(operands)).results)
+    kind = ir.FunctionType(ir.TypeAttr(callee.attributes["function_type"]).value)
+    made = ir.Operation.create(
+        "func.call",
+        results=kind.results,
+        operands=list(operands),
+        attributes={"callee": ir.FlatSymbolRefAttr.get(name_of(callee))},
+    )
+    return list(made.results)
 
 
 def declare(

@@ -36,6 +36,7 @@ from aotc.mlir import (
     AffineExpr,
     AffineMap,
     Block,
+    Operation,
     Type,
     Value,
     arith,
@@ -158,8 +159,8 @@ class Lowering:
             value = self.scalar(of.dtype, value)
         init = self.empty(of)
         # The bindings' own function interprets the definition of the op at every call.
-        op = linalg.FillOp([init.type], [value], [init])
-        linalg.fill_builtin_region(op.operation)
+        op = _structured_op("linalg.fill", [value], init, {})
+        linalg.fill_builtin_region(op)
         return op.results[0]
 
     def matmul(
@@ -206,17 +207,15 @@ class Lowering:
         """
         if "reduction" in iterators:
             inputs = self._reducible(inputs, maps, iterators)
-        op = linalg.GenericOp(
-            [init.type],
-            inputs,
-            [init],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            iterator_types(iterators),
-        )
+        attributes: dict[str, ir.Attribute] = {
+            "indexing_maps": _maps_attribute(tuple(maps)),
+            "iterator_types": iterator_types(iterators),
+        }
+        op = _structured_op("linalg.generic", inputs, init, attributes)
         elements = [value.type.element_type for value in [*inputs, init]]
         block = op.regions[0].blocks.append(*elements)
         with ir.InsertionPoint(block):
-            linalg.YieldOp([body(*block.arguments)])
+            ir.Operation.create("linalg.yield", operands=[body(*block.arguments)])
         return op.results[0]
 
     def _reducible(
@@ -425,6 +424,29 @@ class Lowering:
 
 
 _DYNAMIC = -(2**63)  # MLIR's mark for an offset or size that is given as a value
+
+
+def _structured_op(
+    name: str,
+    inputs: Sequence[Value],
+    init: Value,
+    attributes: dict[str, ir.Attribute],
+) -> Operation:
+    """Make an op of linalg with one result, whose region is empty."""
+    segments = ir.DenseI32ArrayAttr.get([len(inputs), 1])
+    made: Operation = ir.Operation.create(
+        name,
+        results=[init.type],
+        operands=[*inputs, init],
+        attributes={**attributes, "operandSegmentSizes": segments},
+        regions=1,
+    )
+    return made
+
+
+@lru_cache(maxsize=2**14)
+def _maps_attribute(maps: tuple[AffineMap, ...]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
 
 
 _EXTREMA = {"max": arith.maxsi, "min": arith.minsi}

@@ -1,12 +1,20 @@
 """lower-to-linalg: what crosses to IREE is upstream MLIR only."""
 
+import re
+
 import pytest
 
 import aotc
 import aotc.numpy as anp
 from aotc import control
 from aotc.backend.crossing import require_upstream_only
+from aotc.dialects.functions import functions_of
 from aotc.errors import CompileError
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import all_passes
+from aotc.target import Target
+from aotc.tracing.assembly import trace
 
 
 def mlp(x, w):
@@ -25,6 +33,24 @@ def test_reads_each_symbol_once_from_the_first_input_that_is_it(model):
     network = model(mlp, "f32[n, 4]", "f32[4, 2]", symbols=("n",))
     network.run("lower-to-linalg")
     assert str(network.module).count("tensor.dim") == 1
+
+
+def test_what_calls_of_one_region_have_in_common_is_written_once_in_a_block():
+    @aotc.entry(x=aotc.Spec(("n", 64)), w=aotc.Spec((64, 64)))
+    def layers(x, w):
+        for _ in range(4):
+            x = anp.tanh(x @ w)
+        return x
+
+    unit = Unit(trace([layers], {})).fork(Target.parse("x86_64-v3"))
+    names = [each.name for each in all_passes()]
+    run_passes(unit, all_passes()[: names.index("lower-to-linalg") + 1])
+    text = str(functions_of(unit.module)["layers"])
+    assert text.count("call @iree.contraction.kernel") == 4
+    assert text.count("arith.divui") == 1  # the shares of its workgroups
+    sizes = re.findall("affine.apply .*", text)
+    assert sizes
+    assert len(sizes) == len({*sizes})
 
 
 def test_unsigned_integers_lose_their_sign(model):

@@ -53,7 +53,7 @@ class _Dispatch:
 
     function: Function
     symbols: int
-    sizes: list[Size]
+    sizes: Sequence[Size]
     kernel: PlannedKernel[Any, Any]
     workgroups: tuple[Size, Size]
     work: Size

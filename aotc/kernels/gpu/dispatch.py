@@ -49,7 +49,7 @@ class _Dispatch:
 
     function: Function
     kernel: GpuKernel
-    sizes: list[Size]
+    sizes: Sequence[Size]
 
 
 @dataclass(frozen=True)
