@@ -34,7 +34,12 @@ _KEEPING: dict[type[GraphOp], Callable[[Any], bool]] = {
     ),
     Broadcast: lambda op: op.axes[0] == 0 and op.shape[0] == _first_size(op.x),
 }
-_SIZES = {Reshape: "shape", Broadcast: "shape", Slice: "sizes"}  # of the result
+# the attribute that has the sizes of the result
+_SIZES: dict[type[GraphOp], str] = {
+    Reshape: "shape",
+    Broadcast: "shape",
+    Slice: "sizes",
+}
 
 
 def divided_values(ops: Sequence[GraphOp], result: Value) -> set[Value]:
