@@ -8,7 +8,7 @@ that they read, which may be views of a mapped file, or computed in turn.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -61,23 +61,31 @@ class ComputedArray(UnevaluatedArray):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""
-        with self._module.context, np.errstate(all="ignore"):  # as in a call
-            count = count_of_parts(self._divided, self._most_parts)
-            array = (
-                self._by_parts(count)
-                if count > 1
-                else _run(
-                    self._block, self.leaves, lambda op, given: evaluate(op, given, [])
-                )
-            )
+        parts = self.computed_parts()
+        if self._count == 1:
+            array = next(parts)
+        else:
+            array = np.empty(self.shape, self.dtype)
+            for number, part in enumerate(parts):
+                part_of(array, number, self._count)[...] = part
         return array if dtype is None else array.astype(dtype)
 
-    def _by_parts(self, count: int) -> Array:
-        """Compute it part by part: what lies between takes little memory then."""
-        found, compute = np.empty(self.shape, self.dtype), self._parts(count)
-        for number in range(count):
-            part_of(found, number, count)[...] = compute(number)
-        return found
+    def computed_parts(self) -> Iterator[Array]:
+        """Yield it in parts: what lies between takes little memory then."""
+        compute = self._whole if self._count == 1 else self._parts(self._count)
+        for number in range(self._count):
+            with self._module.context, np.errstate(all="ignore"):  # as in a call
+                part = compute(number)
+            yield part
+
+    def _whole(self, _: int) -> Array:
+        return _run(self._block, self.leaves, lambda op, given: evaluate(op, given, []))
+
+    @cached_property
+    def _count(self) -> int:
+        """In how many parts it is computed."""
+        with self._module.context:
+            return count_of_parts(self._divided, self._most_parts)
 
     def _parts(self, count: int) -> Callable[[int], Array]:
         """Return what computes one of some equal parts."""

@@ -11,7 +11,7 @@ from aotc.computed_arrays import ComputedArray, is_computed_alike, is_same_array
 from aotc.dialects import context
 from aotc.dialects.functions import functions_of
 from aotc.mlir import ir
-from aotc.parameter_archive import parts_of
+from aotc.parameter_archive import ArchiveParts, parts_of
 from aotc.tracing.deferred_arrays import compute_when_read
 
 TEXT = """
@@ -108,6 +108,13 @@ def transposed(x):
     return x.T + 1
 
 
+def computed_by(steps):
+    found = BYTES
+    for step in steps:
+        found = compute_when_read(step, found)
+    return found
+
+
 @pytest.mark.parametrize(
     ("steps", "is_divided"),
     [
@@ -122,20 +129,19 @@ def transposed(x):
 def test_it_is_computed_in_parts_where_they_need_no_others(
     monkeypatch, steps, is_divided
 ):
-    found = BYTES
-    for step in steps:
-        found = compute_when_read(step, found)
-    whole = np.asarray(found)
+    whole = np.asarray(computed_by(steps))
     monkeypatch.setattr(array_parts, "MOST_BYTES", 1 << 14)
     parts = []
     part_of = computed_arrays.part_of
     monkeypatch.setattr(
         computed_arrays, "part_of", lambda *x: parts.append(x[1]) or part_of(*x)
     )
+    found = computed_by(steps)
     again = np.asarray(found)
     assert again.dtype == whole.dtype
     np.testing.assert_array_equal(again, whole)
     assert (max(parts, default=0) > 4) == is_divided
+    assert b"".join(ArchiveParts({"x": found})) == b"".join(ArchiveParts({"x": whole}))
 
 
 def test_what_lies_between_takes_little_memory():
