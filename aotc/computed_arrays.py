@@ -8,14 +8,22 @@ that they read, which may be views of a mapped file, or computed in turn.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import numpy as np
 
 from aotc import dtypes
+from aotc.array_parts import (
+    count_of_parts,
+    divided_values,
+    most_parts,
+    part_of,
+    results_of_part,
+)
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
@@ -53,9 +61,59 @@ class ComputedArray(UnevaluatedArray):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""
-        with self._module.context, np.errstate(all="ignore"):  # as in a call
-            array = _run(self._block, self.leaves)
+        parts = self.computed_parts()
+        if self._count == 1:
+            array = next(parts)
+        else:
+            array = np.empty(self.shape, self.dtype)
+            for number, part in enumerate(parts):
+                part_of(array, number, self._count)[...] = part
         return array if dtype is None else array.astype(dtype)
+
+    def computed_parts(self) -> Iterator[Array]:
+        """Yield it in parts: what lies between takes little memory then."""
+        compute = self._whole if self._count == 1 else self._parts(self._count)
+        for number in range(self._count):
+            with self._module.context, np.errstate(all="ignore"):  # as in a call
+                part = compute(number)
+            yield part
+
+    def _whole(self, _: int) -> Array:
+        return _run(self._block, self.leaves, lambda op, given: evaluate(op, given, []))
+
+    @cached_property
+    def _count(self) -> int:
+        """In how many parts it is computed."""
+        with self._module.context:
+            return count_of_parts(self._divided, self._most_parts)
+
+    def _parts(self, count: int) -> Callable[[int], Array]:
+        """Return what computes one of some equal parts."""
+        pairs = zip(self._block.arguments, self.leaves, strict=True)
+        readers = [
+            _reader(leaf, value in self._divided, count) for value, leaf in pairs
+        ]
+
+        def of_part(op: GraphOp, given: Sequence[Array]) -> list[Array]:
+            return results_of_part(op, given, self._divided, count)
+
+        return lambda number: _run(self._block, [x(number) for x in readers], of_part)
+
+    @cached_property
+    def _divided(self) -> set[Value]:
+        """The values of which parts alone are needed for parts of it."""
+        *ops, end = _ops_of(self._block)
+        return divided_values(ops, end.operands[0])
+
+    @cached_property
+    def _most_parts(self) -> int:
+        """How many equal parts there may be, of what it reads, too."""
+        most = most_parts(self._divided)
+        for value, leaf in zip(self._block.arguments, self.leaves, strict=True):
+            if value in self._divided and isinstance(leaf, ComputedArray):
+                shared = gcd(most, leaf._most_parts)
+                most = shared if shared > 1 else most
+        return most
 
     @cached_property
     def key(self) -> Hashable:
@@ -122,16 +180,33 @@ def _ops_of(block: Block) -> list[Any]:
     return [*block.operations]
 
 
-def _run(block: Block, leaves: Sequence[StoredArray]) -> Array:
+def _reader(leaf: StoredArray, is_divided: bool, count: int) -> Callable[[int], Array]:
+    """Return what gives the part of a leaf by its number, or all of it for each."""
+    if is_divided and isinstance(leaf, ComputedArray) and not leaf._most_parts % count:
+        return leaf._parts(count)
+    array = np.asarray(leaf)
+    return lambda number: part_of(array, number, count) if is_divided else array
+
+
+def _run(
+    block: Block,
+    leaves: Sequence[StoredArray],
+    compute: Callable[[GraphOp, Sequence[Array]], list[Array]],
+) -> Array:
     """Return what the ops of a block compute; nothing is kept longer than it is read.
 
     A leaf that is computed is so for each op that reads it.
+
+    Args:
+        block: with ops, and a return.
+        leaves: its arguments.
+        compute: the results of an op.
     """
     *ops, end = _ops_of(block)
     reads = Counter(value for op in (*ops, end) for value in op.operands)
     arrays: dict[Value, StoredArray] = dict(zip(block.arguments, leaves, strict=True))
     for op in ops:
-        found = evaluate(op, [np.asarray(arrays[x]) for x in op.operands], [])
+        found = compute(op, [np.asarray(arrays[x]) for x in op.operands])
         arrays.update(zip(op.results, found, strict=True))
         reads.subtract(op.operands)
         for value in (*op.operands, *op.results):

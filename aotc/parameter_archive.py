@@ -17,8 +17,9 @@ import math
 import mmap
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ class UnevaluatedArray(ABC):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""
 
+    def computed_parts(self) -> Iterator[Array]:
+        """Yield it in parts along its first axis, each computed when asked for."""
+        yield np.asarray(self)
+
 
 # ---- writing ------------------------------------------------------------------------
 
@@ -100,24 +105,34 @@ class ArchiveParts:
         begins: dict[tuple[int, bytes], list[str]] = {}  # names, by size and first part
         end = 0
         for name, size in self._sizes.items():
-            array = np.asarray(self._parameters[name])
+            parts = self._parts(name)
             if size >= LARGE:
-                known = begins.setdefault((size, _begin_of(array)), [])
-                same = next((n for n in known if self._is(n, array)), None)
+                first = _begin_of(parts)
+                known = begins.setdefault((size, _digest_of(first)), [])
+                same = next((n for n in known if self._are_alike(n, name)), None)
                 if same is not None:
                     offsets[name] = offsets[same]
                     continue
                 known.append(name)
+                parts = chain(first, parts)
             offsets[name] = end + -end % _ALIGNMENT
             yield b"\0" * (offsets[name] - end)
-            yield from parts_of(array, PART)
+            yield from parts
             end = offsets[name] + size
         yield b"\0" * (-(len(self.head) + end) % _FILE_ALIGNMENT)
         self.head = self._head(offsets, end)
 
-    def _is(self, name: str, array: Array) -> bool:
-        """Whether a tensor, which is evaluated again, has the bytes of an array."""
-        return have_same_bytes(np.asarray(self._parameters[name]), array)
+    def _parts(self, name: str) -> Iterator[memoryview]:
+        """Yield the bytes of a tensor, evaluated as far as they are asked for."""
+        array = self._parameters[name]
+        is_there = not isinstance(array, UnevaluatedArray)
+        for each in [np.asarray(array)] if is_there else array.computed_parts():
+            yield from parts_of(each, PART)
+
+    def _are_alike(self, one: str, other: str) -> bool:
+        """Whether two tensors, which are evaluated again, have the same bytes."""
+        arrays = (np.asarray(self._parameters[name]) for name in (one, other))
+        return have_same_bytes(*arrays)
 
     def _head(self, offsets: Mapping[str, int], length: int) -> bytes:
         """Return all that comes before the data, given where each tensor lies in it."""
@@ -142,9 +157,22 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-def _begin_of(array: Array) -> bytes:
-    """Return the digest of the first bytes of an array, as many as a part has."""
-    return hashlib.sha256(first_bytes(array, PART)).digest()
+def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
+    """Take parts of a tensor, until they are as long as one part may be."""
+    found, length = list[memoryview](), 0
+    while length < PART and (part := next(parts, None)) is not None:
+        found.append(part)
+        length += len(part)
+    return found
+
+
+def _digest_of(parts: Iterable[memoryview]) -> bytes:
+    """Return the digest of the first bytes of parts, as many as one may have."""
+    digest, missing = hashlib.sha256(), PART
+    for part in parts:
+        digest.update(part[:missing])
+        missing = max(0, missing - len(part))
+    return digest.digest()
 
 
 def _entry(

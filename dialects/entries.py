@@ -322,8 +322,7 @@ def rename_ports(module: Module, names: Mapping[str, str]) -> None:
 
 def _rename_row(row: Any, names: Mapping[str, str]) -> Any:
     stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
-    name = plain_of(row["graph.name"]) if stored else None
-    if name not in names:
+    if not stored or (name := plain_of(row["graph.name"])) not in names:
         return row
     return _with_fact(row, "graph.name", ir.StringAttr.get(names[name]))
 

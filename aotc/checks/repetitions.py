@@ -67,15 +67,16 @@ class Origins:
         if isinstance(array, ComputedArray):
             return array
         known = self._known.get(id(array))
-        return known and known.computed
+        return None if known is None else known.computed
 
     def is_right(self, array: StoredArray) -> bool:
         """Whether what is there already of an array is what its ops give."""
         made = self.computed(array)
         if made is None:
             return True
-        is_there = isinstance(array, np.ndarray)
-        if is_there and not have_same_bytes(array, np.asarray(made)):
+        if isinstance(array, np.ndarray) and not have_same_bytes(
+            array, np.asarray(made)
+        ):
             return False
         return all(map(self.is_right, made.leaves))
 

@@ -32,12 +32,14 @@ import aotc
 import aotc.numpy as np
 import numpy
 from aotc import nn
+from aotc.tracing.deferred_arrays import compute_when_read
 
 rng = numpy.random.default_rng(0)
 
 
 def layer():
-    return {{k: rng.normal(size=(16, 16)).astype("f4") / 8 for k in ("a", "b", "c")}}
+    a, b, c = (rng.normal(size=(16, 16)).astype("f4") / 8 for _ in range(3))
+    return {{"a": a, "b": b, "c": compute_when_read(np.negative, c)}}  # as of a file
 
 
 weights = aotc.Weights({{f"layer{{i}}": layer() for i in range({LAYERS})}})

@@ -16,7 +16,7 @@ from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.mlir import ir
 from aotc.parameter_archive import read_archive
-from aotc.passes import run_passes
+from aotc.passes import fold_parameters, run_passes
 from aotc.passes.base import Unit
 from aotc.pipeline import IR_STAGES, build
 from aotc.target import Target
@@ -233,6 +233,24 @@ def test_equal_arrays_are_stored_once(program_of):
     program = program_of(entry(weights, "x @ (w['a'] - 0.5) + x @ (w['b'] * 0.5)"))
     fold(program)
     assert weights_of(program) == ["w.a.folded"]
+
+
+@pytest.mark.parametrize("most_at_once", [2**16, 0])
+def test_arrays_are_not_compared_each_with_each(program_of, monkeypatch, most_at_once):
+    compared = []
+    monkeypatch.setattr(fold_parameters, "MOST_BYTES_AT_ONCE", most_at_once)
+    is_alike = fold_parameters.is_computed_alike
+    monkeypatch.setattr(
+        fold_parameters,
+        "is_computed_alike",
+        lambda *pair: compared.append(pair) or is_alike(*pair),
+    )
+    layers = "[draw(4, 3) for _ in range(9)] + [numpy.ones((4, 3), 'f4')] * 3"
+    body = "sum(x @ np.exp(each) for each in w)"
+    program = program_of(entry(layers, body))
+    fold(program)
+    assert len(weights_of(program)) == 10
+    assert len(compared) == 2  # those that are equal
 
 
 STEPS = ["+ {}", "* {}", "@ {}", "+ {}.T", "- np.tanh({})"]
