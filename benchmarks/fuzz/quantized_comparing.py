@@ -32,7 +32,7 @@ from .judging import judge, rounding_of
 from .quantized_drawing import QuantizedEntry
 from .weighted import PARTS, used_families
 
-ROOT = Path(__file__).parents[2]
+RUN_CALLS = Path(__file__).parents[1] / "compat" / "run_calls.py"
 SIZES = (1, 0, 5)  # that calls decide
 SECONDS = 900  # in which the calls of a model are to return, also under an emulator
 HEADER = """\
@@ -422,10 +422,10 @@ def _called(
         file = Path(folder) / "calls"
         given = [(call.name, list(call.given)) for call in calls]
         file.write_bytes(pickle.dumps(given))
-        command = [python, "-m", "benchmarks.compat.run_calls", bundle]
-        command += [variant["id"], file]
+        # as a file: `-m` would look for `aotc` in the folder that it is run in
+        command = [python, RUN_CALLS, bundle, variant["id"], file]
         done = subprocess.run(
-            list(map(str, command)), cwd=ROOT, capture_output=True, timeout=SECONDS
+            list(map(str, command)), capture_output=True, timeout=SECONDS
         )
     if not done.returncode:
         _, results = pickle.loads(done.stdout)
