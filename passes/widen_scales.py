@@ -53,8 +53,18 @@ def _change(function: Function, target: Target | None) -> bool:
             if Tensor.of(part).dtype != _WIDE:
                 with before(op):
                     op.operation.operands[place] = _widened(part, target)
+                _erase_unread(part)
                 changed = True
     return changed
+
+
+def _erase_unread(value: Value) -> None:
+    """Erase the reads of rows of a narrow value, which keep it in the archive."""
+    rows = made_by(value, Gather)
+    if rows is not None and next(iter(value.uses), None) is None:
+        narrow = rows.x
+        rows.operation.erase()
+        _erase_unread(narrow)
 
 
 def _widened(value: Value, target: Target | None) -> Value:
