@@ -10,6 +10,13 @@ another dispatch. What sums up is one of its own: `s @ s.T` is right.
 Note [sums of all of a product]: where a reduction goes over two axes of a product,
 whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
 product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
+
+Note [sums of parts of unknown size]: on vmvx, IREE 3.13 cuts the last three axes of a
+result into parts, and no others. Where an elementwise op is merged into a product, a
+convolution or the windows of a pool, the sums of a part have memory of their own; if
+one of the other axes has a size that only calls decide, it is as much as for 2**53
+places along it, which no call gets ("RESOURCE_EXHAUSTED"). Behind a barrier there are
+two dispatches.
 """
 
 from __future__ import annotations
@@ -18,6 +25,8 @@ from heapq import nlargest
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
@@ -27,6 +36,7 @@ from aotc.mlir import Block, Value
 # of the values that one is made of, those that are followed: what comes before so many
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
+_CUT = 3  # axes that vmvx cuts into parts
 
 _Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
 _Ways = dict[Value, set[_Axes]]  # by the value that is read
@@ -73,6 +83,21 @@ def products_reduced_over_symbols(block: Block) -> set[Value]:
 
     read = backward_slice(reduced, is_merged)
     return {value for value in read if isinstance(defining_op(value), DotGeneral)}
+
+
+def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
+    """Return the sums that vmvx computes in parts whose size only calls decide.
+
+    See Note [sums of parts of unknown size].
+    """
+    return {
+        value
+        for op in block.operations
+        if isinstance(op, (DotGeneral, ConvGeneral, Pool))
+        for value in op.results
+        if not all(isinstance(size, int) for size in Tensor.of(value).shape[:-_CUT])
+        and any(isinstance(use.owner.opview, GraphOp) for use in value.uses)
+    }
 
 
 def _reduces_symbols(op: Reduction) -> bool:

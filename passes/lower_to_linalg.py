@@ -44,6 +44,7 @@ from aotc.passes.base import Pass, Unit, lowered_error
 from aotc.passes.decompose import decompose_ops
 from aotc.passes.double_reads import (
     products_reduced_over_symbols,
+    sums_in_parts_of_unknown_size,
     values_read_in_two_ways,
 )
 from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
@@ -74,7 +75,7 @@ class LowerToLinalg(Pass):
         with index_functions(unit.module):
             in_place = _windows_in_place(unit.module, functions)
             lowered = [
-                _lower_function(function, functions, in_place)
+                _lower_function(function, functions, in_place, unit.target)
                 for function in functions.values()
                 if is_root(function)
             ]
@@ -98,7 +99,10 @@ def _windows_in_place(module: Module, functions: dict[str, Function]) -> set[Val
 
 
 def _lower_function(
-    function: Function, functions: dict[str, Function], in_place: set[Value]
+    function: Function,
+    functions: dict[str, Function],
+    in_place: set[Value],
+    target: Target | None,
 ) -> Function:
     inputs, results = signature(function)
     kind = ir.FunctionType.get(
@@ -116,7 +120,7 @@ def _lower_function(
             lowering = Lowering(unknown, in_place)
             _read_symbols(lowering, inputs, lowered.arguments)
             _require_bound(lowering, contracts)
-            inlined = _Inlined(functions, lowering)
+            inlined = _Inlined(functions, lowering, target)
             returned = inlined(name_of(function), list(lowered.arguments))
             func.ReturnOp(returned)
     return lowered
@@ -128,6 +132,7 @@ class _Inlined:
 
     functions: dict[str, Function]
     lowering: Lowering
+    target: Target | None
     in_memory: set[Value] = field(default_factory=set)
     analysed: set[str] = field(default_factory=set)  # a turn of a loop is many steps
 
@@ -138,6 +143,8 @@ class _Inlined:
             self.analysed.add(name)
             self.in_memory.update(values_read_in_two_ways(block))
             self.in_memory.update(products_reduced_over_symbols(block))
+            if self.target is not None and self.target.backend == "vmvx":
+                self.in_memory.update(sums_in_parts_of_unknown_size(block))
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":

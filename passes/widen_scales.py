@@ -3,7 +3,10 @@
     graph.dequantize(%q, %s : f16, …)  →  graph.dequantize(%q, graph.cast(%s), …)
 
 Not all targets convert f16. Those of weights are converted when the model is built
-(`fold-parameters`).
+(`fold-parameters`); so are, for a target that does not convert them, those of tables,
+of which rows are read:
+
+    graph.cast(graph.gather(%s : f16, %i))  →  graph.gather(graph.cast(%s), %i)
 
 Ensures: what is dequantised outside of regions has scales and offsets of f32.
 """
@@ -11,33 +14,71 @@ Ensures: what is dequantised outside of regions has scales and offsets of f32.
 from __future__ import annotations
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
-from aotc.dialects.fusion import is_region
+from aotc.dialects.functions import before, functions_of
+from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.limits import limits_of
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.mlir import Function
-from aotc.passes.base import FunctionPass
+from aotc.mlir import Function, Value
+from aotc.passes.base import Pass, Unit
+from aotc.target import Target
+
+_WIDE = "f32"
 
 
-class WidenScales(FunctionPass):
+class WidenScales(Pass):
     """Convert narrow scales and offsets of ops outside of regions."""
 
     name = "widen-scales"
     level = 2
     keeps_graph = True
 
-    def change(self, function: Function) -> bool:
+    def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        if is_region(function):
-            return False
-        changed, b = False, Builder()
-        for op in [*function.entry_block.operations]:
-            if not isinstance(op, Dequantize):
-                continue
-            for place in (1, 2):
-                part = op.operands[place]
-                if Tensor.of(part).dtype != "f32":
-                    with before(op):
-                        op.operation.operands[place] = b.cast(part, dtype="f32")
-                    changed = True
-        return changed
+        functions = functions_of(unit.module).values()
+        bodies = [each for each in functions if has_unfused_body(each)]
+        return any([_change(each, unit.target) for each in bodies])
+
+
+def _change(function: Function, target: Target | None) -> bool:
+    changed = False
+    for op in [*function.entry_block.operations]:
+        if not isinstance(op, Dequantize):
+            continue
+        for place in (1, 2):
+            part = op.operands[place]
+            if Tensor.of(part).dtype != _WIDE:
+                with before(op):
+                    op.operation.operands[place] = _widened(part, target)
+                _erase_unread(part)
+                changed = True
+    return changed
+
+
+def _erase_unread(value: Value) -> None:
+    """Erase the reads of rows of a narrow value, which keep it in the archive."""
+    rows = made_by(value, Gather)
+    if rows is not None and next(iter(value.uses), None) is None:
+        narrow = rows.x
+        rows.operation.erase()
+        _erase_unread(narrow)
+
+
+def _widened(value: Value, target: Target | None) -> Value:
+    """Return a narrow value in f32; rows of one after they were, if need be."""
+    rows = made_by(value, Gather)
+    if rows is None or _converts(target, Tensor.of(value).dtype):
+        wide: Value = Builder().cast(value, dtype=_WIDE)
+        return wide
+    found: Value = rows.rebuild(_widened(rows.x, target), *rows.indices)
+    return found
+
+
+def _converts(target: Target | None, dtype: str) -> bool:
+    """Return whether code for a target can make f32 of a dtype."""
+    if target is None:
+        return True
+    return f"{dtype}->{_WIDE}" not in limits_of(Cast._op_name).get(target.family, {})

@@ -40,15 +40,17 @@ def fake_weight(
     shape, axes = grouped_shape(form.shape, form.summed, kind)
     grouped = np.reshape(weight, shape)
     least, most = kind.bounds
-    if steps is None:  # nothing is beyond the range
+    if steps is None:  # nothing is beyond the range, but what f16 has no step for
         step = _storable(_spanning_step(grouped, axes, most), kind)
-        ratio = np.divide(grouped, step)
+        nearest = round_straight_through(np.divide(grouped, step))
+        integers = np.clip(nearest, float(least), float(most))
     else:
         terms = math.prod(shape[axis] for axis in axes)
         scaled = _with_scaled_gradient(steps, terms * most)
         step = _storable(np.maximum(np.abs(scaled), LEAST_STEP), kind)
         ratio = np.clip(np.divide(grouped, step), float(least), float(most))
-    return np.reshape(np.multiply(round_straight_through(ratio), step), form.shape)
+        integers = round_straight_through(ratio)
+    return np.reshape(np.multiply(integers, step), form.shape)
 
 
 def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:

@@ -86,8 +86,10 @@ def main() -> int:
     rows = {row["seed"]: row for row in _rows(given.log) if row["of"] == settings}
     for seed in range(given.seed, given.seed + given.models):
         if seed not in rows:
-            turn = [asked.targets[seed % len(asked.targets)]]
-            some = replace(asked, targets=turn) if given.in_turns else asked
+            some = asked
+            if given.in_turns:
+                turn = asked.targets[seed % len(asked.targets)]
+                some = replace(asked, targets=[turn])
             rows[seed] = _compared(seed, given.entries, some) | {"of": settings}
             _append(given.log, rows[seed])
             told = "; ".join(f"{x}: {why}" for x, why in rows[seed]["wrong"].items())

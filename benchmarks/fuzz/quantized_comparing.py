@@ -22,7 +22,7 @@ from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.kernels.reference import evaluate_region
 from aotc.passes import run_passes
-from aotc.passes.base import Unit
+from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.program import Program
@@ -32,7 +32,7 @@ from .judging import judge, rounding_of
 from .quantized_drawing import QuantizedEntry
 from .weighted import PARTS, used_families
 
-ROOT = Path(__file__).parents[2]
+RUN_CALLS = Path(__file__).parents[1] / "compat" / "run_calls.py"
 SIZES = (1, 0, 5)  # that calls decide
 SECONDS = 900  # in which the calls of a model are to return, also under an emulator
 HEADER = """\
@@ -192,13 +192,13 @@ def _evaluate_all(
         model = Path(folder) / "model.py"
         model.write_text(source_of(drawn), encoding="utf-8")
         program = load(model)
-        wild = {each.name for each in drawn if each.is_wild}
-        calls = _calls(program, wild)
-        by_passes = _by_passes(load(model), calls, None, asked.numerics)
-        got = [
-            (target, _by_passes(load(model), calls, target, asked.numerics))
-            for target in asked.evaluated
-        ]
+    unit = Unit(program.copy())
+    unit.program.numerics = asked.numerics
+    calls = _calls(program, {each.name for each in drawn if each.is_wild})
+    optimized, *_ = PASS_STAGES
+    _run_passes(unit, optimized.passes())
+    by_passes = _results(unit.program, calls)
+    got = [(target, _by_terms(unit, calls, target)) for target in asked.evaluated]
     run_passes(program.module, ("autodiff",), silently=True)
     all_wanted = []
     for each in drawn:
@@ -296,21 +296,25 @@ def _extreme(
     return rng.choice(some, shape)
 
 
-def _by_passes(
-    program: Program, calls: Sequence[Call], target: Target | None, numerics: str
-) -> list[Arrays]:
-    """Return what the graph gives after the passes; with a target, by its terms."""
-    program.numerics = numerics
-    unit = Unit(program, target)
-    optimized, regions, *_ = PASS_STAGES
-    passes = [*optimized.passes(), *(regions.passes() if target else ())]
+def _by_terms(unit: Unit, calls: Sequence[Call], target: Target) -> list[Arrays]:
+    """Return what calls give by the terms of the regions for a target."""
+    _, regions, *_ = PASS_STAGES
+    forked = unit.fork(target)
+    _run_passes(forked, regions.passes())
+    return _results(forked.program, calls, with_region=evaluate_region)
+
+
+def _run_passes(unit: Unit, passes: Sequence[Pass]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run_passes(unit, passes, silently=True)
-    compute = evaluate_region if target else None
-    arguments = _arguments(unit.program, calls)
+
+
+def _results(program: Program, calls: Sequence[Call], **how: Any) -> list[Arrays]:
+    """Return what the reference evaluator makes of calls."""
+    arguments = _arguments(program, calls)
     return [
-        _evaluate(unit.program, call.name, given, with_region=compute)
+        _evaluate(program, call.name, given, **how)
         for call, given in zip(calls, arguments, strict=True)
     ]
 
@@ -418,10 +422,10 @@ def _called(
         file = Path(folder) / "calls"
         given = [(call.name, list(call.given)) for call in calls]
         file.write_bytes(pickle.dumps(given))
-        command = [python, "-m", "benchmarks.compat.run_calls", bundle]
-        command += [variant["id"], file]
+        # as a file: `-m` would look for `aotc` in the folder that it is run in
+        command = [python, RUN_CALLS, bundle, variant["id"], file]
         done = subprocess.run(
-            list(map(str, command)), cwd=ROOT, capture_output=True, timeout=SECONDS
+            list(map(str, command)), capture_output=True, timeout=SECONDS
         )
     if not done.returncode:
         _, results = pickle.loads(done.stdout)

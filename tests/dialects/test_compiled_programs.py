@@ -24,15 +24,17 @@ b = aotc.Dim("b", min=1)
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "i32": 0.0, "i8": 0.0, "u8": 0.0, "bool": 0.0}
 
-Program = tuple[Callable[..., Any], aotc.Spec]
+Program = tuple[Callable[..., Any], aotc.Spec, str]
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(*shape: Any, dtype: str = "f32") -> Callable[[Any], Any]:
-    """Adds a function of one array of this shape to the programs."""
+def program(
+    *shape: Any, dtype: str = "f32", target: str = "cpu"
+) -> Callable[[Any], Any]:
+    """Adds a function of one array of this shape to the programs for a target."""
 
     def add(function: Any) -> Any:
-        PROGRAMS[function.__name__] = (function, aotc.Spec(shape, dtype))
+        PROGRAMS[function.__name__] = (function, aotc.Spec(shape, dtype), target)
         return function
 
     return add
@@ -107,6 +109,17 @@ def mean_of_all_of_a_product(x):
 def sums_of_batches_of_products(x):
     gram = x @ anp.swapaxes(x, 1, 2)
     return anp.sum(gram, (1, 2)), anp.sum(gram, (0, 2)), anp.min(gram)
+
+
+# ---- Note [sums of parts of unknown size]: elementwise ops after them, on vmvx ------
+
+
+@program(b, 9, 6, 4, target="vmvx")
+def sums_before_elementwise_ops(x):
+    lines = anp.arange(1.0, 10.0)[:, None, None]
+    depthwise = nn.conv2d(x, anp.ones((2, 2, 1, 4)), groups=4)
+    pooled = anp.reshape(nn.max_pool(x, 2), (x.shape[0], -1))
+    return x @ anp.ones((4, 8)) * lines, nn.relu(depthwise), nn.relu(pooled)
 
 
 # ---- Note [strided reads]: a slice that ends at the end, and another reader ---------
@@ -398,25 +411,31 @@ def updates_of_one_update(x):
 
 @pytest.fixture(scope="module")
 def modules() -> tuple[Any, Any]:
-    """The programs for the reference evaluator, and compiled."""
-    entries = [aotc.entry(x=spec)(function) for function, spec in PROGRAMS.values()]
-    evaluated = trace(entries, {})
+    """The programs for the reference evaluator, and compiled for each target."""
+    entries = {
+        name: aotc.entry(x=spec)(function)
+        for name, (function, spec, _) in PROGRAMS.items()
+    }
+    evaluated = trace([*entries.values()], {})
     run_passes(evaluated.module, ["autodiff", "inline"])
-    target = Target.parse("cpu")
-    (variant,) = compile_targets(lower(trace(entries, {}), target), [target])
-    config = iree.Config("local-sync")
-    code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
-    return evaluated.module, iree.load_vm_module(code, config)
+    config, compiled = iree.Config("local-sync"), {}
+    for name in {target for *_, target in PROGRAMS.values()}:
+        own = [entries[each] for each, row in PROGRAMS.items() if row[-1] == name]
+        target = Target.parse(name)
+        (variant,) = compile_targets(lower(trace(own, {}), target), [target])
+        code = iree.VmModule.copy_buffer(config.vm_instance, variant.vmfb)
+        compiled[name] = iree.load_vm_module(code, config)
+    return evaluated.module, compiled
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("size", [1, 7])
 def test_compiled_program_equals_its_reference(name, size, modules):
     evaluated, compiled = modules
-    spec = PROGRAMS[name][1]
+    _, spec, target = PROGRAMS[name]
     shape = [n if isinstance(n, int) else size for n in spec.shape]
     x = rng.normal(size=shape).astype(aotc.dtypes.to_numpy(spec.dtype))
-    found = getattr(compiled, name)(x)
+    found = getattr(compiled[target], name)(x)
     found = found if isinstance(found, (list, tuple)) else [found]
     for got, want in zip(found, reference.evaluate(evaluated, name, [x]), strict=True):
         slack = TOLERANCE[spec.dtype]

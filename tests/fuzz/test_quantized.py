@@ -31,16 +31,15 @@ def test_passes_and_terms_keep_every_byte(drawn):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_byte_that_differs_on_one_target_is_told(drawn, monkeypatch):
-    by_passes = quantized_comparing._by_passes
+    by_terms = quantized_comparing._by_terms
     exact = [each for each in drawn if each.is_exact][:1]
 
-    def with_fault(program, calls, target, numerics):
-        results = by_passes(program, calls, target, numerics)
-        if target is not None:
-            results[-1] = [np.bitwise_xor(x, x.dtype.type(1)) for x in results[-1]]
+    def with_fault(unit, calls, target):
+        results = by_terms(unit, calls, target)
+        results[-1] = [np.bitwise_xor(x, x.dtype.type(1)) for x in results[-1]]
         return results
 
-    monkeypatch.setattr(quantized_comparing, "_by_passes", with_fault)
+    monkeypatch.setattr(quantized_comparing, "_by_terms", with_fault)
     found = Found()
     compare(exact, Asked(evaluated=TARGETS[:1]), found)
     assert f"on {TARGETS[0]}" in found.wrong[exact[0].name]

@@ -12,6 +12,7 @@ from aotc import dtypes, reference
 from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.dialects.limits import refusals
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.refusal import Refusal
@@ -140,6 +141,38 @@ def test_a_weight_that_calls_dequantise_is_told_with_its_line(tmp_path, target, 
     model.write_text(SOURCE)
     with pytest.warns(UserWarning, match=rf"dequantises a weight \(.*:13\): .*{why}"):
         build(model, targets=[Target.parse(target)], stop_after="regions", dump=None)
+
+
+TABLE = """
+import numpy, aotc
+from aotc import nn, numpy as np
+
+rng = numpy.random.default_rng(0)
+w = aotc.Weights({
+    "q": rng.integers(-8, 8, (40, 64)).astype("i1"),
+    "scales": rng.uniform(0.01, 0.1, (40, 2)).astype("f2"),
+})
+
+@aotc.entry(at=aotc.Spec((5,), "i32"))
+def rows(w, at):
+    scales = np.astype(w["scales"], "f32")
+    return np.take(nn.dequantize(w["q"], scales, axis=1, block=32), at, 0, mode="clip")
+"""
+
+
+def test_scales_of_rows_are_converted_before_code_that_has_no_half_precision(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(TABLE)
+    dtypes = {}
+    for target in map(Target.parse, ("vmvx", "x86_64-v4")):
+        unit = Unit(load(model)).fork(target)
+        for stage in PASS_STAGES[:2]:
+            run_passes(unit, stage.passes(), silently=True)
+        assert not [*refusals(unit.module, [target])]
+        (entry,) = unit.program.entries
+        ports = [port for port in entry.arguments if port.kind == "weight"]
+        dtypes[str(target)] = sorted(port.type.dtype for port in ports)
+    assert dtypes == {"vmvx": ["f32", "i8"], "x86_64-v4": ["f16", "i8"]}
 
 
 def test_products_by_one_weight_read_one_packing_of_it():

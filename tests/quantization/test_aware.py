@@ -16,8 +16,10 @@ from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.quantization.calibration import Choice
+from aotc.quantization.grids import fake_weight, trained_grid
 from aotc.quantization.measuring import run
 from aotc.quantization.metrics import divergence
+from aotc.quantization.precisions import PRECISIONS
 from aotc.quantization.quantizer import quantize
 from aotc.quantization.trained import Trained
 from aotc.target import Target
@@ -107,6 +109,17 @@ def test_integers_give_what_was_trained_to_the_last_bit(recipe, learned, model, 
     (got,) = run(found.program, {"predict": [[x, tokens]]})["predict"]
     np.testing.assert_array_equal(got, wanted)
     assert not np.array_equal(got, names["network"](names["tree"], x, tokens))
+
+
+@pytest.mark.parametrize("size", [1e-5, 1e6])
+def test_weights_beyond_the_steps_of_f16_train_as_their_integers(size):
+    w = np.random.default_rng(0).normal(scale=size, size=(64, 3)).astype("f")
+    aware = aotc.quantization_aware(lambda w, x: x @ w["w"], "int4-g32")
+    ranges = aware.init({"w": w}, np.eye(64, dtype="f4"))
+    found = aware(ranges, {"w": w}, np.eye(64, dtype="f4")).__array__()
+    kind = PRECISIONS["int4-g32"]
+    wanted = fake_weight(w, trained_grid(w, (0,), kind, None), kind)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_ranges_move_towards_what_is_seen(names):

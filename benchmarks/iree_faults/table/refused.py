@@ -79,6 +79,23 @@ ROWS = (
         Shows(runs.compile_the_sum_of_all_of_a_product),
     ),
     Fault(
+        "sums-of-parts-of-unknown-size",
+        Symptom.REFUSED,
+        "On vmvx, cuts three axes of a product, a convolution or a pool into parts, "
+        "and wants memory for 2**53 places along another one of symbolic size, where "
+        "an elementwise op is merged into it.",
+        ("passes/double_reads.py: Note [sums of parts of unknown size]",),
+        Fails(
+            Source("sums-of-parts-of-unknown-size", "vmvx", level="O0"),
+            (
+                np.ones((1, 9, 6, 4), np.float32),
+                np.ones((4, 8), np.float32),
+                np.ones(9, np.float32),
+            ),
+            "RESOURCE_EXHAUSTED",
+        ),
+    ),
+    Fault(
         "sums-around-an-axis",
         Symptom.REFUSED,
         "Vectorises the axis that stays, too, of a sum over those around it of which "
