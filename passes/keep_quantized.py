@@ -52,7 +52,7 @@ from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
-from aotc.passes.quantized.blocks import first_of_blocks, run_length
+from aotc.passes.quantized.blocks import first_of_blocks, run_length, unmoved
 from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 
@@ -298,7 +298,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
         value: the scales, one for each block.
         axis: that blocks are along.
     """
-    value, is_negated = _unmoved(value)
+    value, is_negated = unmoved(value)
     found = _form_of(value)
     if found is None or found.scale is None or found.less is not None:
         return None
@@ -310,30 +310,6 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
     if is_negated:
         found = replace(found, scale=b.negate(found.scale))
     return found.write(b, axis, block, is_scale=True)
-
-
-def _unmoved(value: Value) -> tuple[Value, bool]:
-    """Return what a value is in its place, or less that, and whether it is less that.
-
-    Blocks are repeated and cut by ops that move nothing where each is one number.
-    """
-    base, is_negated, found = value, False, (value, False)
-    while True:
-        op = defining_op(base)
-        if isinstance(op, Negate):
-            is_negated = not is_negated
-        elif not (isinstance(op, (Broadcast, Reshape, Slice)) and _keeps_order(op)):
-            return found
-        base = op.x
-        if Tensor.of(base).shape == Tensor.of(value).shape:
-            found = base, is_negated
-
-
-def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
-    """Return whether an op gives all elements, once each, in their order."""
-    kinds = [Tensor.of(x) for x in (op.x, op.results[0])]
-    is_sorted = not isinstance(op, Broadcast) or [*op.axes] == sorted(op.axes)
-    return is_sorted and kinds[0].elements == kinds[1].elements
 
 
 def _are_bytes(low: int, high: int) -> bool:
