@@ -16,9 +16,10 @@ products in turn, of bytes and a scale for some blocks: `graph.dequantize` of th
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
 
 Rows of a table are dequantised after they are read, and integers of fewer than 8 bits
-are stored as that: ops of the graph bring those of some rows apart. Where the rows of a
-weight are reordered (as by GPTQ's act-order), what they are multiplied by is put in
-their order instead.
+are stored as that: ops of the graph bring those of some rows apart. (Where products
+read the table, too, `gather-packed` lets lookups read what is packed for them.) Where
+the rows of a weight are reordered (as by GPTQ's act-order), what they are multiplied by
+is put in their order instead.
 
 Ensures: of each such weight, one op.
 """
@@ -176,6 +177,8 @@ def _dequantize_rows(op: Gather) -> bool:
     axis = at.kept[at.others.index(table.axis)]
     ends = Tensor.of(op.x).rank, Tensor.of(op.y).rank
     is_last = (table.axis + 1, axis + 1) == ends
+    # where products read it, too, lookups read what is packed for these
+    is_alone = all(isinstance(use.owner.opview, Gather) for use in op.x.uses)
 
     def rows_of(x: Value) -> Value:
         nested = made_by(x, Dequantize)
@@ -183,7 +186,7 @@ def _dequantize_rows(op: Gather) -> bool:
             rank = Tensor.of(x).rank
             return b.gather(x, *op.indices, **attributes) if rank else x
         q, *parts = nested.operands
-        if is_last and in_planes(nested.bits):
+        if is_last and is_alone and in_planes(nested.bits):
             packed = rows_of(pack_rows(b, q, nested.bits))
             q = unpack_rows(b, packed, nested.bits)
         else:
