@@ -9,7 +9,8 @@ A decoder whose head is its embedding reads one weight in two orders, which the 
 would store beside each other: of GPT-2 that is 154 MB. A packing is padded, reshaped
 and transposed, so each axis of it is a part of one axis of the weight, and an index is
 a quotient and a remainder. A lookup then reads elements that are apart, as many as it
-gives: a few in comparison with the product, which reads all.
+gives: a few in comparison with the product, which reads all. Integers of fewer than 8
+bits are read as words (`gather_words`).
 
 Requires: that the build stores what is computed of weights (`fold-parameters`).
 Nothing changes where something else reads the weight as it is, in any entry.
@@ -31,9 +32,11 @@ from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.permutations import permute
 from aotc.dialects.types import Shape, Tensor
 from aotc.dialects.walking import clone
+from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.mlir import Module, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
+from aotc.passes.gather_words import read_from_words
 
 Chain = tuple[GraphOp, ...]  # ops that pack a weight, in order
 _LONGEST = 8  # ops of a chain; packings have five
@@ -50,8 +53,11 @@ class GatherPacked(Pass):
         """Whether there are any."""
         if not folds_parameters(unit.program):
             return False
-        changed = False
+        changed, capabilities = False, capabilities_of(unit.target)
+        functions = functions_of(unit.module)
         for values in _weights(unit.module).values():
+            if not isinstance(capabilities, NoKernels):
+                changed |= read_from_words(values, functions, capabilities)
             reads = [_reads_of(value) for value in values]
             known = [each for each in reads if each is not None]
             chains = [chain for each in known for chain in each.chains]

@@ -16,9 +16,10 @@ products in turn, of bytes and a scale for some blocks: `graph.dequantize` of th
         →  graph.dequantize(graph.gather(%q, %i), graph.gather(%s, %i))
 
 Rows of a table are dequantised after they are read, and integers of fewer than 8 bits
-are stored as that: ops of the graph bring those of some rows apart. Where the rows of a
-weight are reordered (as by GPTQ's act-order), what they are multiplied by is put in
-their order instead.
+are stored as that: ops of the graph bring those of some rows apart. (Where products
+read the table, too, `gather-packed` lets lookups read what is packed for them.) Where
+the rows of a weight are reordered (as by GPTQ's act-order), what they are multiplied by
+is put in their order instead.
 
 Ensures: of each such weight, one op.
 """
@@ -52,7 +53,7 @@ from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
-from aotc.passes.quantized.blocks import first_of_blocks, run_length
+from aotc.passes.quantized.blocks import first_of_blocks, run_length, unmoved
 from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 
@@ -176,6 +177,8 @@ def _dequantize_rows(op: Gather) -> bool:
     axis = at.kept[at.others.index(table.axis)]
     ends = Tensor.of(op.x).rank, Tensor.of(op.y).rank
     is_last = (table.axis + 1, axis + 1) == ends
+    # where products read it, too, lookups read what is packed for these
+    is_alone = all(isinstance(use.owner.opview, Gather) for use in op.x.uses)
 
     def rows_of(x: Value) -> Value:
         nested = made_by(x, Dequantize)
@@ -183,7 +186,7 @@ def _dequantize_rows(op: Gather) -> bool:
             rank = Tensor.of(x).rank
             return b.gather(x, *op.indices, **attributes) if rank else x
         q, *parts = nested.operands
-        if is_last and in_planes(nested.bits):
+        if is_last and is_alone and in_planes(nested.bits):
             packed = rows_of(pack_rows(b, q, nested.bits))
             q = unpack_rows(b, packed, nested.bits)
         else:
@@ -298,7 +301,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
         value: the scales, one for each block.
         axis: that blocks are along.
     """
-    value, is_negated = _unmoved(value)
+    value, is_negated = unmoved(value)
     found = _form_of(value)
     if found is None or found.scale is None or found.less is not None:
         return None
@@ -310,30 +313,6 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
     if is_negated:
         found = replace(found, scale=b.negate(found.scale))
     return found.write(b, axis, block, is_scale=True)
-
-
-def _unmoved(value: Value) -> tuple[Value, bool]:
-    """Return what a value is in its place, or less that, and whether it is less that.
-
-    Blocks are repeated and cut by ops that move nothing where each is one number.
-    """
-    base, is_negated, found = value, False, (value, False)
-    while True:
-        op = defining_op(base)
-        if isinstance(op, Negate):
-            is_negated = not is_negated
-        elif not (isinstance(op, (Broadcast, Reshape, Slice)) and _keeps_order(op)):
-            return found
-        base = op.x
-        if Tensor.of(base).shape == Tensor.of(value).shape:
-            found = base, is_negated
-
-
-def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
-    """Return whether an op gives all elements, once each, in their order."""
-    kinds = [Tensor.of(x) for x in (op.x, op.results[0])]
-    is_sorted = not isinstance(op, Broadcast) or [*op.axes] == sorted(op.axes)
-    return is_sorted and kinds[0].elements == kinds[1].elements
 
 
 def _are_bytes(low: int, high: int) -> bool:

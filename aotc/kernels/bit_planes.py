@@ -46,7 +46,7 @@ class Plane:
     @property
     def mask(self) -> int:
         """The bits of one field."""
-        return 2**self.width - 1
+        return (1 << self.width) - 1
 
     def words_of(self, terms: int) -> int:
         """Return how many words hold so many terms, of one column."""

@@ -148,7 +148,10 @@ def dequantized_in(
         left_out: families of kernels that no region was formed for.
     """
     for op in function.entry_block.operations:
-        if isinstance(op, Dequantize) and op.y in weights and [*op.y.uses]:
+        if not isinstance(op, Dequantize) or op.y not in weights:
+            continue
+        readers = users_of([op.y])
+        if not all(isinstance(each, Dequantize) for each in readers):  # of its scales
             why = _why_dequantized(op, capabilities, left_out)
             yield Refusal("dequantize", why, where_of(op) or "")
 

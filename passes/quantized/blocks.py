@@ -9,6 +9,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.reshaping import reshape_groups
 from aotc.dialects.types import Tensor
@@ -113,6 +114,30 @@ def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Valu
             parts = [first_of_blocks(b, x, axis, block, made) for x in op.operands]
             found = type(op).build(*parts, **type(op).attributes_of(op))
     return found
+
+
+def unmoved(value: Value) -> tuple[Value, bool]:
+    """Return what a value is in its place, or less that, and whether it is less that.
+
+    Blocks are repeated and cut by ops that move nothing where each is one number.
+    """
+    base, is_negated, found = value, False, (value, False)
+    while True:
+        op = defining_op(base)
+        if isinstance(op, Negate):
+            is_negated = not is_negated
+        elif not (isinstance(op, (Broadcast, Reshape, Slice)) and _keeps_order(op)):
+            return found
+        base = op.x
+        if Tensor.of(base).shape == Tensor.of(value).shape:
+            found = base, is_negated
+
+
+def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
+    """Return whether an op gives all elements, once each, in their order."""
+    kinds = [Tensor.of(x) for x in (op.x, op.results[0])]
+    is_sorted = not isinstance(op, Broadcast) or [*op.axes] == sorted(op.axes)
+    return is_sorted and kinds[0].elements == kinds[1].elements
 
 
 def _is_elementwise(op: GraphOp) -> bool:

@@ -46,7 +46,6 @@ FORMATS = {
     "halves_odd": Format(4, 20, zero="minima", depth=360, features=50, rows=5),
     "fives_32": Format(5, 32, is_turned=True),
     "fives_32_minima": Format(5, 32, "u1", "minima", rows=5),
-    "fives_16": Format(5, 16),
     "sixes_16": Format(6, 16, "u1", "blocks", rows="n"),
     "scaled_halves": Format(4, 32, "u1", "minima", is_turned=True, together=8),
     "scaled_fives": Format(5, 32, "u1", "minima", True, rows=7, depth=512, together=8),

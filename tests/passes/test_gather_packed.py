@@ -180,3 +180,70 @@ def test_compiled_lookups_are_rows_of_the_weight(tmp_path):
     rows = words[np.clip(IDS, 0, 1002)]
     np.testing.assert_array_equal(x, rows)
     np.testing.assert_allclose(y, (np.tanh(rows @ w) @ words.T)[:, -1], atol=1e-3)
+
+
+FEW_BITS = """
+import numpy
+import aotc
+from aotc import nn, numpy as np
+
+rng = numpy.random.default_rng(0)
+BITS = {4: 32, 5: 32, 6: 16}
+weights = aotc.Weights(
+    {
+        f"b{bits}": nn.QuantizedWeights(
+            rng.integers(0, 2**bits, (150, 512)).astype("u1"),
+            nn.QuantizedWeights(
+                rng.integers(1, 64, (150, 512 // block)).astype("u1"),
+                rng.uniform(0.01, 0.1, (150, 2)).astype("f2"),
+                axis=1,
+                block=256 // block,
+            ),
+            axis=1,
+            block=block,
+            bits=bits,
+        )
+        for bits, block in BITS.items()
+    }
+)
+
+
+@aotc.entry(ids=aotc.Spec((2, "n"), "i32"))
+def f(weights, ids):
+    found = []
+    for bits in BITS:
+        table = weights[f"b{bits}"]
+        x = nn.embedding(table.dequantize(), ids)
+        found.append((x, table.linear(np.tanh(x))))
+    return found
+"""
+
+
+def test_a_quantised_table_that_is_the_head_is_stored_once(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(FEW_BITS)
+    before = load(path)
+    unit = Unit(load(path)).fork(Target.parse("x86_64-v4"))
+    run_passes(unit, passes_between(None, "lower-to-linalg"), silently=True)
+    program = unit.program
+    for bits in (4, 5, 6):
+        own = [
+            x for n, x in program.parameters.items() if n.startswith(f"weights.b{bits}")
+        ]
+        blocks = 512 // (16 if bits == 6 else 32)
+        bytes_of_row = 512 * bits // 8 + blocks + 2 * 2
+        assert sum(x.nbytes for x in own) == 160 * bytes_of_row  # in whole panels
+    ids = np.array([[-5, 0, 149], [31, 32, 5000]], "i4")
+    results = [
+        reference.evaluate(
+            each.module,
+            "f",
+            [
+                ids if port.kind == "input" else each.parameters[port.name]
+                for port in each.entry("f").arguments
+            ],
+        )
+        for each in (before, program)
+    ]
+    for wanted, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
