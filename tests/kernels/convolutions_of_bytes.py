@@ -14,7 +14,13 @@ _rng = onp.random.default_rng(0)
 # x, features, dtype and zero point of the image, padding
 CONVOLUTIONS = {
     "zeros_around": ((1, 11, 12, 32), 40, "u8", 0, ((1, 1), (1, 1))),
-    "zero_points_around": ((aotc.Dim("n", min=0), 6, 9, 32), 17, "u8", 131, ((1, 1), (0, 2))),
+    "zero_points_around": (
+        (aotc.Dim("n", min=0), 6, 9, 32),
+        17,
+        "u8",
+        131,
+        ((1, 1), (0, 2)),
+    ),
     "signed": ((1, 7, 7, 64), 64, "i8", -3, ((1, 1), (1, 1))),
     "unpadded": ((1, 3, 5, 32), 32, "i8", 0, ((0, 0), (0, 0))),
 }
