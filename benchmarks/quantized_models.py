@@ -4,14 +4,14 @@
     python benchmarks/quantized_models.py [--targets TARGET...] [--threads N...]
     python benchmarks/quantized_models.py --builds
 
-Networks for images of 224×224 (ResNet-18 and -50, MobileNetV2, EfficientNet-b0, three
-layers of ViT-B/16; U8S8, static, a scale for each feature) and three layers of a
-transformer encoder of BERT's size (128 tokens; static and dynamic), with random
-weights. Each system runs the same file, in processes of its own, in turns; a system
-that refuses it has no time. Cells are medians and 90th percentiles. Beside them stand
-the largest difference from the file evaluated node by node, relative to its largest
-value, and the bytes of the weights over those of the file. At the end stands the
-geometric mean, over the faster of the others.
+Networks for images of 224×224 (ResNet-18 and -50, ResNeXt-50, SqueezeNet, MobileNetV2,
+EfficientNet-b0, three layers of ViT-B/16; U8S8, static, a scale for each feature) and
+three layers of a transformer encoder of BERT's size (128 tokens; static and dynamic),
+with random weights. Each system runs the same file, in processes of its own, in turns;
+a system that refuses it has no time. Cells are medians and 90th percentiles. Beside
+them stand the largest difference from the file evaluated node by node, relative to its
+largest value, and the bytes of the weights over those of the file. At the end stands
+the geometric mean, over the faster of the others.
 
 `--builds` times builds of the quantised files and of those that they were made of, in
 processor time, without caches.
@@ -39,6 +39,8 @@ _IMAGE = (1, 3, 224, 224)
 SHAPES = {
     "resnet18": _IMAGE,
     "resnet50": _IMAGE,
+    "resnext50": _IMAGE,
+    "squeezenet": _IMAGE,
     "mobilenet": _IMAGE,
     "efficientnet": _IMAGE,
     "vit": _IMAGE,
@@ -267,13 +269,15 @@ def _export(kind: str, file: Path) -> None:
     import onnx
     import torch
     from models_zoo import module
-    from models_zoo.convolutional import resnet18
+    from models_zoo.convolutional import resnet18, resnext50, squeezenet
     from models_zoo.transformers import Vit
 
     torch.manual_seed(0)
     made = {
         "resnet18": resnet18,
         "resnet50": lambda: module("resnet50"),
+        "resnext50": resnext50,
+        "squeezenet": squeezenet,
         "mobilenet": lambda: module("mobilenet_v2"),
         "efficientnet": lambda: module("efficientnet_b0"),
         "vit": lambda: Vit(layers=3),

@@ -60,6 +60,21 @@ class Bottleneck(Residual):
         super().__init__(layers, channels, out, stride)
 
 
+class GroupedBottleneck(Residual):
+    """1×1, 3×3 of 32 groups, 1×1 and the shortcut (Xie et al. 2017, 32×4d)."""
+
+    expansion = 4
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        out, inner = self.expansion * width, 2 * width
+        layers: list[nn.Module] = [
+            ConvNorm(channels, inner, activation=nn.ReLU),
+            ConvNorm(inner, inner, 3, stride, groups=32, activation=nn.ReLU),
+            ConvNorm(inner, out),
+        ]
+        super().__init__(layers, channels, out, stride)
+
+
 class BasicBlock(Residual):
     """3×3, 3×3 and the shortcut (He et al. 2015)."""
 
@@ -83,7 +98,43 @@ def resnet50() -> nn.Module:
     return _resnet(Bottleneck, (3, 4, 6, 3))
 
 
-def _resnet(block: type[BasicBlock | Bottleneck], counts: tuple[int, ...]) -> nn.Module:
+def resnext50() -> nn.Module:
+    """ResNeXt-50 32×4d (Xie et al. 2017), 1,000 classes."""
+    return _resnet(GroupedBottleneck, (3, 4, 6, 3))
+
+
+class Fire(nn.Module):
+    """1×1 to few channels, then 1×1 beside 3×3 (Iandola et al. 2016)."""
+
+    def __init__(self, channels: int, few: int, out: int) -> None:
+        super().__init__()
+        self.squeeze = nn.Conv2d(channels, few, 1)
+        self.pixels, self.windows = nn.Conv2d(few, out, 1), nn.Conv2d(few, out, 3, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.squeeze(x))
+        return torch.cat([torch.relu(self.pixels(x)), torch.relu(self.windows(x))], 1)
+
+
+def squeezenet() -> nn.Module:
+    """SqueezeNet 1.1 (Iandola et al. 2016), 1,000 classes."""
+
+    def pool() -> nn.Module:
+        return nn.MaxPool2d(3, 2, ceil_mode=True)
+
+    return nn.Sequential(
+        *(nn.Conv2d(3, 64, 3, 2), nn.ReLU(), pool()),
+        *(Fire(64, 16, 64), Fire(128, 16, 64), pool()),
+        *(Fire(128, 32, 128), Fire(256, 32, 128), pool()),
+        *(Fire(256, 48, 192), Fire(384, 48, 192)),
+        *(Fire(384, 64, 256), Fire(512, 64, 256)),
+        *(nn.Conv2d(512, 1000, 1), nn.ReLU(), GlobalMean()),
+    )
+
+
+def _resnet(
+    block: type[BasicBlock | Bottleneck | GroupedBottleneck], counts: tuple[int, ...]
+) -> nn.Module:
     blocks: list[nn.Module] = []
     channels = 64
     for stage, count in enumerate(counts):

@@ -186,7 +186,7 @@ def is_window_of_three(op: GraphOp) -> bool:
 
 
 def is_exact(op: GraphOp) -> bool:
-    """Whether an op is of bytes, and of so few that four times a sum of them fits i32.
+    """Whether an op is a convolution of bytes, four times whose sums fit i32.
 
     Then its results are the graph's, whatever is asked of numerics.
     """
