@@ -44,7 +44,6 @@ PASSES = {
     "prune": "aotc.passes.prune:Prune",
     "cse": "aotc.passes.cse:Cse",
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
-    "drop-requantization": "aotc.passes.drop_requantization:DropRequantization",
     "tabulate-bytes": "aotc.passes.tabulate_bytes:TabulateBytes",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",

@@ -55,7 +55,6 @@ PASS_STAGES = (
             "cse",
             "recover-ops",
             "pad-entries",
-            "drop-requantization",
             "tabulate-bytes",
             "sink-transposes",
             "simplify",

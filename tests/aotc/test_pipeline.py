@@ -65,7 +65,6 @@ _FOR_GRAPHS = {
     "join-products",
     "gather-packed",
     "drop-general",
-    "drop-requantization",
     "pad-entries",
     "prune",
     "record-intermediates",
