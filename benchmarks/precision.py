@@ -1,12 +1,19 @@
-"""Quantise trained examples by each recipe, and print what they lose and take.
+"""Quantise five trained examples by each recipe: what they lose, take, and how fast.
 
     pip install -e '.[compiler]'
-    python benchmarks/precision.py [--models digits mlp vit gpt bert]
+    python benchmarks/precision.py FOLDER [--models resnet unet vit bert gpt]
+    python benchmarks/precision.py FOLDER --times --write
 
-Each example is trained first, with its compiled step, as its `train.py` does. 128
-samples calibrate, others are measured on: how often the answer is another one than that
-of floats (top-1), the divergence of the probabilities (KL, nats), and the bytes of all
-parameters over those of floats. Rows with `+` add methods to a recipe.
+The first command trains each example with its compiled step, as its `train.py` does,
+quantises it and builds it for three levels of x86-64; what FOLDER has is not made
+again. 128 samples calibrate, 2,048 others are measured on (256 images of the U-Net):
+how often the answer is another one than that of floats, the divergence of the
+probabilities (KL, nats), and the bytes of all parameters over those of floats. Rows
+with `+` add methods to a recipe.
+
+`--times` measures what FOLDER has on a quiet machine, in some two minutes: calls of a
+batch with one thread, in rounds in which all take turns, and the median of each.
+`--write` puts the table into docs/precision.md.
 
 `Q4_K, at best` has the bytes of `int4-g32`: 4 bits for each weight of the decoder, with
 a scale and a minimum for each 32, as GGUF's type. They are the ones of least square
@@ -18,8 +25,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import tempfile
-from collections.abc import Callable
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +41,27 @@ from aotc import importers
 from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.pipeline import build
-from aotc.pytree import flatten
+from aotc.program import Program
+from aotc.program_files import write_parameters, write_program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Yardstick
 from aotc.quantization.metrics import Metric
+from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
+from aotc.target import Target
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-SAMPLES = 128
+Array = np.ndarray[Any, Any]
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES, PAGE = ROOT / "examples", ROOT / "docs" / "precision.md"
+MARKS = "<!-- written by benchmarks/precision.py -->", "<!-- end of precisions -->"
+SAMPLES, HELD_OUT = 128, 2048
+LEVELS = "x86_64-v3", "x86_64-v4", "x86_64-v4-dot"
+QUALITY = 0.005  # that the recipe `mixed` is to hold
+CALLS, WARM, ROUNDS = 20, 3, 3
 ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("f32", ()),
     ("f16", ()),
     ("bf16", ()),
     ("int8", ()),
@@ -52,30 +73,10 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mixed", ()),
 )
 BOUND = "Q4_K, at best"  # of decoders
-HEAD = "| model | recipe | bytes | top-1 lost | KL |\n|---|---|--:|--:|--:|"
-
-# What a trained example is quantised as: its network, by its weights alone.
-MODEL = """
-import importlib.util
-import numpy
-import aotc
-from aotc.pytree import flatten
-
-def read(path):
-    spec = importlib.util.spec_from_file_location("example", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-example = read({example!r})
-leaves, tree = flatten(example.init({arguments}))
-stored = numpy.load({weights!r})
-weights = aotc.Weights(tree.unflatten([stored[str(n)] for n in range(len(leaves))]))
-
-@aotc.entry(x=aotc.Spec(("batch", *{shape}), {dtype!r}))
-def predict(weights, x):
-    return example.network(weights, x)
-"""
+HEAD = (
+    "| model | recipe | bytes | answers that differ | KL | v3, ms | v4, ms "
+    "| v4-dot, ms |\n|---|---|--:|--:|--:|--:|--:|--:|"
+)
 
 
 @dataclass(frozen=True)
@@ -83,149 +84,231 @@ class Example:
     """An example to quantise.
 
     Args:
-        name: of its folder.
-        entry: that trains it.
-        state: that it trains.
-        train: trains the model, given that and the module `train.py`.
-        inputs: what it takes, and is not trained on.
-        arguments: of `init`, as text.
+        kind: what it is one of.
+        batch: samples of a call that is timed.
+        inputs: gives so many that it was not trained on, and more to calibrate with.
     """
 
-    name: str
-    entry: str
-    state: str
-    train: Callable[[Any, Any], Any]
-    inputs: Callable[[Any], np.ndarray[Any, Any]]
-    arguments: str = ""
+    kind: str
+    batch: int
+    inputs: Callable[[Any, int], Array]
 
 
-def _digits(module: Any) -> np.ndarray[Any, Any]:
-    folder = EXAMPLES / "digits"
-    train = np.load(folder / "digits.npz")["train_x"][-SAMPLES:]
-    return np.concatenate([train, np.load(folder / "test_x.npy")]).astype("f")
+def _digits(module: Any, count: int) -> Array:
+    """Digits with the noise of training; those of the test calibrate no network."""
+    rng = np.random.default_rng(1_000_000)
+    clean = module.DATA["train_x"], np.load(EXAMPLES / "digits" / "test_x.npy")
+    counts = SAMPLES, count
+    chosen = [
+        x[rng.integers(0, len(x), n)] / 16 for x, n in zip(clean, counts, strict=True)
+    ]
+    images = np.concatenate(chosen)
+    return (images + rng.normal(0, 0.1, images.shape)).astype("f4")
 
 
-def _text(module: Any) -> np.ndarray[Any, Any]:
-    seeds = range(10_000, 10_000 + 3 * SAMPLES // 16)
+def _pictures(module: Any, count: int) -> Array:
+    found: Array = module.batch(1_000_000, SAMPLES + count // 8)["images"]
+    return found
+
+
+def _text(module: Any, count: int) -> Array:
+    size = module.BATCH
+    seeds = range(1_000_000, 1_000_000 + (SAMPLES + count) // size)
     return np.concatenate([module.batch(seed)["tokens"] for seed in seeds])
 
 
 MODELS = {
-    each.name: each
-    for each in (
-        Example("digits", "", "", lambda model, module: None, _digits),
-        Example(
-            "mlp",
-            "train_mlp",
-            "mlp",
-            lambda model, module: module.train(model, "mlp"),
-            lambda module: module.scaled(_digits(module)),
-            "(example.INPUTS, *example.HIDDEN, example.CLASSES)",
-        ),
-        Example(
-            "vit",
-            "train_step",
-            "state",
-            lambda model, module: module.train(model),
-            lambda module: _digits(module),
-        ),
-        Example(
-            "gpt",
-            "train_step",
-            "state",
-            lambda model, module: module.train(model),
-            _text,
-        ),
-        Example(
-            "bert",
-            "train_step",
-            "state",
-            lambda model, module: module.train(model),
-            _text,
-        ),
-    )
+    "resnet": Example("classification", 32, _digits),
+    "unet": Example("segmentation", 8, _pictures),
+    "vit": Example("vision transformer", 32, _digits),
+    "bert": Example("encoder", 32, _text),
+    "gpt": Example("decoder", 16, _text),
 }
 
 
 def main() -> None:
-    """Print the rows of each model."""
+    """Prepare a folder, or measure and print what it has."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="of what was trained and built")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
-    parser.add_argument("--only", default="", help="what names of recipes begin with")
+    parser.add_argument("--times", action="store_true", help="measure calls")
+    parser.add_argument("--write", action="store_true", help="put it into docs/")
     asked = parser.parse_args()
-    print(HEAD, flush=True)
     for name in asked.models:
-        with tempfile.TemporaryDirectory() as folder:
-            path, inputs = _trained(MODELS[name], Path(folder))
-            for recipe, methods in ROWS:
-                if recipe.startswith(asked.only):
-                    print(_row(name, path, inputs, recipe, methods), flush=True)
-            if name == "gpt":
-                print(_row_of_minima(name, path, inputs), flush=True)
+        _prepare(name, asked.folder / name)
+    if asked.times:
+        _measure_times([asked.folder / name for name in asked.models])
+    table = "\n".join([HEAD, *(x for n in asked.models for x in _lines(n, asked))])
+    print(table)
+    if asked.write:
+        head, _, rest = PAGE.read_text().partition(MARKS[0])
+        _, _, tail = rest.partition(MARKS[1])
+        PAGE.write_text(f"{head}{MARKS[0]}\n\n{table}\n\n{MARKS[1]}{tail}")
 
 
-def _row(
-    name: str,
-    path: Path,
-    inputs: np.ndarray[Any, Any],
-    recipe: str,
-    methods: tuple[str, ...],
-) -> str:
-    """What a model loses by a recipe."""
+def _titles() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the title of each row, the recipe and its methods."""
+    for recipe, methods in ROWS:
+        quality = f" ≤ {QUALITY:.1%}" if recipe == "mixed" else ""
+        yield "+".join((recipe, *methods)) + quality, recipe, methods
+
+
+def _lines(name: str, asked: argparse.Namespace) -> Iterator[str]:
+    """Yield the rows of a model, as lines of the table."""
+    folder = asked.folder / name
+    results, times = (_read(folder / f"{x}.json") for x in ("results", "times"))
+    titles = [title for title, _, _ in _titles()]
+    for title in [*titles, *([BOUND] if BOUND in results else [])]:
+        found = results[title]
+        kl = "" if found["kl"] is None else f"{found['kl']:.1e}"
+        ms = (times.get(f"{title}/{level}") for level in LEVELS)
+        cells = " | ".join("" if x is None else f"{x:.2f}" for x in ms)
+        yield (
+            f"| {name} | {title} | {found['bytes']:.0%} | {found['lost']:.2%} | {kl} "
+            f"| {cells} |"
+        )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
+# ---- preparing ----------------------------------------------------------------------
+
+
+def _prepare(name: str, folder: Path) -> None:
+    """Train, quantise and build a model, but for what its folder has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, states = EXAMPLES / name, folder / "states.safetensors"
+    module = _module(source / "train.py")
+    if not states.exists():
+        report = build(source / "model.py", output=folder / "trainer", self_check="off")
+        model = aotc.load(report.bundle)
+        module.train(model)
+        model.save_state(states)
+    inputs = MODELS[name].inputs(module, HELD_OUT)
+    np.save(folder / "batch.npy", inputs[-MODELS[name].batch :])
+    results = _read(folder / "results.json")
+    for title, recipe, methods in _titles():
+        if title in results:
+            continue
+        print(f"{name}: {title}", file=sys.stderr)
+        program, results[title] = _quantized(source, states, inputs, recipe, methods)
+        _build_levels(program, folder / "built" / title)
+        (folder / "results.json").write_text(json.dumps(results, indent=1))
+    if name == "gpt" and BOUND not in results:
+        results[BOUND] = _bound(source, states, inputs)
+        (folder / "results.json").write_text(json.dumps(results, indent=1))
+
+
+def _quantized(
+    source: Path, states: Path, inputs: Array, recipe: str, methods: tuple[str, ...]
+) -> tuple[Program, dict[str, Any]]:
+    """Return a trained model by a recipe, and what it loses and takes."""
+    program = importers.load(source / "model.py", ("predict",))
+    freeze_states(program, states)
+    program.stage = "graph"
+    if recipe == "f32":
+        return program, {"bytes": 1.0, "lost": 0.0, "kl": 0.0}
+    (port,) = program.entries[0].ports("input")
     calibration, held_out = (
-        Data({"x": part}, "data") for part in (inputs[:SAMPLES], inputs[SAMPLES:])
+        Data({port.name: part}, "data") for part in (inputs[:SAMPLES], inputs[SAMPLES:])
     )
-    program = importers.load(path, ("predict",))
-    quality = 0.005 if recipe == "mixed" else None
-    choice = Choice(recipe, quality=quality, metric=Metric("top1"), methods=methods)
+    quality = QUALITY if recipe == "mixed" else None
     with context(), ir.Location.unknown():
-        found = quantize(program, choice, calibration, held_out)
-        yardstick = Yardstick.of(program, held_out, Metric("kl"))
-        divergence = yardstick.measure(found.program).lost
-    report, lost = found.report, found.recipe.quality["lost"]
+        found = quantize(
+            program,
+            Choice(recipe, quality=quality, methods=methods),
+            calibration,
+            held_out,
+        )
+        report, lost = found.report, found.recipe.quality["lost"]
+        kl = None  # of what gives classes, and no probabilities
+        if found.recipe.quality["metric"] == "top1":
+            yardstick = Yardstick.of(program, held_out, Metric("kl"))
+            kl = yardstick.measure(found.program).lost
+    found.program.stage = "graph"
     share = report.bytes_after / report.bytes_before
-    title = "+".join((recipe, *methods)) + (f" ≤ {quality:.1%}" if quality else "")
-    return f"| {name} | {title} | {share:.0%} | {lost:.2%} | {divergence:.1e} |"
+    return found.program, {"bytes": share, "lost": lost, "kl": kl}
 
 
-def _row_of_minima(name: str, path: Path, inputs: np.ndarray[Any, Any]) -> str:
-    """What a decoder loses by weights of 4 bits with minima, see the top."""
-    weights = path.with_name("weights.npz")
-    leaves, tree = flatten(_module(EXAMPLES / name / "model.py").init())
-    stored = np.load(weights)
-    params = tree.unflatten([stored[str(n)] for n in range(len(leaves))])
-    before, after = sum(x.nbytes for x in stored.values()), 0.0
-
-    def fit(w: np.ndarray[Any, Any], summed: int) -> np.ndarray[Any, Any]:
-        """A weight whose last axis is summed up, or the first ones."""
-        nonlocal after
-        after -= w.size * (4 - 4.5 / 8)
-        rows = w if summed == -1 else w.reshape(summed, -1).T
-        found = nearest_with_minima(rows.reshape(-1, 32)).reshape(rows.shape)
-        return found if summed == -1 else found.T.reshape(w.shape)
-
-    params["tokens"] = fit(params["tokens"], -1)
-    for block in params["blocks"]:
-        for part in ("query", "key", "value", "output"):
-            kernel = block["attention"][part]
-            width = kernel.shape[0] if part != "output" else kernel[..., 0].size
-            block["attention"][part] = fit(kernel, width)
-        for part in ("up", "down"):
-            kernel = block[part]["kernel"]
-            block[part]["kernel"] = fit(kernel, len(kernel))
-    fitted = path.with_name("fitted.npz")
-    np.savez(fitted, **{str(n): x for n, x in enumerate(flatten(params)[0])})
-    other = path.with_name("fitted.py")
-    other.write_text(path.read_text().replace(str(weights), str(fitted)))
-    held_out = Data({"x": inputs[SAMPLES:]}, "data")
+def _build_levels(program: Program, folder: Path) -> None:
+    """Build a program for each level, into a folder of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "program.mlir"
     with context(), ir.Location.unknown():
-        program, changed = (importers.load(x, ("predict",)) for x in (path, other))
+        write_parameters(program.parameters, file.with_suffix(".irpa"))
+        write_program(program, file, file.with_suffix(".irpa"))
+    for level in LEVELS:
+        build(
+            file,
+            output=folder / level,
+            name="m",
+            targets=[Target.parse(level)],
+            self_check="off",
+            sign=False,
+            force=True,
+        )
+
+
+def _module(path: Path) -> Any:
+    """Return a file of Python as a module."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_train", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- weights of 4 bits with minima --------------------------------------------------
+
+
+def _bound(source: Path, states: Path, inputs: Array) -> dict[str, Any]:
+    """Return what the decoder loses by weights with scales and minima, see the top."""
+    program, fitted = (importers.load(source / "model.py", ("predict",)) for _ in "12")
+    for each in (program, fitted):
+        freeze_states(each, states)
+    arrays = {name: np.asarray(x) for name, x in program.parameters.items()}
+    before = sum(x.nbytes for x in arrays.values())
+    summed = {name: _summed(name, x) for name, x in arrays.items()}
+    after = before
+    for name, axes in summed.items():
+        if axes:
+            after -= arrays[name].size * (4 - 4.5 / 8)
+            fitted.parameters[name] = _fit(arrays[name], axes)
+    (port,) = program.entries[0].ports("input")
+    held_out = Data({port.name: inputs[SAMPLES:]}, "data")
+    with context(), ir.Location.unknown():
         lost, divergence = (
-            Yardstick.of(program, held_out, Metric(metric)).measure(changed).lost
+            Yardstick.of(program, held_out, Metric(metric)).measure(fitted).lost
             for metric in ("top1", "kl")
         )
-    share = (before + after) / before
-    return f"| {name} | {BOUND} | {share:.0%} | {lost:.2%} | {divergence:.1e} |"
+    return {"bytes": after / before, "lost": lost, "kl": divergence}
+
+
+def _summed(name: str, weight: Array) -> int:
+    """Return how many terms a product by a weight sums up; 0 for what is none.
+
+    -1 where these are the last axis, of the table of tokens.
+    """
+    part = name.split(".")
+    if part[-1] == "tokens":
+        return -1
+    if part[-1] in ("query", "key", "value") or part[-2:] in (
+        ["up", "kernel"],
+        ["down", "kernel"],
+    ):
+        return len(weight)
+    return weight[..., 0].size if part[-1] == "output" and weight.ndim > 1 else 0
+
+
+def _fit(weight: Array, summed: int) -> Array:
+    """Return the nearest weight of 4 bits, with a scale and a minimum for 32 terms."""
+    rows = weight if summed == -1 else weight.reshape(summed, -1).T
+    found = nearest_with_minima(rows.reshape(-1, 32)).reshape(rows.shape)
+    return found if summed == -1 else found.T.reshape(weight.shape)
 
 
 def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -249,40 +332,32 @@ def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return best.astype(rows.dtype)
 
 
-def _trained(example: Example, folder: Path) -> tuple[Path, np.ndarray[Any, Any]]:
-    """The model of a trained example, and its inputs."""
-    source = EXAMPLES / example.name
-    module = _module(source / "train.py")
-    inputs = example.inputs(module)
-    if not example.entry:  # its weights are there
-        return source / "model.py", inputs
-    report = build(source / "model.py", output=folder, self_check="off")
-    model = aotc.load(report.bundle)
-    example.train(model, module)
-    state = model.read_state(example.state)
-    leaves, _ = flatten(state["params"])
-    weights = folder / "weights.npz"
-    np.savez(weights, **{str(n): np.asarray(leaf) for n, leaf in enumerate(leaves)})
-    path = folder / "trained.py"
-    text = MODEL.format(
-        example=str(source / "model.py"),
-        arguments=example.arguments,
-        weights=str(weights),
-        shape=inputs.shape[1:],
-        dtype=aotc.dtypes.canonical(inputs.dtype),
-    )
-    path.write_text(text)
-    return path, inputs
+# ---- times --------------------------------------------------------------------------
 
 
-def _module(path: Path) -> Any:
-    """A file of Python as a module."""
-    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_train", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _measure_times(folders: list[Path]) -> None:
+    """Write the milliseconds of a call of each bundle beside the results."""
+    for folder in folders:
+        batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
+        for _ in range(ROUNDS):
+            for title, _, _ in _titles():
+                for level in LEVELS:
+                    (bundle,) = (folder / "built" / title / level).glob("m-*.aotc")
+                    times = found.setdefault(f"{title}/{level}", [])
+                    times += _times_of_calls(bundle, batch)
+        medians = {key: statistics.median(times) for key, times in found.items()}
+        (folder / "times.json").write_text(json.dumps(medians, indent=1))
+
+
+def _times_of_calls(bundle: Path, batch: Array) -> list[float]:
+    """Return the milliseconds of some calls, after those that warm up."""
+    (entry,) = aotc.load(bundle, threads=1, allow_unsigned=True).entries.values()
+    times = []
+    for _ in range(WARM + CALLS):
+        start = time.perf_counter()
+        entry(batch)
+        times.append(1e3 * (time.perf_counter() - start))
+    return times[WARM:]
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ PASSES = {
     "cse": "aotc.passes.cse:Cse",
     "recover-ops": "aotc.passes.recover_ops:RecoverOps",
     "move-bytes": "aotc.passes.move_bytes:MoveBytes",
-    "drop-requantization": "aotc.passes.drop_requantization:DropRequantization",
     "tabulate-bytes": "aotc.passes.tabulate_bytes:TabulateBytes",
     "sink-transposes": "aotc.passes.sink_transposes:SinkTransposes",
     "sink-reshapes": "aotc.passes.sink_reshapes:SinkReshapes",

@@ -8,8 +8,8 @@
 and so of what is padded, repeated, and looked up at places (a nearest neighbour), where
 nothing else reads that. Elementwise ops by known numbers give the same, element by
 element, before and after. A part whose scale is another one is then quantised where it
-is computed, or by a table (`tabulate-bytes`); one whose scale is the same stays as it
-is (`drop-requantization`).
+is computed, or by a table; one whose scale is the same stays as it
+is (`tabulate-bytes`).
 
 Left as they are: places of more elements than there are.
 

@@ -56,7 +56,6 @@ PASS_STAGES = (
             "recover-ops",
             "pad-entries",
             "move-bytes",
-            "drop-requantization",
             "tabulate-bytes",
             "sink-transposes",
             "simplify",

@@ -11,6 +11,17 @@ its parts are quantised themselves. There are 256 results, which the reference e
 computes. So they are the same on every target, where exponentials and error functions
 of floats differ in their last digits, and bytes by a step.
 
+Where each byte comes out as it went in, nothing is left of the ops but movement between
+them, which may lie there in this case alone:
+
+    %1 = graph.multiply(graph.cast(%q), %s)
+    %2 = graph.transpose(%1)                      →    %4 = graph.transpose(%q)
+    %3 = graph.divide(%2, %s)
+    %4 = graph.cast(graph.round_even(%3))
+
+Exporters quantise the results of ops that only move elements with the scale and the
+zero point of their operands.
+
 Ops that round alike on all targets are left to floats where the bytes were just made of
 floats, in registers.
 
@@ -20,7 +31,7 @@ Requires: the arrays of the weights, where scales are weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +42,7 @@ from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.contraction import BYTES
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
@@ -43,12 +55,14 @@ from aotc.passes.quantized.numbers import (
     known_number,
     numbers_of_weights,
 )
+from aotc.passes.quantized.reading import moves
 
 Array = np.ndarray[Any, Any]
+_BYTES = 256
 
 
 class TabulateBytes(Pass):
-    """Replace functions of one byte by tables."""
+    """Replace functions of one byte by tables; drop those that change none."""
 
     name = "tabulate-bytes"
     level = 2
@@ -69,14 +83,12 @@ def _change(function: Function, numbers: Numbers) -> bool:
     replaced: list[Any] = []
     for op in [*function.entry_block.operations]:
         images.add(op)
-        image = images.of(op.results[0]) if is_quantization(op) else None
-        if image is not None and image.is_worth_a_table and image.source not in weights:
+        if is_quantization(op) and op.results[0] not in weights:
             with before(op):
-                table = image.table
-                found = Builder().lookup(image.source, table=table)
-            op.results[0].replace_all_uses_with(found)
-            images.alias(found, op.results[0])
-            replaced.append(op)
+                found = images.replacement(op.results[0])
+            if found is not None:
+                op.results[0].replace_all_uses_with(found)
+                replaced.append(op)
     for op in reversed(replaced):
         _erase_unread(op)
     return bool(replaced)
@@ -88,13 +100,17 @@ class _Image:
 
     Args:
         source: the tensor of bytes.
-        table: the result for each byte, from 0 to 255 by its bits.
+        table: the result for each byte, from 0 to 255 by its bits; behind these for
+            each movement that may read along an axis without elements, which gives 0,
+            the result for that.
+        moves: what movement between them gives, in order.
         is_approximated: whether targets only come near to it.
     """
 
     source: Value
     table: Array
-    is_approximated: bool
+    moves: tuple[Value, ...] = ()
+    is_approximated: bool = False
 
     @property
     def is_worth_a_table(self) -> bool:
@@ -108,6 +124,30 @@ class _Image:
         in_registers = made is not None and is_quantization(made)
         return self.is_approximated or not in_registers
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether each byte comes out as it goes in, and 0 as 0."""
+        every = np.zeros(len(self.table), self.table.dtype)
+        every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
+        dtype = dtypes.canonical(self.table.dtype)
+        is_same_kind = dtype == Tensor.of(self.source).dtype
+        return is_same_kind and bool((self.table == every).all())
+
+    def moved(self, op: GraphOp) -> _Image:
+        """Return the image of what an op that moves elements gives."""
+        zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
+        table = np.concatenate([self.table, *zeros])
+        return replace(self, table=table, moves=(*self.moves, op.results[0]))
+
+    def move(self) -> Value:
+        """Write the ops that move elements, for the bytes; return what they give."""
+        value = self.source
+        for each in self.moves:
+            op = defining_op(each)
+            assert isinstance(op, GraphOp)
+            value = op.rebuild(value, *[*op.operands][1:])
+        return value
+
 
 @dataclass
 class _Images:
@@ -118,36 +158,67 @@ class _Images:
     """
 
     numbers: Numbers
-    _found: dict[Value, _Image] = field(default_factory=dict)
-
-    def of(self, value: Value) -> _Image | None:
-        """Return what a tensor is, if it is computed so."""
-        return self._found.get(value)
-
-    def alias(self, value: Value, other: Value) -> None:
-        """Take one value for another one."""
-        self._found[value] = self._found[other]
+    _found: dict[Value, _Image] = field(default_factory=dict)  # bytes are their own
+    _made: dict[Value, _Image] = field(default_factory=dict)  # of bytes: of others
 
     def add_source(self, value: Value) -> None:
         """Take a tensor of bytes for a source."""
         dtype = Tensor.of(value).dtype
         if dtype in BYTES:
-            every = np.arange(256).astype(np.uint8).view(dtypes.to_numpy(dtype))
-            self._found[value] = _Image(value, every, is_approximated=False)
+            self._found[value] = _Image(value, _every_byte(dtype))
 
     def add(self, op: Operation) -> None:
-        """Find what an op computes; bytes that are computed otherwise are a source."""
-        if isinstance(op, GraphOp) and len(op.results) == 1:
-            image = self._image(op)
-            if image is not None:
-                self._found[op.results[0]] = image
-                return
+        """Find what an op computes; bytes are a source for what comes after."""
+        one = isinstance(op, GraphOp) and len(op.results) == 1
+        image = self._image(op) if one else None
         for value in op.results:
             self.add_source(value)
+            if image is not None:
+                known = self._made if value in self._found else self._found
+                known[value] = image
+
+    def replacement(self, value: Value) -> Value | None:
+        """Write what takes the place of bytes at the insertion point, if anything does.
+
+        Args:
+            value: the bytes, which were added.
+        """
+        image = self._made.get(value)
+        if image is None:
+            return None
+        if image.changes_nothing:
+            moved = image.move()
+            self.add_source(moved)
+            return moved
+        image = self._from_the_first(image)
+        if image.moves or not image.is_worth_a_table:
+            return None
+        found: Value = Builder().lookup(image.source, table=image.table)
+        self.add_source(found)
+        self._made[found] = image
+        return found
+
+    def _from_the_first(self, image: _Image) -> _Image:
+        """Return the image for the bytes that those of its source are computed of."""
+        while not image.moves and (first := self._made.get(image.source)) is not None:
+            if first.moves:
+                break
+            image = _Image(
+                first.source,
+                image.table[first.table.view(np.uint8)],
+                is_approximated=image.is_approximated or first.is_approximated,
+            )
+        return image
 
     def _image(self, op: GraphOp) -> _Image | None:
+        if moves(op):
+            of = self._found.get(op.operands[0])
+            return None if of is None else of.moved(op)
         read = {x: self._found[x] for x in op.operands if x in self._found}
-        sources = {each.source for each in read.values()}
+        sources = {(each.source, each.moves) for each in read.values()}
+        if len(sources) > 1:
+            read = {x: self._from_the_first(image) for x, image in read.items()}
+            sources = {(each.source, each.moves) for each in read.values()}
         if len(sources) != 1 or not _is_elementwise(op, [*read]):
             return None
         given: list[Array] = []
@@ -161,7 +232,13 @@ class _Images:
         is_approximated = type(op).is_approximated or any(
             each.is_approximated for each in read.values()
         )
-        return _Image(sources.pop(), np.asarray(table), is_approximated)
+        source, moved = sources.pop()
+        return _Image(source, np.asarray(table), moved, is_approximated)
+
+
+def _every_byte(dtype: str) -> Array:
+    """Return all bytes of a dtype, by their bits."""
+    return np.arange(_BYTES).astype(np.uint8).view(dtypes.to_numpy(dtype))
 
 
 def _is_elementwise(op: GraphOp, read: Sequence[Value]) -> bool:
@@ -171,8 +248,16 @@ def _is_elementwise(op: GraphOp, read: Sequence[Value]) -> bool:
     return is_same and type(op).on_scalars and not type(op).rearranges
 
 
+def _may_read_nothing(op: GraphOp) -> bool:
+    """Return whether an op reads along axes of which a call may have no elements."""
+    if not isinstance(op, Gather):
+        return False
+    shape = Tensor.of(op.x).shape
+    return not all(isinstance(shape[axis], int) and shape[axis] for axis in op.axes)
+
+
 def _erase_unread(op: Operation) -> None:
-    """Erase an op that nothing reads, and the elementwise ops that only it read."""
+    """Erase an op that nothing reads, and what lies before it that only it read."""
     rest: list[Operation] = [op]
     while rest:
         found = rest.pop()
@@ -181,5 +266,5 @@ def _erase_unread(op: Operation) -> None:
         made = [defining_op(x) for x in found.operands]
         found.operation.erase()
         for each in made:
-            if isinstance(each, GraphOp) and type(each).on_scalars:
+            if isinstance(each, GraphOp) and (type(each).on_scalars or moves(each)):
                 rest += [] if each in rest else [each]

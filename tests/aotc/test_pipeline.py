@@ -68,7 +68,6 @@ _FOR_GRAPHS = {
     "drop-general",
     "move-bytes",
     "delay-dequantization",
-    "drop-requantization",
     "pad-entries",
     "prune",
     "record-intermediates",

@@ -39,7 +39,7 @@ PARTS = ("f32[2, 3, 4]", "f32[2, 3, 4]")
 def test_what_is_moved_are_bytes(model, move, quantizations):
     network = model(lambda x, y: bytes_of(move(x, y)), *PARTS)
     network.run("simplify", "cse")
-    network.keeps_meaning_under("move-bytes", "drop-requantization", "simplify", "cse")
+    network.keeps_meaning_under("move-bytes", "tabulate-bytes", "simplify", "cse")
     assert network.ops.count("round_even") == quantizations
     last = network.ops[-1]
     assert last in ("concatenate", "pad", "gather", "broadcast", "transpose")
