@@ -9,7 +9,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.fusion import fused_of
@@ -40,13 +40,13 @@ from aotc.dialects.walking import (
 )
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import splitting
+from aotc.kernels.gpu import products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.products import ProductTile
+from aotc.kernels.gpu.products import Counts, ProductTile
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
@@ -170,6 +170,27 @@ _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
 
+def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
+    """Return the schedule of one kernel for several products, if that is faster."""
+    with ops[0].operation.context:
+        terms = [term_of_op(op) for op in ops]
+        anchors = [x and products.anchor_of(x) for x in terms]
+        known = [each for each in anchors if each is not None]
+        if len(known) < len(ops):
+            return None
+        counts, dtypes = map(Counts.of, known), map(products.factor_dtype, known)
+        if len({replace(x, columns=0) for x in counts}) > 1 or len({*dtypes}) > 1:
+            return None
+        return products.plan_joined(known, machine)
+
+
+def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Gpu) -> str:
+    """Return why products cannot be cut up together so; "" if they can."""
+    if _plan_joined(ops, machine) == schedule:
+        return ""
+    return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
+
+
 def _views(op: GraphOp) -> Mapping[Value, Value]:
     """Return the operands that kernels read as what they are reshapes of."""
     found = {}
@@ -212,6 +233,8 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         lifts=can_lift,
         views=_views,
         ops_before=_dequantizing_ops,
+        plan_joined=_plan_joined,
+        why_not_joined=_why_not_joined,
         numerics=numerics,
     )
 

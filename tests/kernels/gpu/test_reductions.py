@@ -35,7 +35,9 @@ KERNELS = {
     "column_sums": 4,
     "batch_norm": 9,
     "masked": 4,
+    "side_by_side": 1,
 }
+OF_ANY_SIZE = ("rows_by_bytes", "side_by_side")
 IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")
 
 
@@ -71,7 +73,7 @@ def texts_of(unit: Unit) -> list[str]:
 def test_reductions_in_parts_and_fused_ops_are_right(entry: str) -> None:
     original, unit = units()
     stored = original.program.parameters
-    for size in (1, 19) if entry == "rows_by_bytes" else (1,):
+    for size in (1, 19) if entry in OF_ANY_SIZE else (1,):
         inputs = [*arrays_of(unit, entry, size)]
         kernels = EvaluatedKernels(unit.program, (), (), np.inf)
         for name, function in functions_of(unit.module).items():
