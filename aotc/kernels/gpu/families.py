@@ -30,6 +30,7 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
@@ -201,6 +202,23 @@ def _views(op: GraphOp) -> Mapping[Value, Value]:
     return found
 
 
+def _views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
+    """Return the operands that kernels read as parts of what a product has given.
+
+    So a query, a key and a value are read that are columns of one tensor.
+    """
+    found = {}
+    for operand in op.operands:
+        value, is_part = operand, False
+        while isinstance(view := defining_op(value), (Reshape, Slice, Transpose)):
+            if isinstance(view, Slice):
+                is_part = True
+            value = view.x
+        if is_part:
+            found[operand] = value
+    return found
+
+
 def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
     """Return the ops that make the second operand of a product of integers, in order.
 
@@ -243,6 +261,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(Attention,),
         schedule=AttentionTile,
+        views=_views_of_parts,
         plan=planning.plan,
         workgroups=planning.workgroups,
         floats=_FLOATS,

@@ -14,6 +14,7 @@ from aotc.checks.kernel_check import EvaluatedKernels
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.importers import load
@@ -36,8 +37,9 @@ KERNELS = {
     "batch_norm": 9,
     "masked": 4,
     "side_by_side": 1,
+    "packed": 2,
 }
-OF_ANY_SIZE = ("rows_by_bytes", "side_by_side")
+OF_ANY_SIZE = ("rows_by_bytes", "side_by_side", "packed")
 IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")
 
 
@@ -120,6 +122,11 @@ def test_kernels_read_the_integers_of_weights() -> None:
         for value in function.entry_block.arguments
     ]
     assert {"i8", "f16"} <= {*read}
+
+
+def test_attention_reads_columns_of_a_product_where_they_lie() -> None:
+    operations = functions_of(units()[1].module)["packed"].entry_block.operations
+    assert not any(isinstance(op, Slice) for op in operations)
 
 
 def test_processors_sum_up_in_one_step() -> None:
