@@ -84,9 +84,11 @@ def _products_in(
 ) -> list[_Product]:
     found = []
     for op in function.entry_block.operations:
-        region = functions.get(callee_of(op)) if isinstance(op, func.CallOp) else None
-        fused = None if region is None else fused_of(region)
-        if region is None or fused is None:
+        if not isinstance(op, func.CallOp):
+            continue
+        region = functions[callee_of(op)]
+        fused = fused_of(region)
+        if fused is None:
             continue
         family = capabilities.family_of(fused)
         if family.plan_joined is not None:

@@ -174,8 +174,8 @@ _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
     """Return the schedule of one kernel for several products, if that is faster."""
     with ops[0].operation.context:
-        terms = [term_of_op(op) for op in ops]
-        anchors = [x and products.anchor_of(x) for x in terms]
+        terms = [term for op in ops if (term := term_of_op(op)) is not None]
+        anchors = map(products.anchor_of, terms)
         known = [each for each in anchors if each is not None]
         if len(known) < len(ops):
             return None
@@ -185,7 +185,7 @@ def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
         return products.plan_joined(known, machine)
 
 
-def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Gpu) -> str:
+def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any) -> str:
     """Return why products cannot be cut up together so; "" if they can."""
     if _plan_joined(ops, machine) == schedule:
         return ""
@@ -227,7 +227,7 @@ def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
     if not isinstance(op, DotGeneral):
         return []
     found: list[GraphOp] = []
-    value = op.rhs
+    value: Value = op.rhs
     while has_one_use(value):
         inner = defining_op(value)
         if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
