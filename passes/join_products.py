@@ -18,7 +18,8 @@ Sums are made in the order in which they were. At most four products are joined,
 results do not wait long for their readers. A weight that something else reads, too,
 stays by itself: the build would have to store it twice.
 
-Joined regions are not joined again.
+Joined regions are not joined again. On GPUs, products are joined as they lie
+(`joining.launches`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from aotc.kernels.shared_work import note_shared_work
 from aotc.mlir import Function, Module, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.joining.groups import group_of, groups_of
+from aotc.passes.joining.launches import join_launches
 from aotc.passes.joining.products import Product, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
@@ -63,7 +65,11 @@ class JoinProducts(Pass):
     def run(self, unit: Unit) -> bool:
         """Whether there are any to join."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
+        if isinstance(capabilities, NoKernels):
+            return False
+        if capabilities.emitted.on_gpus:
+            return _join_launches(unit.module, capabilities)
+        if not capabilities.joins_products:
             return False
         with index_functions(unit.module) as functions:
             outlining = Outlining()
@@ -74,6 +80,19 @@ class JoinProducts(Pass):
                 _erase_uncalled(functions)
                 note_shared_work(unit.module, capabilities)
         return not outlining.is_empty
+
+
+def _join_launches(module: Module, capabilities: Capabilities) -> bool:
+    """Join products whose kernels for GPUs read one left operand, as they are."""
+    changed, outlining = False, Outlining()
+    with index_functions(module) as functions:
+        for entry in entries_of(module):
+            for name in scopes_of(functions, entry.name):
+                given = functions[name], functions, capabilities, outlining
+                changed |= join_launches(*given)
+        if changed:
+            _erase_uncalled(functions)
+    return changed
 
 
 @dataclass(frozen=True)

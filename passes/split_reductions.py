@@ -199,7 +199,8 @@ def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
     """
     first, *rest = sorted(op.axes)
     kind = Tensor.of(op.x)
-    value, wide = op.x, accumulator(kind.dtype)
+    value: Value = op.x
+    wide = accumulator(kind.dtype)
     if first != 0:
         return None
     if wide != kind.dtype:
@@ -208,4 +209,5 @@ def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
     if size != parts:
         value = b.reshape(value, shape=_split_shape(value, first, parts))
         rest = [first + 1, *(axis + 1 for axis in rest)]
-    return op.rebuild(value, axes=tuple(rest))
+    found: Value = op.rebuild(value, axes=tuple(rest))
+    return found

@@ -83,6 +83,8 @@ class Family(Generic[A, S]):
             of the machine; None where there is no such model.
         why_not_joined: why several anchors cannot be cut up together so; "" if they
             can. Their schedule may be none that one of them has.
+        plan_joined: the schedule of one kernel for several anchors of one left operand,
+            which lie as they do for kernels of their own; None where these are as fast.
         why_misread: why a kernel would take an argument of a region, which may have
             been edited, for what it is not; "" if it would not.
         fetching: the schedule for an op whose weights come from main memory in each
@@ -125,6 +127,7 @@ class Family(Generic[A, S]):
     ) = None
     cycles: Callable[[A, S, Machine, Callable[[Size], int]], int] | None = None
     why_not_joined: Callable[[Sequence[A], S, Machine], str] | None = None
+    plan_joined: Callable[[Sequence[A], Any], S | None] | None = None
     why_misread: Callable[[Function, A, S], str] = lambda *_: ""
     has_runs: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None

@@ -167,13 +167,14 @@ def use_fallbacks(module: Module, names: Collection[str]) -> None:
             function.operation.erase()
 
 
-def _calls_in(function: Function) -> list[Operation]:
+def _calls_in(function: Function) -> list[func.CallOp]:
     """Return the calls of a function, those in loops and branches too."""
-    found: list[Operation] = []
+    found: list[func.CallOp] = []
 
     def visit(op: Operation) -> ir.WalkResult:
-        if isinstance(op.opview, func.CallOp):
-            found.append(op.opview)
+        call = op.opview
+        if isinstance(call, func.CallOp):
+            found.append(call)
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(visit)
@@ -182,8 +183,9 @@ def _calls_in(function: Function) -> list[Operation]:
 
 def _move_out(holder: Operation, module: Module) -> Function:
     """Move the functions beside a kernel into the module; return that of its ops."""
-    kernel, made = name_of(holder), {}
-    functions = [*holder.regions[0].blocks[0].operations]
+    kernel, made = name_of(holder), dict[str, str]()
+    inside = holder.regions[0].blocks[0].operations
+    functions = [op for op in inside if isinstance(op, func.FuncOp)]
     for function in functions:
         old = name_of(function)
         made[old] = f"{kernel}.body" if old == kernel else f"{kernel}.{old}"

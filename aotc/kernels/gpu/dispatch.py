@@ -160,7 +160,7 @@ def _write_kernel(
     if kernel.multiplies:
         facts["precision"] = kernel.precision
     with ir.InsertionPoint(module.body), function.location:
-        holder = ir.Operation.create("builtin.module", regions=1)
+        holder: Operation = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)
         note_symbol(holder)
         holder.regions[0].blocks.append()

@@ -50,7 +50,7 @@ FORMS = {
         attention.write,
     ),
     "product": Form(
-        lambda term: products.anchor_of(term) is not None,
+        lambda term: bool(products.groups_of(term)),
         products.plan,
         products.programs,
         products.write,

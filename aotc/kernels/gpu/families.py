@@ -9,7 +9,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.fusion import fused_of
@@ -30,6 +30,7 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
@@ -40,13 +41,13 @@ from aotc.dialects.walking import (
 )
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import splitting
+from aotc.kernels.gpu import products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.products import ProductTile
+from aotc.kernels.gpu.products import Counts, ProductTile
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
@@ -170,6 +171,27 @@ _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
 
+def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
+    """Return the schedule of one kernel for several products, if that is faster."""
+    with ops[0].operation.context:
+        terms = [term for op in ops if (term := term_of_op(op)) is not None]
+        anchors = map(products.anchor_of, terms)
+        known = [each for each in anchors if each is not None]
+        if len(known) < len(ops):
+            return None
+        counts, dtypes = map(Counts.of, known), map(products.factor_dtype, known)
+        if len({replace(x, columns=0) for x in counts}) > 1 or len({*dtypes}) > 1:
+            return None
+        return products.plan_joined(known, machine)
+
+
+def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any) -> str:
+    """Return why products cannot be cut up together so; "" if they can."""
+    if _plan_joined(ops, machine) == schedule:
+        return ""
+    return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
+
+
 def _views(op: GraphOp) -> Mapping[Value, Value]:
     """Return the operands that kernels read as what they are reshapes of."""
     found = {}
@@ -177,6 +199,23 @@ def _views(op: GraphOp) -> Mapping[Value, Value]:
         view = defining_op(value)
         if isinstance(view, Reshape):
             found[value] = view.x
+    return found
+
+
+def _views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
+    """Return the operands that kernels read as parts of what a product has given.
+
+    So a query, a key and a value are read that are columns of one tensor.
+    """
+    found = {}
+    for operand in op.operands:
+        value, is_part = operand, False
+        while isinstance(view := defining_op(value), (Reshape, Slice, Transpose)):
+            if isinstance(view, Slice):
+                is_part = True
+            value = view.x
+        if is_part:
+            found[operand] = value
     return found
 
 
@@ -188,7 +227,7 @@ def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
     if not isinstance(op, DotGeneral):
         return []
     found: list[GraphOp] = []
-    value = op.rhs
+    value: Value = op.rhs
     while has_one_use(value):
         inner = defining_op(value)
         if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
@@ -212,6 +251,8 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         lifts=can_lift,
         views=_views,
         ops_before=_dequantizing_ops,
+        plan_joined=_plan_joined,
+        why_not_joined=_why_not_joined,
         numerics=numerics,
     )
 
@@ -220,6 +261,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(Attention,),
         schedule=AttentionTile,
+        views=_views_of_parts,
         plan=planning.plan,
         workgroups=planning.workgroups,
         floats=_FLOATS,

@@ -9,7 +9,8 @@ they lie; groups are a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from aotc.dialects.nests import COPY
@@ -42,6 +43,7 @@ _REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
 START = 2000.0  # nanoseconds of a launch
 _STEP = 20.0  # nanoseconds of a step of a program, whatever it multiplies
 _WAIT = 500.0  # nanoseconds until what is asked of memory is there
+_GAIN = 0.95  # of the time of kernels of their own, at most
 _LINE = 128  # bytes of a row of a factor in a step, at most
 _SHARED = 128.0  # bytes of shared memory in a nanosecond, of a multiprocessor
 
@@ -95,20 +97,53 @@ def _varying(factor: Expression) -> set[int]:
     }
 
 
+@dataclass(frozen=True)
+class Group:
+    """A product of a term, and the statements that follow it, which combine nothing."""
+
+    anchor: Statement
+    followers: tuple[Statement, ...]
+
+
+def groups_of(term: Term) -> list[Group]:
+    """Return the products of a term, which do not depend on each other.
+
+    None if it is of another form.
+    """
+    anchors = [each for each in term.statements if each.nest.combine != COPY]
+    if not all(map(_is_product, anchors)):
+        return []
+    if any(each.nest.place is not None for each in term.statements):
+        return []
+    owners: dict[Value, Statement] = {}
+    followers: dict[Statement, list[Statement]] = {each: [] for each in anchors}
+    for statement in term.statements:
+        read = {owners[r.source] for r in statement.reads() if r.source in owners}
+        if statement in followers and not read:
+            owners[statement.value] = statement
+        elif statement not in followers and len(read) == 1:
+            (anchor,) = read
+            owners[statement.value] = anchor
+            followers[anchor].append(statement)
+        else:
+            return []
+    return [Group(each, tuple(own)) for each, own in followers.items()]
+
+
 def anchor_of(term: Term) -> Statement | None:
-    """Return the product of a term; None if it is of another form."""
-    found = [each for each in term.statements if each.nest.combine != COPY]
-    if len(found) != 1 or any(each.nest.place is not None for each in term.statements):
-        return None
-    (anchor,) = found
-    is_product = anchor.nest.combine == "add" and len(anchor.factors) == 2
-    is_first = term.statements[0] is anchor
-    if not (is_product and is_first and factor_dtype(anchor)):
-        return None
-    loops = Loops.of(anchor)
-    sides = (_total(anchor, own) for own in (loops.rows, loops.columns))
-    is_thin = any(compare_sizes(side, "<", _THIN) is True for side in sides)
-    return None if is_thin else anchor
+    """Return the product of a term; None if it is of another form, or has several."""
+    groups = groups_of(term)
+    return groups[0].anchor if len(groups) == 1 else None
+
+
+def _is_product(statement: Statement) -> bool:
+    """Whether a statement is one of matrices that are not thin."""
+    is_product = statement.nest.combine == "add" and len(statement.factors) == 2
+    if not (is_product and factor_dtype(statement)):
+        return False
+    loops = Loops.of(statement)
+    sides = (_total(statement, own) for own in (loops.rows, loops.columns))
+    return not any(compare_sizes(side, "<", _THIN) is True for side in sides)
 
 
 def widened(factor: Expression) -> Expression:
@@ -160,10 +195,32 @@ def _total(anchor: Statement, loops: tuple[int, ...]) -> Size:
 
 def plan(term: Term, machine: Gpu) -> ProductTile:
     """Return the schedule of a term on a chip: that which the model finds fastest."""
-    anchor = anchor_of(term)
-    assert anchor is not None
-    counts, dtype = Counts.of(anchor), factor_dtype(anchor)
-    return best_of(candidates(counts.depth, dtype, machine), counts, dtype, machine)
+    return plan_for([each.anchor for each in groups_of(term)], machine)
+
+
+def plan_for(anchors: Sequence[Statement], machine: Gpu) -> ProductTile:
+    """Return the schedule of products that one kernel computes, by the model."""
+    found = candidates(Counts.of(anchors[0]).depth, factor_dtype(anchors[0]), machine)
+    return min(found, key=lambda tile: _nanoseconds_of(anchors, tile, machine))
+
+
+def plan_joined(anchors: Sequence[Statement], machine: Gpu) -> ProductTile | None:
+    """Return the schedule of one kernel for products; None if it is no faster."""
+    tile = plan_for(anchors, machine)
+    apart = sum(_nanoseconds_of([x], plan_for([x], machine), machine) for x in anchors)
+    return tile if _nanoseconds_of(anchors, tile, machine) < _GAIN * apart else None
+
+
+def _nanoseconds_of(
+    anchors: Sequence[Statement], tile: ProductTile, machine: Gpu
+) -> float:
+    """Return how long one kernel takes for products; a tile has columns of one."""
+    first, *others = map(Counts.of, anchors)
+    if not others:
+        return nanoseconds(tile, first, factor_dtype(anchors[0]), machine)
+    blocks = sum(-(-each.columns // tile.columns) for each in (first, *others))
+    whole = replace(first, columns=blocks * tile.columns)
+    return nanoseconds(tile, whole, factor_dtype(anchors[0]), machine)
 
 
 def best_of(
@@ -218,8 +275,11 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
 
 def programs(term: Term, schedule: ProductTile) -> Size:
     """Return how many programs there are."""
-    anchor = anchor_of(term)
-    assert anchor is not None
+    counts = [_program_count(each.anchor, schedule) for each in groups_of(term)]
+    return sum(counts[1:], start=counts[0])
+
+
+def _program_count(anchor: Statement, schedule: ProductTile) -> Size:
     loops = Loops.of(anchor)
     rows = ceil_divide(_total(anchor, loops.rows), schedule.rows)
     columns = ceil_divide(_total(anchor, loops.columns), schedule.columns)
@@ -227,8 +287,32 @@ def programs(term: Term, schedule: ProductTile) -> Size:
 
 
 def write(writing: Writing, schedule: ProductTile) -> None:
-    """Write the kernel of a term at the insertion point."""
-    _Product(writing, schedule).write()
+    """Write the kernel of a term at the insertion point.
+
+    Of several products, a program has a tile of one.
+    """
+    sizes, groups = writing.sizes, groups_of(writing.term)
+    integers = sizes.integers
+    program: Int = integers.wide(ops.program_id())
+    if len(groups) == 1:
+        _Product(writing, schedule, groups[0], program).write()
+        return
+    first: Int = 0
+    for group in groups:
+        end = integers.add(first, sizes.of(_program_count(group.anchor, schedule)))
+        begins = integers.is_at_least(program, first)
+        number = integers.add(program, integers.multiply(first, -1))
+        ops.when(
+            arith.andi(begins, integers.is_less(program, end)),
+            partial(_write_group, writing, schedule, group, number),
+        )
+        first = end
+
+
+def _write_group(
+    writing: Writing, schedule: ProductTile, group: Group, program: Int
+) -> None:
+    _Product(writing, schedule, group, program).write()
 
 
 class _Product:
@@ -237,16 +321,19 @@ class _Product:
     Args:
         writing: of the term.
         schedule: of it.
+        group: the product, and what follows it.
+        program: the number of the program, among those of the product.
     """
 
-    def __init__(self, writing: Writing, schedule: ProductTile) -> None:
-        anchor = anchor_of(writing.term)
-        assert anchor is not None
-        self._writing, self._schedule, self._anchor = writing, schedule, anchor
+    def __init__(
+        self, writing: Writing, schedule: ProductTile, group: Group, program: Int
+    ) -> None:
+        self._writing, self._schedule, self._group = writing, schedule, group
+        self._anchor = anchor = group.anchor
         self._shape, self._loops = anchor.nest.sizes, Loops.of(anchor)
         self._dtype = factor_dtype(anchor)
         sizes = writing.sizes
-        batch, row, column = self._place()
+        batch, row, column = self._place(program)
         self._batch = batch_of(self._shape, self._loops.batch, batch)
         self._rows, self._columns = (
             axis_of(
@@ -258,7 +345,7 @@ class _Product:
             )
         )
 
-    def _place(self) -> tuple[Int, Int, Int]:
+    def _place(self, program: Int) -> tuple[Int, Int, Int]:
         """Return the matrix of a program, and the tile of it.
 
         Programs that run side by side have tiles side by side, a few rows of them, so
@@ -273,7 +360,6 @@ class _Product:
                 _total(self._anchor, self._loops.columns), self._schedule.columns
             )
         )
-        program: Int = integers.wide(ops.program_id())
         matrix = integers.multiply(rows, columns)
         batch: Int = 0
         if self._loops.batch:
@@ -328,14 +414,14 @@ class _Product:
 
     def _write_results(self, sums: Value) -> None:
         """Compute what follows the sums, and store the results."""
-        term, anchor = self._writing.term, self._anchor
+        anchor = self._anchor
         kept = self._shape[: len(anchor.nest.kept)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))
         held: dict[Value, Held] = {}
         tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
         elements = cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype)
         tile.finish(anchor, elements)
-        write_followers(tile, term.statements[1:])
+        write_followers(tile, self._group.followers)
 
 
 def zero_beyond(x: Value, factor: Expression, axes: Sequence[Axis]) -> Value:

@@ -1,4 +1,5 @@
-"""Entries of sums of many elements with few results, which GPUs compute in parts.
+"""Entries of sums of many elements with few results, which GPUs compute in parts, and
+of products that they compute together.
 
 A model file, which the tests beside it build.
 """
@@ -25,6 +26,11 @@ weights = aotc.Weights(
         "dense": rng.normal(size=(DEPTH, WIDTH)).astype("f4"),
         "bytes": quantized(8),
         "nibbles": quantized(4),
+        **{
+            name: rng.normal(size=(40, width)).astype("f4")
+            for name, width in (("query", 48), ("key", 24), ("value", 24))
+        },
+        "packed": (0.2 * rng.normal(size=(40, 96))).astype("f4"),
         "kernel": rng.normal(size=(3, 3, 4, 8)).astype("f4"),
     }
 )
@@ -94,3 +100,19 @@ def masked(x, w, u):
         return (np.where(h > 1, h, 0.5 * h) @ u).sum()
 
     return aotc.grad(loss, (0, 1))(w, u)
+
+
+@aotc.entry(x=aotc.Spec(("n", 40)), b=aotc.Spec((48,)))
+def side_by_side(weights, x, b):
+    """Three products of one operand, of other widths and with ops of their own."""
+    q, k, v = (x @ weights[name] for name in ("query", "key", "value"))
+    return nn.relu(q + b), k, 2 * v, 3 * v
+
+
+@aotc.entry(x=aotc.Spec(("n", 21, 40)))
+def packed(weights, x):
+    """A query, a key and a value that are columns of one product."""
+    h = x @ weights["packed"]
+    shape = (x.shape[0], 21, 2, 16)
+    q, k, v = (np.reshape(h[..., n : n + 32], shape) for n in (0, 32, 64))
+    return nn.attention(q, k, v, causal=True)

@@ -14,6 +14,7 @@ from aotc.checks.kernel_check import EvaluatedKernels
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.importers import load
@@ -35,7 +36,10 @@ KERNELS = {
     "column_sums": 4,
     "batch_norm": 9,
     "masked": 4,
+    "side_by_side": 1,
+    "packed": 2,
 }
+OF_ANY_SIZE = ("rows_by_bytes", "side_by_side", "packed")
 IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")
 
 
@@ -71,7 +75,7 @@ def texts_of(unit: Unit) -> list[str]:
 def test_reductions_in_parts_and_fused_ops_are_right(entry: str) -> None:
     original, unit = units()
     stored = original.program.parameters
-    for size in (1, 19) if entry == "rows_by_bytes" else (1,):
+    for size in (1, 19) if entry in OF_ANY_SIZE else (1,):
         inputs = [*arrays_of(unit, entry, size)]
         kernels = EvaluatedKernels(unit.program, (), (), np.inf)
         for name, function in functions_of(unit.module).items():
@@ -118,6 +122,11 @@ def test_kernels_read_the_integers_of_weights() -> None:
         for value in function.entry_block.arguments
     ]
     assert {"i8", "f16"} <= {*read}
+
+
+def test_attention_reads_columns_of_a_product_where_they_lie() -> None:
+    operations = functions_of(units()[1].module)["packed"].entry_block.operations
+    assert not any(isinstance(op, Slice) for op in operations)
 
 
 def test_processors_sum_up_in_one_step() -> None:
