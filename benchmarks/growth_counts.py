@@ -40,12 +40,15 @@ def counts_of(
         bindings: the modules `ir` and `passmanager` that it looks at ops by.
     """
     profile = cProfile.Profile()
+    callbacks = [*gc.callbacks]  # run at any moment, of whoever looks at collections
+    gc.callbacks.clear()
     with _visible_elements(*bindings):
         profile.enable()
         try:
             work()
         finally:
             profile.disable()
+            gc.callbacks.extend(callbacks)
     found: Counts = Counter()
     for entry in profile.getstats():
         found[_name_of(entry.code)] += entry.callcount
