@@ -19,7 +19,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, callee_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
+from aotc.dialects.ops.contraction import BYTES, DotGeneral, contracted_axes
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import copy_value
@@ -103,6 +103,9 @@ def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _Reads | None:
     """Return what reads a table; None if other things than these do."""
+    is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
+    if Tensor.of(table).dtype not in BYTES or not is_looked_up:
+        return None
     gathers, calls = list[Gather](), dict[Value, func.CallOp]()
     rest, seen = [table], {table}
     while rest:
@@ -114,7 +117,9 @@ def _reads_of(
             elif isinstance(op, func.CallOp) and value != table:
                 calls[value] = op
             elif isinstance(op, GraphOp) and not isinstance(op, Gather):
-                (made,) = op.results
+                if len(op.results) != 1:
+                    return None
+                made = op.results[0]
                 if made not in seen:
                     seen.add(made)
                     rest.append(made)

@@ -18,10 +18,9 @@ from aotc.cli import inspect
 from aotc.cli.kernels import KernelTable
 from aotc.dialects.functions import functions_of
 from aotc.kernels.listing import kernels_listed
-from aotc.kernels.planning import tile, winograd
 from aotc.numerics import RELAXED, STRICT
 from aotc.worker.rewrites import REWRITES
-from benchmarks.growth_counts import counts_of, growth_of
+from benchmarks.growth_counts import counts_of, forget, growth_of
 from benchmarks.growth_stages import MODEL, TARGET, GrowingBuild
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1" / "bundle" / "manifest.json"
@@ -165,8 +164,7 @@ MODELS = ("(cycles)", "(estimate)")
 
 def searched(kind, size, numerics):
     """How many schedules are looked at for a graph, when none is known yet."""
-    for search in (tile._ranked_tiles, winograd._choose_tile):
-        search.cache_clear()
+    forget()
     build, found = GrowingBuild(kind, size, "64"), 0
     for step in build.steps():
         counts = counts_of(step.run)
