@@ -60,7 +60,12 @@ def forget() -> None:
 
     What is computed again when one is full counts as growth otherwise.
     """
-    for each in gc.get_objects():
+    is_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()  # what is frozen is not among the objects
+    objects = gc.get_objects()
+    if is_frozen:
+        gc.freeze()
+    for each in objects:
         if isinstance(each, FunctionType | _lru_cache_wrapper):
             clear = getattr(each, "cache_clear", None)
             parameters = getattr(each, "cache_parameters", None)
