@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import aotc.numpy as anp
 from aotc import packager, pipeline, reference
 from aotc.artifacts.checked import checks_of
 from aotc.artifacts.manifest import FILE
@@ -200,7 +201,7 @@ def test_weights_that_lie_wrong_are_found(model, monkeypatch, fault, work):
     assert not list(model.parent.glob("*.aotc"))
 
 
-def fold_wrong(monkeypatch):
+def fold_wrong(monkeypatch, _):
     """Let what is computed of one layer's weight come out reversed."""
     evaluated = fold_parameters._evaluated
 
@@ -212,7 +213,7 @@ def fold_wrong(monkeypatch):
     monkeypatch.setattr(fold_parameters, "_evaluated", wrong)
 
 
-def pack_otherwise(monkeypatch):
+def pack_otherwise(monkeypatch, _):
     """Let one layer's weight be brought into another order than the code reads."""
     computed_array = fold_parameters._computed_array
 
@@ -225,7 +226,23 @@ def pack_otherwise(monkeypatch):
     monkeypatch.setattr(fold_parameters, "_computed_array", wrong)
 
 
-def lower_otherwise(monkeypatch):
+def fold_as_in_others(monkeypatch, model):
+    """Let |b| be computed in the one layer that reads -b, in blocks of one kind."""
+    own = 'np.negative(p["b"]) if n == 2 else np.abs(p["b"])'
+    model.write_text(model.read_text().replace('np.abs(p["b"])', f"({own})"))
+    computed_array = fold_parameters._computed_array
+
+    def wrong(entry, value, weights):
+        name = entry.source_of.get(value)
+        if name == "weights.layer2.b":
+            return compute_when_read(anp.abs, weights[name])
+        return computed_array(entry, value, weights)
+
+    monkeypatch.setattr(fold_parameters, "MOST_BYTES_AT_ONCE", 0)
+    monkeypatch.setattr(fold_parameters, "_computed_array", wrong)
+
+
+def lower_otherwise(monkeypatch, _=None):
     """Let the code of one layer be another."""
     lower, numbers = Tanh.lower, itertools.count()
 
@@ -236,9 +253,11 @@ def lower_otherwise(monkeypatch):
     monkeypatch.setattr(Tanh, "lower", staticmethod(wrong))
 
 
-@pytest.mark.parametrize("plant", [fold_wrong, pack_otherwise, lower_otherwise])
+@pytest.mark.parametrize(
+    "plant", [fold_wrong, pack_otherwise, fold_as_in_others, lower_otherwise]
+)
 def test_a_layer_that_the_passes_make_wrong_is_found(model, monkeypatch, plant):
-    plant(monkeypatch)
+    plant(monkeypatch, model)
     monkeypatch.setattr(self_check, "_WORK", 2 * FEW)
     with pytest.raises(CompileError, match=r"in block 4 of \d+:\n  FAIL") as caught:
         build(model, targets=["x86_64-v3"], cache=False)
