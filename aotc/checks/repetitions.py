@@ -169,7 +169,8 @@ class _Reader:
         if not all(value in self._lowered_of for value in (*block.given, *block.taken)):
             return None
         given = [self._lowered_of[value] for value in block.given]
-        own = [ports[value].name for value in _arguments_read(block)]
+        arguments = _arguments_read(block)
+        own = [ports[value].name for value in arguments]
         names = self._names_of_others(block, given)
         ops = [self._ops[at] for at in sorted(self._places_of_ops(given, names))]
         read = [*dict.fromkeys(x for op in ops for x in operands_of(op)), *given]
@@ -177,7 +178,8 @@ class _Reader:
         names |= {x: self._form_of_argument(port, own) for x, port in taken.items()}
         rows = tuple(_form_of_op(op, names) for op in ops)
         weights = tuple(x.name for x in taken.values() if x.kind == "weight")
-        return BlockCode((rows, tuple(names[x] for x in given)), weights)
+        code = rows, tuple(names[x] for x in given)
+        return BlockCode((_form_in_graph(block, arguments, ports), code), weights)
 
     def _names_of_others(self, block: Block, given: Sequence[Value]) -> Names:
         """Return names of what other blocks give: what a block takes by its number."""
@@ -224,6 +226,20 @@ def _arguments_read(block: Block) -> list[Value]:
     """Return the arguments of the entry that the ops of a block read, in order."""
     read = (value for op in (*block.stored, *block.ops) for value in op.operands)
     return [x for x in dict.fromkeys(read) if isinstance(x.owner, ir.Block)]
+
+
+def _form_in_graph(
+    block: Block, arguments: Sequence[Value], ports: Mapping[Value, Port]
+) -> Hashable:
+    """Return what a block computes in the graph, of what it takes and its arguments.
+
+    Its kind does not say what it computes of weights alone.
+    """
+    names: Names = {value: ("taken", n) for n, value in enumerate(block.taken)}
+    names |= {value: (ports[value].kind, n) for n, value in enumerate(arguments)}
+    ops = (*block.stored, *block.ops)
+    rows = tuple(_form_of_op(op, names) for op in ops)
+    return rows, tuple(names[value] for value in block.given)
 
 
 def _form_of_op(op: Operation, names: Names) -> Hashable:

@@ -200,7 +200,7 @@ def test_weights_that_lie_wrong_are_found(model, monkeypatch, fault, work):
     assert not list(model.parent.glob("*.aotc"))
 
 
-def fold_wrong(monkeypatch):
+def fold_wrong(monkeypatch, _):
     """Let what is computed of one layer's weight come out reversed."""
     evaluated = fold_parameters._evaluated
 
@@ -212,7 +212,7 @@ def fold_wrong(monkeypatch):
     monkeypatch.setattr(fold_parameters, "_evaluated", wrong)
 
 
-def pack_otherwise(monkeypatch):
+def pack_otherwise(monkeypatch, _):
     """Let one layer's weight be brought into another order than the code reads."""
     computed_array = fold_parameters._computed_array
 
@@ -225,7 +225,25 @@ def pack_otherwise(monkeypatch):
     monkeypatch.setattr(fold_parameters, "_computed_array", wrong)
 
 
-def lower_otherwise(monkeypatch):
+def fold_as_in_others(monkeypatch, model):
+    """Let |b| be computed in the one layer that reads -b, in blocks of one kind."""
+    own = 'np.negative(p["b"]) if n == 2 else np.abs(p["b"])'
+    model.write_text(model.read_text().replace('np.abs(p["b"])', f"({own})"))
+    computed_array = fold_parameters._computed_array
+
+    def wrong(entry, value, weights):
+        one, other = ("weights.layer1.b", "weights.layer2.b")
+        if entry.source_of.get(value) == other:
+            sources = entry.source_of.items()
+            value = next(x for x, n in sources if n == one and x not in entry.weight_of)
+            weights = {**weights, one: weights[other]}
+        return computed_array(entry, value, weights)
+
+    monkeypatch.setattr(fold_parameters, "MOST_BYTES_AT_ONCE", 0)
+    monkeypatch.setattr(fold_parameters, "_computed_array", wrong)
+
+
+def lower_otherwise(monkeypatch, _=None):
     """Let the code of one layer be another."""
     lower, numbers = Tanh.lower, itertools.count()
 
@@ -236,10 +254,12 @@ def lower_otherwise(monkeypatch):
     monkeypatch.setattr(Tanh, "lower", staticmethod(wrong))
 
 
-@pytest.mark.parametrize("plant", [fold_wrong, pack_otherwise, lower_otherwise])
+@pytest.mark.parametrize(
+    "plant", [fold_wrong, pack_otherwise, fold_as_in_others, lower_otherwise]
+)
 def test_a_layer_that_the_passes_make_wrong_is_found(model, monkeypatch, plant):
-    plant(monkeypatch)
-    monkeypatch.setattr(self_check, "_WORK", 2 * FEW)
+    plant(monkeypatch, model)
+    monkeypatch.setattr(self_check, "_WORK", 1.4 * FEW)  # one more, and not two
     with pytest.raises(CompileError, match=r"in block 4 of \d+:\n  FAIL") as caught:
         build(model, targets=["x86_64-v3"], cache=False)
     assert caught.value.code == "self-check"
