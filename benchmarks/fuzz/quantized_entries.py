@@ -1,7 +1,7 @@
 """Random entries of quantised arithmetic, as source of a model file.
 
 Products and convolutions of bytes, pools, residuals, concatenations, movement and
-elementwise chains between tensors of bytes; weights of 8 and 4 bits beside floats, by
+elementwise chains between tensors of bytes; weights of 4 to 8 bits beside floats, by
 channel and in blocks; half precision.
 """
 
@@ -417,7 +417,7 @@ class QuantizedEntry:
         self.results.append(self.line(source))
 
     def _blocks(self, features: int, depth: int, block: int | None) -> str:
-        bits = self.one_of((4, 4, 8))
+        bits = self.one_of((4, 4, 5, 6, 8))
         is_signed = self.chance(0.5)
         kind, least = ("i1", -(2 ** (bits - 1))) if is_signed else ("u1", 0)
         drawn = f"rng.integers({least}, {least + 2**bits}, ({features}, {depth}))"
@@ -427,6 +427,9 @@ class QuantizedEntry:
         size = 0.2 / 2**bits
         drawn = f"rng.uniform({size}, {4 * size}, {shape}).astype({kept!r})"
         scale = f"np.astype({self.weight(drawn)}, 'f32')"
+        together = self.one_of((0, 2, 8)) if block else 0
+        if together and depth // block % together == 0:
+            scale = self._of_bytes(scale, shape, together)
         points, less = "0", "None"
         if self.chance(0.5):
             drawn = f"rng.integers({least}, {least + 2**bits}, {shape})"
@@ -434,9 +437,15 @@ class QuantizedEntry:
         elif self.chance(0.4):
             less = self.weight(f"rng.uniform(0, 0.4, {shape}).astype('f4')")
         given = f"axis={1 if block else 0}, block={block}, less={less}"
-        if bits == 4:
-            given = f"{given}, bits=4"
+        if bits < 8:
+            given = f"{given}, bits={bits}"
         return f"nn.dequantize({q}, {scale}, {points}, {given})"
+
+    def _of_bytes(self, unit: str, shape: Shape, together: int) -> str:
+        """Scales that are bytes, and have some of the given ones as theirs."""
+        q = self.weight(f"rng.integers(-4, 5, {shape}).astype('i1')")
+        first = f"{unit}[:, ::{together}]"
+        return f"nn.dequantize({q}, {first}, axis=1, block={together})"
 
     def source(self) -> str:
         """Return the entry in a model file; it returns what nothing reads."""
