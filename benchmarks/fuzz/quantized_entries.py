@@ -1,6 +1,6 @@
 """Random entries of quantised arithmetic, of several kinds.
 
-Chains of steps between tensors of bytes; weights of 8 and 4 bits beside floats, by
+Chains of steps between tensors of bytes; weights of 4 to 8 bits beside floats, by
 channel and in blocks; half precision; scales that each call finds; caches and states of
 bytes; loops and gradients.
 """
@@ -126,7 +126,7 @@ def _add_product(e: QuantizedEntry, x: str, weight: str) -> None:
 
 def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> str:
     """Return the source of a weight [terms, features], as it lies or turned."""
-    bits = e.one_of((4, 4, 8, 5))
+    bits = e.one_of((4, 4, 5, 6, 8))
     is_signed, turned = e.chance(0.5), e.chance(0.6)
     kind, least = ("i1", -(2 ** (bits - 1))) if is_signed else ("u1", 0)
     axis = int(turned)
@@ -136,7 +136,7 @@ def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> 
     shape = [*reversed(shape)] if turned else shape
     counts = shape if block else [features]
     size = 0.2 / 2**bits
-    scale = _scales(e, counts, size)
+    scale = _scales(e, counts, size, axis)
     points, less = "0", "None"
     if e.chance(0.4):
         name = e.integers(counts, kind, least, 2**bits)
@@ -152,12 +152,23 @@ def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> 
     return f"nn.dequantize({q}, {scale}, {points}, {given}){'.T' if turned else ''}"
 
 
-def _scales(e: QuantizedEntry, counts: list[int], size: float) -> str:
-    """Return the source of scales: floats, halves, or integers with a scale again."""
+def _scales(e: QuantizedEntry, counts: list[int], size: float, axis: int) -> str:
+    """Return the source of scales: floats, halves, or integers with scales again.
+
+    Those are one for all, or one for some that are beside each other along an axis.
+    """
     shape = tuple(counts)
     kept = e.one_of(("f4", "f2", "bf16", "bytes"))
     if kept == "bytes":  # as of K types
         name = e.weight(f"rng.integers(1, 64, {shape}).astype('u1')")
+        together = e.one_of((0, 2, 8))
+        if together and len(counts) > 1 and counts[axis] % together == 0:
+            shape = tuple(
+                n // together if k == axis else n for k, n in enumerate(counts)
+            )
+            steps = f"rng.uniform({size / 32}, {size / 8}, {shape}).astype('f2')"
+            step = f"np.astype({e.weight(steps)}, 'f32')"
+            return f"nn.dequantize({name}, {step}, axis={axis}, block={together})"
         step = e.weight(f"numpy.array({size / 16}, 'f2')")
         return f"nn.dequantize({name}, np.astype({step}, 'f32'))"
     kind = "f4" if kept == "bf16" else kept

@@ -77,9 +77,10 @@ class Product:
     def left(self) -> Hashable:
         """The rows that it reads, in which way, and what they are multiplied by."""
         rows = self.call.operands[0], _left_of(self.geometry)
-        kinds = [Tensor.of(value).dtype for value in self.packed]
-        tile = self.tile
-        return (*rows, tile.terms, tile.group, tile.bits, *kinds)
+        kinds = [Tensor.of(value) for value in self.packed]
+        counts = [kind.shape[1] for kind in kinds[1:]]  # of scales, in each column
+        dtypes, tile = [kind.dtype for kind in kinds], self.tile
+        return (*rows, tile.terms, tile.group, tile.bits, *dtypes, *counts)
 
     @property
     def packed_arguments(self) -> list[Value]:
