@@ -202,7 +202,7 @@ def _draw_table_of_rows(e: QuantizedEntry) -> None:
     e.inputs["i0"] = ("i32", (_batch(e) or e.one_of((1, 4, 9)),))
     q = e.integers([rows, depth], "i1", -8, 16)
     counts = [rows, depth // block] if block else [rows]
-    scale = _scales(e, counts, 0.02)
+    scale = _scales(e, counts, 0.02, 1)
     given = f"axis={1 if block else 0}, block={block}, bits=4"
     table = e.line(f"nn.dequantize({q}, {scale}, {given})")
     taken = e.line(f"np.take({table}, i0, axis=0, mode='clip')")

@@ -535,24 +535,27 @@ def _by_groups(
 def _by_channels(
     low: Lowering, op: ConvGeneral, x: Value, kernel: Value, source: Tensor, wide: str
 ) -> Value:
-    """The sum of depthwise convolutions, one for each channel of the groups."""
+    """The sum of depthwise convolutions, one for each channel of the groups.
+
+    Channels are widened after they are sliced, see Note [widened reads].
+    """
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
-    x = low.convert(x, source, wide)
-    kernel = low.convert(kernel, weight, wide)
     groups = op.groups
     channels, features = (int(size) for size in weight.shape[-2:])
-    some = source.with_shape((*_sizes_seen(op, source), groups)).with_dtype(wide)
-    own = weight.with_shape((*weight.shape[:-2], 1, features)).with_dtype(wide)
-    flat = own.with_shape((*own.shape[:-2], features))
+    some = source.with_shape((*_sizes_seen(op, source), groups))
+    own = weight.with_shape((*weight.shape[:-2], 1, features))
+    flat = own.with_shape((*own.shape[:-2], features)).with_dtype(wide)
     steps, zeros = [*[1] * (source.rank - 1), channels], [0] * (source.rank - 1)
     total = low.full(result, 0.0)
     for channel in range(channels):
         image = low.slice(x, some, (*zeros, channel), steps)
-        image = _repeat_last(low, image, some, features // groups)
+        image = low.convert(image, some, wide)
+        image = _repeat_last(low, image, some.with_dtype(wide), features // groups)
         filters = low.slice(kernel, own, (*zeros[1:], channel, 0), [1] * own.rank)
+        filters = low.convert(filters, own, wide)
         total = getattr(linalg, _DEPTHWISE[weight.rank - 2])(
             image,
-            low.reshape(filters, own, flat),
+            low.reshape(filters, own.with_dtype(wide), flat),
             outs=[total],
             strides=list(op.strides),
             dilations=list(op.dilation),

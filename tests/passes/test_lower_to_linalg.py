@@ -6,7 +6,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import control
+from aotc import control, nn
 from aotc.backend.crossing import require_upstream_only
 from aotc.dialects.functions import functions_of
 from aotc.errors import CompileError
@@ -57,6 +57,16 @@ def test_unsigned_integers_lose_their_sign(model):
     sums = model(lambda x: x + x, "u8[3]")
     sums.run("lower-to-linalg")
     assert "ui8" not in str(sums.module)
+
+
+def test_channels_of_groups_are_widened_after_they_are_sliced(model):
+    """What is widened before, IREE puts on the stack as a whole for some targets."""
+    types = "f16[2, 9, 9, 40]", "f16[3, 3, 4, 40]"
+    groups = model(lambda x, kernel: nn.conv2d(x, kernel, groups=10), *types)
+    groups.run("lower-to-linalg")
+    slices = re.findall(r"tensor.extract_slice .* : (\S+) to", str(groups.module))
+    assert len(slices) == 8  # an image and a filter for each channel of a group
+    assert all(kind.endswith("xf16>") for kind in slices)
 
 
 def test_an_empty_result_is_not_computed(model):
