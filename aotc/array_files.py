@@ -86,10 +86,14 @@ def open_arrays(path: Path, content: str = "arrays") -> ArrayFile:
             "unknown-format",
             f"expected {content} in {' or '.join(_READERS)}; got '{path.name}'",
             where=str(path),
+            hint="numpy.savez(FILE, x=array) writes an .npz file",
         )
     if not path.is_file():
         raise InputError(
-            "no-such-file", f"there is no file of {content}", where=str(path)
+            "no-such-file",
+            f"expected a file of {content}; there is none",
+            where=str(path),
+            hint="give its path from the folder that the command runs in",
         )
     return _READERS[path.suffix](path)
 

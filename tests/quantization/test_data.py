@@ -73,7 +73,7 @@ def test_entries_without_all_inputs_are_left_out(entries):
         ("second", np.zeros(8, "f"), "like"),
         ("second", np.zeros((8, 3), "c8"), "of f32; got complex64"),
         ("third", np.zeros((0, 5), "f"), "like"),
-        ("second", np.full((4, 3), np.nan, "f"), "numbers for 'x'; got 12 NaN"),
+        ("second", np.full((4, 3), np.nan, "f"), "got 12 NaN, in the samples 0, 1"),
         ("fourth", np.full(4, 2**40), "'x' of i32; got 1099511627776"),
         ("fourth", np.full(3, 7, "i4"), "'x': expected m at least 4, got 3"),
     ],
