@@ -177,8 +177,14 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, where)
         said = str(error) or type(error).__name__
+        if "allow_pickle" in said:  # of objects, and of what is no such file at all
+            said = "it holds pickled objects, or something else"
         message = f"expected a {kind} file of arrays: {said}"
-        raise InputError("bad-file", message, where=where) from error
+        writer = "safetensors.numpy.save_file({'x': array}, FILE)"
+        if kind != ".safetensors":
+            writer = "numpy.savez(FILE, x=array)"
+        hint = f"{writer} writes one"
+        raise InputError("bad-file", message, where=where, hint=hint) from error
 
 
 # ---- the members of a zip archive ---------------------------------------------------

@@ -102,6 +102,8 @@ def test_files_that_are_none_of_arrays_are_refused(tmp_path, content):
     with pytest.raises(InputError) as caught:
         Data.read(path)
     assert caught.value.code == "bad-file"
+    assert "allow_pickle" not in caught.value.message
+    assert "numpy.savez" in caught.value.hint
 
 
 def test_digest_is_that_of_the_arrays_and_not_of_the_file(tmp_path):

@@ -267,3 +267,12 @@ def twice(z):
     with pytest.raises(InputError, match="'floats' lacks x; got those of 'twice'") as e:
         quantized(load(path), Choice("int8"), Data({"z": X}, "calibration.npz"))
     assert (e.value.code, e.value.where) == ("no-calibration-data", "calibration.npz")
+
+
+def test_few_samples_are_told(model):
+    def said(count):
+        data = Data({"x": np.resize(X, (count, 32))}, "data.npz")
+        return quantized(model("floats"), Choice("int8"), data).report.to_text()
+
+    assert "calibrated with 4 samples: ranges" in said(4)
+    assert "calibrated with" not in said(32)
