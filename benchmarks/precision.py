@@ -151,7 +151,7 @@ def _lines(name: str, asked: argparse.Namespace) -> Iterator[str]:
     """Yield the rows of a model, as lines of the table."""
     folder = asked.folder / name
     results, times = (_read(folder / f"{x}.json") for x in ("results", "times"))
-    for title, _, _ in _titles():
+    for title in [title for title, _, _ in _titles() if title in results]:
         found = results[title]
         kl = "" if found["kl"] is None else f"{found['kl']:.1e}"
         ms = (times.get(f"{title}/{level}") for level in LEVELS)
