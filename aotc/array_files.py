@@ -93,7 +93,7 @@ def open_arrays(path: Path, content: str = "arrays") -> ArrayFile:
     if not path.is_file():
         raise InputError(
             "no-such-file",
-            f"there is no file of {content}",
+            f"expected a file of {content}; there is none",
             where=str(path),
             hint=_RELATIVE,
         )
@@ -181,6 +181,8 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
     except Exception as error:  # whatever the reader finds wrong with the bytes
         raise_system_error(error, where)
         said = str(error) or type(error).__name__
+        if "allow_pickle" in said:  # of objects, and of what is no such file at all
+            said = "it holds pickled objects, or something else"
         message = f"expected a {kind} file of arrays: {said}"
         raise InputError(
             "bad-file", message, where=where, hint=hint_for(error)

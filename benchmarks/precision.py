@@ -5,15 +5,14 @@
     python benchmarks/precision.py FOLDER --times --write
 
 The first command trains each example with its compiled step, as its `train.py` does,
-quantises it and builds it for three levels of x86-64; what FOLDER has is not made
-again. 128 samples calibrate, 2,048 others are measured on (256 images of the U-Net):
-how often the answer is another one than that of floats, the divergence of the
-probabilities (KL, nats), and the bytes of all parameters over those of floats. Rows
-with `+` add methods to a recipe.
+and quantises it; what FOLDER has is not made again. 128 samples calibrate, 2,048
+others are measured on (256 images of the U-Net): how often the answer is another one
+than that of floats, the divergence of the probabilities (KL, nats), and the bytes of
+all parameters over those of floats. Rows with `+` add methods to a recipe.
 
-`--times` measures what FOLDER has on a quiet machine, in some two minutes: calls of a
-batch with one thread, in rounds in which all take turns, and the median of each.
-`--write` puts the table into docs/precision.md.
+`--times` builds the rows without methods for three levels of x86-64, and measures them
+on a quiet machine: calls of a batch with one thread, in rounds in which all of a model
+take turns, and the median of each. `--write` puts the table into docs/precision.md.
 
 `Q4_K, at best` has the bytes of `int4-g32`: 4 bits for each weight of the decoder, with
 a scale and a minimum for each 32, as GGUF's type. They are the ones of least square
@@ -137,7 +136,8 @@ def main() -> None:
     for name in asked.models:
         _prepare(name, asked.folder / name)
     if asked.times:
-        _measure_times([asked.folder / name for name in asked.models])
+        for name in asked.models:
+            _measure_times(asked.folder / name)
     table = "\n".join([HEAD, *(x for n in asked.models for x in _lines(n, asked))])
     print(table)
     if asked.write:
@@ -158,7 +158,7 @@ def _lines(name: str, asked: argparse.Namespace) -> Iterator[str]:
     folder = asked.folder / name
     results, times = (_read(folder / f"{x}.json") for x in ("results", "times"))
     titles = [title for title, _, _ in _titles()]
-    for title in [*titles, *([BOUND] if BOUND in results else [])]:
+    for title in [x for x in (*titles, BOUND) if x in results]:
         found = results[title]
         kl = "" if found["kl"] is None else f"{found['kl']:.1e}"
         ms = (times.get(f"{title}/{level}") for level in LEVELS)
@@ -178,7 +178,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _prepare(name: str, folder: Path) -> None:
-    """Train, quantise and build a model, but for what its folder has."""
+    """Train and quantise a model, but for what its folder has."""
     folder.mkdir(parents=True, exist_ok=True)
     source, states = EXAMPLES / name, folder / "states.safetensors"
     module = _module(source / "train.py")
@@ -195,7 +195,10 @@ def _prepare(name: str, folder: Path) -> None:
             continue
         print(f"{name}: {title}", file=sys.stderr)
         program, results[title] = _quantized(source, states, inputs, recipe, methods)
-        _build_levels(program, folder / "built" / title)
+        file = folder / f"{title}.mlir"
+        with context(), ir.Location.unknown():
+            write_parameters(program.parameters, file.with_suffix(".irpa"))
+            write_program(program, file, file.with_suffix(".irpa"))
         (folder / "results.json").write_text(json.dumps(results, indent=1))
     if name == "gpt" and BOUND not in results:
         results[BOUND] = _bound(source, states, inputs)
@@ -231,25 +234,6 @@ def _quantized(
     found.program.stage = "graph"
     share = report.bytes_after / report.bytes_before
     return found.program, {"bytes": share, "lost": lost, "kl": kl}
-
-
-def _build_levels(program: Program, folder: Path) -> None:
-    """Build a program for each level, into a folder of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "program.mlir"
-    with context(), ir.Location.unknown():
-        write_parameters(program.parameters, file.with_suffix(".irpa"))
-        write_program(program, file, file.with_suffix(".irpa"))
-    for level in LEVELS:
-        build(
-            file,
-            output=folder / level,
-            name="m",
-            targets=[Target.parse(level)],
-            self_check="off",
-            sign=False,
-            force=True,
-        )
 
 
 def _module(path: Path) -> Any:
@@ -335,23 +319,41 @@ def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # ---- times --------------------------------------------------------------------------
 
 
-def _measure_times(folders: list[Path]) -> None:
-    """Write the milliseconds of a call of each bundle beside the results."""
-    for folder in folders:
-        batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
-        for _ in range(ROUNDS):
-            for title, _, _ in _titles():
-                for level in LEVELS:
-                    (bundle,) = (folder / "built" / title / level).glob("m-*.aotc")
-                    times = found.setdefault(f"{title}/{level}", [])
-                    times += _times_of_calls(bundle, batch)
-        medians = {key: statistics.median(times) for key, times in found.items()}
-        (folder / "times.json").write_text(json.dumps(medians, indent=1))
+def _measure_times(folder: Path) -> None:
+    """Write the milliseconds of calls of a model beside its results."""
+    batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
+    titles = [title for title, _, methods in _titles() if not methods]
+    bundles = {title: _build(folder, title) for title in titles}
+    for _ in range(ROUNDS):
+        for title, bundle in bundles.items():
+            for level in LEVELS:
+                times = found.setdefault(f"{title}/{level}", [])
+                times += _times_of_calls(bundle, level, batch)
+    medians = {key: statistics.median(times) for key, times in found.items()}
+    (folder / "times.json").write_text(json.dumps(medians, indent=1))
 
 
-def _times_of_calls(bundle: Path, batch: Array) -> list[float]:
+def _build(folder: Path, title: str) -> Path:
+    """Return the bundle of a row, built for all levels unless it is there."""
+    output = folder / "built" / title
+    if not (found := [*output.glob("*.aotc")]):
+        report = build(
+            folder / f"{title}.mlir",
+            output=output,
+            name="m",
+            targets=[Target.parse(level) for level in LEVELS],
+            self_check="off",
+            sign=False,
+        )
+        assert report.bundle is not None
+        found.append(report.bundle)
+    return found[0]
+
+
+def _times_of_calls(bundle: Path, level: str, batch: Array) -> list[float]:
     """Return the milliseconds of some calls, after those that warm up."""
-    (entry,) = aotc.load(bundle, threads=1, allow_unsigned=True).entries.values()
+    model = aotc.load(bundle, threads=1, target=level, allow_unsigned=True)
+    (entry,) = model.entries.values()
     times = []
     for _ in range(WARM + CALLS):
         start = time.perf_counter()

@@ -169,8 +169,9 @@ class _Images:
 
     def add(self, op: Operation) -> None:
         """Find what an op computes; bytes are a source for what comes after."""
-        one = isinstance(op, GraphOp) and len(op.results) == 1
-        image = self._image(op) if one else None
+        image = None
+        if isinstance(op, GraphOp) and len(op.results) == 1:
+            image = self._image(op)
         for value in op.results:
             self.add_source(value)
             if image is not None:

@@ -70,12 +70,12 @@ class Choice:
                 "factors; got both",
                 hint="smoothquant looks at the data, equalize at weights alone",
             )
-        for why in self._without_effect():
+        for why, instead in self._without_effect():
             raise InputError(
                 "bad-option",
                 f"expected options that change something; {why}",
-                hint="leave it out, or choose another recipe: docs/precision.md has "
-                "what each is for",
+                hint=f"leave it out, or choose {instead}: docs/precision.md has what "
+                "each is for",
             )
 
     @property
@@ -83,17 +83,20 @@ class Choice:
         """Whether a calibration was asked for, other than the usual one."""
         return self.calibration != Choice.calibration or self.percentile is not None
 
-    def _without_effect(self) -> Iterator[str]:
-        """Yield the options that do nothing, with the reason."""
+    def _without_effect(self) -> Iterator[tuple[str, str]]:
+        """Yield why options do nothing, and by what they would do something."""
+        recipe = "another recipe"
         kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]
         for method in self.methods:
             if not any(_suits(method, kind) for kind in kinds):
-                yield f"the method '{method}' does nothing for the recipe {self.recipe}"
+                why = f"the method '{method}' does nothing for the recipe {self.recipe}"
+                yield why, recipe
         if self.percentile is not None and self.calibration != "percentile":
-            yield f"a percentile does nothing for the calibration '{self.calibration}'"
+            why = f"a percentile does nothing for the calibration '{self.calibration}'"
+            yield why, "--calibration percentile"
         is_static = any(kind.inputs == "static" for kind in kinds)
         if self.calibration != Choice.calibration and not is_static:
-            yield f"the recipe {self.recipe} calibrates no inputs"
+            yield f"the recipe {self.recipe} calibrates no inputs", recipe
 
 
 Rungs = list[list[LayerPlan]]  # of each layer, the narrowest first

@@ -148,8 +148,12 @@ class Data:
             if lost.size:
                 raise self._refused(f"'{port.name}' of {dtype}; got {lost[0]}")
         if dtypes.is_float(dtype) and np.isnan(array).any():
+            rows = np.isnan(array).reshape(len(array) if array.ndim else 1, -1)
+            samples = np.flatnonzero(rows.any(1))
+            some = ", ".join(map(str, samples[:5])) + ", …" * (len(samples) > 5)
             raise self._refused(
-                f"numbers for '{port.name}'; got {np.isnan(array).sum()} NaN",
+                f"numbers for '{port.name}'; got {np.isnan(array).sum()} NaN, in the "
+                f"samples {some}",
                 "leave out the samples that have them",
             )
         return array

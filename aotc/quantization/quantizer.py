@@ -32,7 +32,7 @@ from aotc.quantization.layers import (
     prepare,
     refusals_of,
 )
-from aotc.quantization.measuring import Measured, Tell, Yardstick, calls_of
+from aotc.quantization.measuring import Calls, Measured, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
 from aotc.quantization.report import Report, counted, layer_errors
@@ -92,6 +92,8 @@ def quantize(
         raise _nothing(refusals)
     looked_at = held_out if trained is not None and data is None else data
     calls = {} if looked_at is None else calls_of(program, looked_at)
+    if data is not None and ladder(choice.recipe)[0].inputs == "static":
+        _require_calls_of_layers(program, layers, calls, data)
     if trained is not None:
         calibration = trained.calibration(program, layers, choice.recipe)
     else:
@@ -260,6 +262,27 @@ def _require_data(
         f"expected calibration data for {what}; got none",
         hint="--data calibration.npz, an array for each input with samples along the "
         f"first axis{without}",
+    )
+
+
+def _require_calls_of_layers(
+    program: Program, layers: Sequence[Layer], calls: Calls, data: Data
+) -> None:
+    """Refuse data by which no layer can be calibrated: all would stay as they are."""
+    names = {layer.entry.name for layer in layers}
+    if names & calls.keys():
+        return
+    rows = [
+        f"'{entry.name}' lacks {', '.join(data.missing(entry))}"
+        for entry in program.entries
+        if entry.name in names
+    ]
+    raise InputError(
+        "no-calibration-data",
+        f"expected arrays for the inputs of an entry with layers: {'; '.join(rows)}; "
+        f"got those of '{', '.join(calls)}', which has none",
+        where=data.where,
+        hint="numpy.savez(FILE, x=samples): an array for each input, by its name",
     )
 
 

@@ -23,6 +23,8 @@ from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
 from aotc.target import Target
 
+FEW_SAMPLES = 32  # fewer leave much of the ranges of inputs to chance
+
 
 @dataclass
 class LayerError:
@@ -252,10 +254,18 @@ class Report:
         if quality := self.recipe.quality:
             lines.append(
                 f"lost by {quality['metric']}: {quality['lost']:.4%} on "
-                f"{quality['samples']} samples of {', '.join(quality['entries'])}"
+                f"{_samples(quality)} of {', '.join(quality['entries'])}"
             )
             if outputs := quality["unmeasured"]:
                 lines.append(f"not measured: {', '.join(outputs)}")
+        calibration = self.recipe.calibration
+        has_grids = any(plan.grid is not None for plan in self.recipe.layers)
+        is_calibrated = has_grids and not self.recipe.is_trained
+        if is_calibrated and calibration["samples"] < FEW_SAMPLES:
+            lines.append(
+                f"calibrated with {_samples(calibration)}: ranges are those of some "
+                "hundred as a rule"
+            )
         if self.unread:
             lines.append(f"no input of an entry: {', '.join(self.unread)}")
         width = max(len(row.plan.layer) for row in self.rows)
@@ -268,6 +278,11 @@ class Report:
             ]
         lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
         return "\n".join(lines).rstrip()
+
+
+def _samples(facts: Mapping[str, Any]) -> str:
+    count = facts["samples"]
+    return f"{count} sample{'s' * (count != 1)}"
 
 
 def _row_text(row: Row, width: int) -> str:

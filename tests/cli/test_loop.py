@@ -297,7 +297,7 @@ BAD_DATA: dict[str, dict[str, Any]] = {
         ("unequal.npz", "unequal-arrays", "x: 21, y: 22"),
         ("empty.npz", "too-few-rows", "one batch of 4 rows, got 0"),
         ("few.npz", "too-few-rows", "got 3"),
-        ("pickle.npz", "bad-file", "allow_pickle"),
+        ("pickle.npz", "bad-file", "pickled"),
         ("text.npz", "bad-file", "text.npz"),
         ("torn.npz", "bad-file", "torn.npz"),
         ("flipped.npz", "bad-file", "flipped.npz"),

@@ -73,7 +73,7 @@ def test_entries_without_all_inputs_are_left_out(entries):
         ("second", np.zeros(8, "f"), "like"),
         ("second", np.zeros((8, 3), "c8"), "of f32; got complex64"),
         ("third", np.zeros((0, 5), "f"), "like"),
-        ("second", np.full((4, 3), np.nan, "f"), "numbers for 'x'; got 12 NaN"),
+        ("second", np.full((4, 3), np.nan, "f"), "got 12 NaN, in the samples 0, 1"),
         ("fourth", np.full(4, 2**40), "'x' of i32; got 1099511627776"),
         ("fourth", np.full(3, 7, "i4"), "'x': expected m at least 4, got 3"),
     ],
@@ -102,6 +102,8 @@ def test_files_that_are_none_of_arrays_are_refused(tmp_path, content):
     with pytest.raises(InputError) as caught:
         Data.read(path)
     assert caught.value.code == "bad-file"
+    assert "allow_pickle" not in caught.value.message
+    assert "numpy.savez" in caught.value.hint
 
 
 def test_digest_is_that_of_the_arrays_and_not_of_the_file(tmp_path):

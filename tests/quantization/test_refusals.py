@@ -253,3 +253,26 @@ def test_files_that_are_no_recipe_are_refused(tmp_path, text, why):
     with pytest.raises(InputError, match=why) as caught:
         Recipe.read(path)
     assert caught.value.code == "bad-recipe"
+
+
+def test_data_by_which_no_layer_is_run_is_refused(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(
+        f"""{MODEL}
+@aotc.entry(z=aotc.Spec((4, 32)))
+def twice(z):
+    return z * 2
+"""
+    )
+    with pytest.raises(InputError, match="'floats' lacks x; got those of 'twice'") as e:
+        quantized(load(path), Choice("int8"), Data({"z": X}, "calibration.npz"))
+    assert (e.value.code, e.value.where) == ("no-calibration-data", "calibration.npz")
+
+
+def test_few_samples_are_told(model):
+    def said(count):
+        data = Data({"x": np.resize(X, (count, 32))}, "data.npz")
+        return quantized(model("floats"), Choice("int8"), data).report.to_text()
+
+    assert "calibrated with 4 samples: ranges" in said(4)
+    assert "calibrated with" not in said(32)
