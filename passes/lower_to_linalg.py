@@ -196,7 +196,7 @@ def _lower_ops(
     with known_contracts(contracts_of(copy)):
         decompose_ops(copy)
         known: list[Any] = [*symbols]  # None for those that no size mentions
-        inlined = _Inlined({name_of(copy): copy}, Lowering(known))
+        inlined = _Inlined({name_of(copy): copy}, Lowering(known), None)
         return inlined(name_of(copy), [*arguments])
 
 
