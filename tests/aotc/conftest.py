@@ -215,6 +215,7 @@ CALLS = {
     "nn.integer_conv": given(
         image.astype("i1"), floats(3, 3, 4, 2).astype("i1")
     ),
+    "nn.lora": given(lambda params, x: x, rank=2, alpha=4.0),
     "nn.lp_pool": given(image, 2.0, 2),
     "nn.lstm": given(floats(5, 3, 4), floats(4, 8), floats(2, 8)),
     "nn.lstm_cell": given(x, floats(3, 2), floats(3, 2), floats(4, 8), floats(2, 8)),
