@@ -46,6 +46,12 @@ def limits_of(name: str) -> dict[str, dict[str, str]]:
     return {family: ops[name] for family, ops in table().items() if name in ops}
 
 
+def is_limited(op: type[GraphOp], dtypes: str, target: Target) -> bool:
+    """Return whether a target is known not to compile an op by some dtypes, see `of`."""
+    known = limits_of(op._op_name).get(target.family, {})
+    return dtypes in known
+
+
 def require_supported(module: Module, targets: Sequence[Target]) -> None:
     """Refuse what a target is known not to compile.
 

@@ -13,7 +13,7 @@ can therefore not be declared with it; a call can.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, NoReturn
 
 from aotc import dtypes
@@ -212,6 +212,10 @@ def transformation_of(function: Function) -> Derived | None:
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = read_dictionary(function.attributes, kind)
-            names = [field.name for field in fields(cls)]
-            return cls(*(read_attribute(facts, name, _FACTS[name]) for name in names))
+            stated = [
+                each.name
+                for each in fields(cls)
+                if each.default is MISSING or each.name in facts
+            ]
+            return cls(**{x: read_attribute(facts, x, _FACTS[x]) for x in stated})
     return None

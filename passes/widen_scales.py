@@ -16,7 +16,7 @@ from __future__ import annotations
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import before, functions_of
 from aotc.dialects.fusion import has_unfused_body
-from aotc.dialects.limits import limits_of
+from aotc.dialects.limits import is_limited
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.selection import Cast
@@ -79,6 +79,4 @@ def _widened(value: Value, target: Target | None) -> Value:
 
 def _converts(target: Target | None, dtype: str) -> bool:
     """Return whether code for a target can make f32 of a dtype."""
-    if target is None:
-        return True
-    return f"{dtype}->{_WIDE}" not in limits_of(Cast._op_name).get(target.family, {})
+    return target is None or not is_limited(Cast, f"{dtype}->{_WIDE}", target)

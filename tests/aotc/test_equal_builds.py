@@ -156,7 +156,7 @@ def test_the_code_digest_covers_sources_and_tables(monkeypatch, tmp_path):
 # before the key is made.
 STATED = {"source", "entries", "name", "version", "level", "without", "io_layout"}
 STATED |= {"specialize", "own_sizes", "policies", "optimum", "buckets_from"}
-STATED |= {"max_variants", "numerics", "quantize", "quantize_data"}
+STATED |= {"max_variants", "numerics", "precision", "quantize", "quantize_data"}
 KEYED = {"targets"}
 REFUSED = {"dump": Path("dump"), "stop_after": "vmfb", "passes": "optimized"}
 REFUSED |= {"peak_memory": 1, "tuning": Path("tuning.json")}
@@ -183,6 +183,7 @@ def test_every_request_is_keyed_or_makes_passes_run():
 
 # What passes, rules, kernels and the backend may ask the machine for.
 ALLOWED = {
+    "dialects/function_table.py": {"AOTC_VERIFY_EACH"},
     "passes/__init__.py": {"AOTC_DUMP", "AOTC_PRINT_AFTER", "AOTC_VERIFY_EACH"},
     "aotc/backend/__init__.py": {
         *("AOTC_JOBS", "AOTC_VERIFY_EACH", "os.cpu_count", "os.environ"),
