@@ -47,7 +47,7 @@ def limits_of(name: str) -> dict[str, dict[str, str]]:
 
 
 def is_limited(op: type[GraphOp], dtypes: str, target: Target) -> bool:
-    """Return whether a target is known not to compile an op by some dtypes, see `of`."""
+    """Return whether a target is known not to compile an op by dtypes, see `of`."""
     known = limits_of(op._op_name).get(target.family, {})
     return dtypes in known
 
