@@ -124,6 +124,7 @@ CUT = Reason("not-padded", "it is computed in the sizes of the call")
 # What mixed precision does with the f32 operands of an op: computes in the cheaper
 # dtype; keeps f32, for range or digits; or does what the op before did.
 LOW, WIDE, FOLLOWS = "low", "f32", "follows"
+GIVEN, WHOLE = "given", "whole"  # kinds of values besides, see `dialects/mixing.py`
 
 
 class GraphOp(_Declared):

@@ -1,17 +1,21 @@
 """Mixed precision, op by op: whether one computes in the cheaper float dtype."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from aotc import dtypes
-from aotc.dialects.graph import FOLLOWS, LOW, WIDE, GraphOp
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, GraphOp
 
 
 class Mixed(Protocol):
     """A value of a function in mixed precision.
 
-    Its `kind` is how ops take it. LOW: may be rounded; WIDE: not; FOLLOWS: a constant,
-    takes any dtype.
+    Its `kind` is how ops take it: GIVEN, an argument or what is made of some, may be
+    rounded, as LOW may, which is of a product; WIDE may not, nor may WHOLE, which is
+    made of whole numbers (positions, random bits, quantised weights) and of what is
+    given; FOLLOWS, a constant, takes any dtype.
     """
 
     @property
@@ -20,21 +24,44 @@ class Mixed(Protocol):
 
     @property
     def kind(self) -> str:
-        """One of LOW, WIDE and FOLLOWS."""
+        """One of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+
+
+def is_cheaper(kind: str) -> bool:
+    """Whether ops of a kind compute in the cheaper dtype."""
+    return kind in (LOW, GIVEN)
 
 
 def kind_of(
     op: GraphOp | type[GraphOp], operands: Sequence[Mixed], compute: str
 ) -> str:
-    """How an op takes its operands, and others its results."""
+    """How an op takes its operands, and others its results.
+
+    Products of what is made of whole numbers keep f32: an angle that is a position by a
+    frequency has more digits than half floats, and so have quantised weights.
+    """
     kinds = {each.kind for each in operands if each.dtype == "f32"}
     if not kinds:  # made of integers, or of nothing; or widened by the model
         floats = any(dtypes.is_float(each.dtype) for each in operands)
-        return WIDE if floats else LOW if operands else FOLLOWS
+        if operands:
+            return WIDE if floats else WHOLE
+        return WHOLE if op.precision == WIDE else FOLLOWS
     if compute not in op.dtypes or op.precision == WIDE:
         return WIDE
     if op.precision == LOW:
-        return LOW
+        return WIDE if WHOLE in kinds else LOW
     if kinds == {FOLLOWS}:
         return FOLLOWS
-    return WIDE if WIDE in kinds else LOW
+    if WIDE in kinds or {WHOLE, LOW} <= kinds:
+        return WIDE
+    return next(each for each in (WHOLE, LOW, GIVEN) if each in kinds)
+
+
+def kind_of_constant(value: Any, compute: str) -> str:
+    """How ops take a constant: one that rounding would change is not rounded."""
+    array = np.asarray(value)
+    if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
+        return FOLLOWS
+    if np.array_equal(array, array.astype(dtypes.to_numpy(compute))):
+        return FOLLOWS
+    return WHOLE if np.array_equal(array, np.floor(array)) else WIDE

@@ -15,7 +15,7 @@ precision training", 2018, section 3.2.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.callees import calls_in, reachable_functions
+from aotc.dialects.custom import CustomVjp, custom_of
 from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.function_table import Functions
 from aotc.dialects.functions import before, callee_of, functions_of, signature
@@ -37,6 +38,8 @@ from aotc.pytree import flatten
 STATE = "loss_scale"
 INITIAL, LEAST, MOST = 2.0**15, 1.0, 2.0**24
 INTERVAL = 2000  # steps after which the scale grows
+
+Op = Callable[[Value, Value], Value]
 
 _SCALE = Tensor((), "f32")
 _STEPS = Tensor((), "i32")
@@ -91,8 +94,19 @@ def _require_direct(
         for call in calls_in(known[name])
         if callee_of(call) in derivatives
     ]
+    ruled = [
+        name
+        for call in calls
+        for name in reachable_functions(known, callee_of(call))
+        if isinstance(custom_of(known[name]), CustomVjp)
+    ]
     if within:
         why = "are computed within a loop, a branch or another derivative"
+    elif ruled:
+        why = (
+            "go through a rule of the model's own (custom_vjp), which sees them scaled "
+            "and may not be linear"
+        )
     elif calls and not entry.updates:
         why = "are returned, and the entry updates no State to keep a scale in"
     else:
@@ -152,14 +166,14 @@ def _scale_call(call: func.CallOp, scale: Value) -> list[Value]:
     with before(call):
         for number in range(len(call.operands) - count, len(call.operands)):
             given = call.operands[number]
-            call.operands[number] = b.multiply(given, _like(b, scale, given))
+            call.operands[number] = _scaled(b, b.multiply, given, scale)
     scaled = [*call.results][len(outputs) :]
     following = ir.InsertionPoint(_next_op(call))
     with following, call.location:
         found = []
         for value in scaled:
             uses = [(use.owner, use.operand_number) for use in value.uses]
-            found.append(b.divide(value, _like(b, scale, value)))
+            found.append(_scaled(b, b.divide, value, scale))
             for owner, number in uses:
                 owner.operands[number] = found[-1]
         return [_is_finite(b, each) for each in found if Tensor.of(each).elements != 0]
@@ -170,11 +184,15 @@ def _next_op(op: Operation) -> Operation:
     return ops[ops.index(op.opview) + 1]
 
 
-def _like(b: Builder, scale: Value, x: Value) -> Value:
-    """Return the scale in the shape and the dtype of another value."""
+def _scaled(b: Builder, compute: Op, x: Value, scale: Value) -> Value:
+    """Return a value by the scale, in its dtype; half floats may not hold the scale."""
     kind = Tensor.of(x)
-    scalar = b.cast(scale, dtype=kind.dtype) if kind.dtype != "f32" else scale
-    return b.broadcast(scalar, shape=kind.shape, axes=()) if kind.rank else scalar
+    wide = kind if kind.dtype == "f64" else kind.with_dtype("f32")
+    factor = b.cast(scale, dtype="f64") if kind.dtype == "f64" else scale
+    if kind.rank:
+        factor = b.broadcast(factor, shape=kind.shape, axes=())
+    result = compute(x if wide == kind else b.cast(x, dtype="f32"), factor)
+    return result if wide == kind else b.cast(result, dtype=kind.dtype)
 
 
 def _is_finite(b: Builder, x: Value) -> Value:

@@ -28,6 +28,7 @@ from aotc.errors import CompileError, InputError
 from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.drop_general import DropGeneral
+from aotc.passes.mix_precision import MixPrecision
 from aotc.passes.rematerialize import Rematerialize
 from aotc.program import Program
 from aotc.target import Target
@@ -43,7 +44,8 @@ def graph_passes(variant: Compiled) -> list[Pass]:
     """
     names = variant.passes
     loaded = [load(each) for each in names[: names.index(LOWERING)]]
-    return [each for each in loaded if not isinstance(each, DropGeneral)]
+    left_out = DropGeneral, MixPrecision  # the graph is in mixed precision already
+    return [each for each in loaded if not isinstance(each, left_out)]
 
 
 def late_passes(variant: Compiled, entry: Entry) -> list[Pass]:

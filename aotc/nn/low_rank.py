@@ -25,6 +25,7 @@ from aotc import dtypes
 from aotc.array_files import read_safetensors
 from aotc.dialects import context
 from aotc.dialects.function_table import index_functions
+from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
@@ -35,7 +36,7 @@ from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.entry import Spec
-from aotc.tracing.layer_ops import LayerOp, LayerOps
+from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
 from aotc.tracing.scopes import intercepted_by
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
@@ -110,13 +111,7 @@ class Lora:
             name = self._adapted(layers, layer)
             if name is None:
                 return [y]
-            if name not in adapters:
-                fail(
-                    "missing-adapter",
-                    f"expected adapters of all layers; there is none of '{name}', "
-                    "which the function runs",
-                    "make them by init, with arguments that run the same layers",
-                )
+            self._require_adapter(adapters, name)
             row = {key: astype(lift(x), y.dtype) for key, x in adapters[name].items()}
             return [y + self._added(layer, astype(layer.operands[0], y.dtype), row)]
 
@@ -155,16 +150,18 @@ class Lora:
             kwargs: likewise.
 
         Raises:
-            InputError: `not-merged`: a weight is computed of others, or read twice.
+            InputError: `not-merged`: a weight is computed of others, or read by more
+                than one product, also by one that has no adapter.
         """
         leaves, structure = flatten(params)
         known = dict(zip(leaf_names(structure), leaves, strict=True))
         for name, layer in self._layers(params, args, kwargs).items():
-            if name not in known or not layer.weight.is_given:
+            self._require_adapter(adapters, name)
+            if name not in known or not _is_read_alone(layer.weight):
                 fail(
                     "not-merged",
-                    f"expected weights to add adapters to; that of '{name}' is "
-                    "computed of integers or other weights, or read twice",
+                    f"expected weights that one product alone reads; that of '{name}' "
+                    "is computed of integers or other weights, or read elsewhere, too",
                     "keep the adapters beside it: a bundle of the tuned function",
                 )
             down, up = (numpy.asarray(adapters[name][key], "f4") for key in (DOWN, UP))
@@ -215,6 +212,14 @@ class Lora:
                 shapes.
         """
         file = read_safetensors(Path(path))
+        alpha = file.metadata.get("alpha")  # PEFT's lies in another file
+        if alpha is not None and float(alpha) != self.scale * self.rank:
+            raise InputError(
+                "bad-adapters",
+                f"expected adapters of alpha {self.scale * self.rank:g}; got {alpha}",
+                where=str(path),
+                hint=f"aotc.nn.lora(…, alpha={alpha})",
+            )
         found = {}
         for name, layer in self._layers(params, args, kwargs).items():
             summed, free = _shapes(layer)
@@ -226,6 +231,16 @@ class Lora:
         return found
 
     # ---- which layers
+
+    def _require_adapter(self, adapters: Adapters, name: str) -> None:
+        """Refuse adapters without those of a layer."""
+        if name not in adapters:
+            fail(
+                "missing-adapter",
+                f"expected adapters of all layers; there is none of '{name}', which "
+                "the function runs",
+                "make them by init, with arguments that run the same layers",
+            )
 
     def _adapted(self, layers: LayerOps, layer: LayerOp) -> str | None:
         """The name of a layer's adapter; None if it has none."""
@@ -266,12 +281,15 @@ class Lora:
                     leaves[number] = array
                 given, others, named = structure.unflatten(leaves)
                 self._run(note, given, others, named)
-        if not found:
-            names = ", ".join(seen[:_LISTED]) or "none"
+        unused = [x for x in self.patterns if not any(fnmatchcase(n, x) for n in found)]
+        if unused:
+            names = ", ".join(dict.fromkeys(seen[:_LISTED])) or "none"
             fail(
                 "no-layers",
-                f"expected layers that match {', '.join(self.patterns)}; there are "
-                f"{names}",
+                f"expected products by weights that match {', '.join(unused)}; there "
+                f"are {names}",
+                "convolutions, tables, and what is in loops, branches and checkpoints "
+                "have no adapters",
             )
         return found
 
@@ -283,7 +301,8 @@ class Lora:
         names = leaf_names(structure)
         for name, array in zip(names, arrays, strict=True):
             stem = name.removesuffix(".data")  # of quantised weights
-            layers.add_weight(stem if f"{stem}.scale" in names else name, array)
+            is_quantized = {f"{stem}.scale", f"{stem}.scale.data"} & {*names}
+            layers.add_weight(stem if is_quantized else name, array)
         others, form = flatten((args, kwargs))
         given, named = form.unflatten([*map(layers.as_input, others)])
         with intercepted_by(layers):
@@ -308,6 +327,20 @@ def _type_of(leaf: Any) -> Tensor:
     if not all(isinstance(size, (int, numpy.integer)) for size in shape):
         fail("bad-spec", f"expected static sizes; got {[*map(str, shape)]}")
     return Tensor(tuple(map(int, shape)), dtypes.canonical(leaf.dtype))
+
+
+def _is_read_alone(weight: Weight) -> bool:
+    """Whether the product that a given weight is traced for is all that reads it."""
+    rest: Any = weight.base._value if weight.is_given else None
+    while rest is not None:
+        uses = [*rest.uses]
+        if len(uses) != 1:
+            return False
+        op = uses[0].owner.opview
+        if not isinstance(op, Transpose):
+            return True
+        rest = op.results[0]
+    return False
 
 
 def _axes(layer: LayerOp) -> tuple[tuple[int, ...], tuple[int, ...]]:

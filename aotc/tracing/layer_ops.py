@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,9 +89,9 @@ class LayerOps:
 
     def __init__(self, change: Callable[[LayerOp], list[Array]]) -> None:
         self._change = change
-        self._weights: dict[int, tuple[Array, Weight]] = {}
-        self._inputs: dict[int, Array] = {}  # and what is made of them
-        self._constants: dict[int, Array] = {}  # that are traced
+        self._weights: dict[Hashable, tuple[Array, Weight]] = {}
+        self._inputs: dict[Hashable, Array] = {}  # and what is made of them
+        self._constants: dict[Hashable, Array] = {}  # that are traced
         self._counts: Counter[str] = Counter()
 
     def add_weight(self, name: str, array: Array) -> None:
@@ -105,7 +105,7 @@ class LayerOps:
         if not isinstance(leaf, (Array, numpy.ndarray)):
             return leaf
         array = lift(leaf)
-        self._inputs[id(array)] = array
+        self._inputs[_key(array)] = array
         return array
 
     def name_of(self, layer: LayerOp) -> str:
@@ -132,23 +132,23 @@ class LayerOps:
                 results = emit_all(name, *operands, **attributes)
                 is_computed = any(map(self._is_computed, operands))
         if is_computed:
-            self._inputs.update((id(x), x) for x in results)
+            self._inputs.update((_key(x), x) for x in results)
         else:
             self._follow(name, weights, attributes, results)
         return results
 
     def _weight(self, x: Array) -> Weight | None:
-        found = self._weights.get(id(x))
+        found = self._weights.get(_key(x))
         return None if found is None else found[1]
 
     def _is_computed(self, x: Array) -> bool:
         """Whether an array is an input, or made of one."""
         known = self._weights, self._constants
-        is_known = x._data is not None or any(id(x) in each for each in known)
-        return id(x) in self._inputs or not is_known
+        is_known = x._data is not None or any(_key(x) in each for each in known)
+        return _key(x) in self._inputs or not is_known
 
     def _note(self, x: Array, weight: Weight) -> None:
-        self._weights[id(x)] = x, weight  # held, so that its identity stays
+        self._weights[_key(x)] = x, weight  # held, so that its identity stays
 
     def _follow(
         self,
@@ -160,7 +160,7 @@ class LayerOps:
         """Take note of what an op makes of weights and constants alone."""
         known = [each for each in weights if each is not None]
         if not known:
-            self._constants.update((id(x), x) for x in results)
+            self._constants.update((_key(x), x) for x in results)
             return
         largest = max(known, key=lambda each: each.size)
         for x in results:
@@ -170,6 +170,11 @@ class LayerOps:
                 order = tuple(turned.order[n] for n in attributes["permutation"])
                 made = replace(turned, order=order)
             self._note(x, made)
+
+
+def _key(x: Array) -> Hashable:
+    """What is the same for all arrays that stand for one value."""
+    return id(x) if x._data is not None else x._value
 
 
 def _reads_one(weights: Sequence[Weight | None], number: int) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 from aotc import dtypes
 from aotc.dialects import OPS, context
-from aotc.dialects.graph import FOLLOWS, LOW, WIDE, as_tuple
-from aotc.dialects.mixing import kind_of
+from aotc.dialects.graph import GIVEN, LOW, WIDE, as_tuple
+from aotc.dialects.mixing import is_cheaper, kind_of, kind_of_constant
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
@@ -37,7 +37,7 @@ class _Variants:
 
     def read(self, kind: str, compute: str) -> Array:
         """The value for an op that computes in f32, or in the cheaper dtype."""
-        wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
+        wanted = compute if self.dtype == "f32" and is_cheaper(kind) else self.dtype
         if wanted not in self._known:
             self._known[wanted] = astype(self._primal, wanted)
         return self._known[wanted]
@@ -65,8 +65,7 @@ class Cheaper(Executing):
         with context():
             types = OPS[name].infer(*(array.type for array in operands), **attributes)
         with entered(self.parent):
-            taken = LOW if kind == LOW else WIDE
-            primals = [each.read(taken, self.compute) for each in given]
+            primals = [each.read(kind, self.compute) for each in given]
         results = self._apply_outside(name, primals, attributes)
         pairs = zip(as_tuple(types), results, strict=True)
         return [self.wrap(tensor.dtype, array, kind) for tensor, array in pairs]
@@ -85,7 +84,8 @@ class Cheaper(Executing):
         if array._trace is self:
             found: _Variants = array._value
             return found
-        kind = LOW if array._data is None else FOLLOWS
+        data = array._data
+        kind = GIVEN if data is None else kind_of_constant(data, self.compute)
         return _Variants(array.dtype, array, kind)
 
 
@@ -96,7 +96,7 @@ def executed_in(
     leaves, structure = flatten((args, kwargs))
     arrays = [lift(leaf) for leaf in leaves]
     scope = Cheaper(compute)
-    inputs = [scope.wrap(array.dtype, array, LOW) for array in arrays]
+    inputs = [scope.wrap(array.dtype, array, GIVEN) for array in arrays]
     with entered(scope):
         given, named = structure.unflatten(inputs)
         found, tree = flatten(function(*given, **named))

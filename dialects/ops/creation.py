@@ -11,7 +11,7 @@ from aotc.dialects.batching import NO_OPERANDS
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.counters import Counter, counter_of_elements
-from aotc.dialects.graph import GraphOp, Pure, Result
+from aotc.dialects.graph import WIDE, GraphOp, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.padding import HARMLESS
@@ -86,6 +86,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
     """y = the position along `axis`, as `dtype`."""
 
     why = "positions; every mask and counter is made of it"
+    precision = WIDE
 
     shape: Sizes
     axis: Int
@@ -153,6 +154,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
     """y = a size of the model's inputs, as a scalar: what a mean divides by."""
 
     why = "the only way from a symbolic size to a number"
+    precision = WIDE
 
     size: Sizes
     dtype: Str

@@ -13,8 +13,9 @@ from itertools import repeat
 
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import LOW, WIDE, GraphOp, as_tuple
-from aotc.dialects.mixing import kind_of
+from aotc.dialects.graph import GIVEN, LOW, WIDE, GraphOp, as_tuple
+from aotc.dialects.mixing import is_cheaper, kind_of, kind_of_constant
+from aotc.dialects.ops.creation import Constant
 from aotc.dialects.transform import Precision, derive
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import walk
@@ -43,7 +44,7 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
 
     primal_block = primal.entry_block
     count = len(primal_block.arguments)
-    kinds = [WIDE if number in derived.kept else LOW for number in range(count)]
+    kinds = [WIDE if number in derived.kept else GIVEN for number in range(count)]
     given = _variants(primal_block.arguments, block.arguments, kinds, compute)
     return [each.read(WIDE) for each in walk(primal_block, given, write)]
 
@@ -65,8 +66,8 @@ class _Variants:
 
     def read(self, kind: str) -> Value:
         """The value for an op that computes in f32, or in the cheaper dtype."""
-        is_cheaper = self.dtype == "f32" and kind == LOW
-        wanted = self._compute if is_cheaper else self.dtype
+        is_rounded = self.dtype == "f32" and is_cheaper(kind)
+        wanted = self._compute if is_rounded else self.dtype
         if wanted not in self._known:
             self._known[wanted] = Builder().cast(self._new, dtype=wanted)
         return self._known[wanted]
@@ -86,8 +87,9 @@ def _write_op(
 ) -> tuple[Sequence[Value], str]:
     """Write the op on what stands for its operands; its results, and their kind."""
     kind = kind_of(op, operands, compute)
-    taken = LOW if kind == LOW else WIDE
-    given = [each.read(taken) for each in operands]
+    if isinstance(op, Constant):
+        kind = kind_of_constant(op.value, compute)
+    given = [each.read(kind) for each in operands]
     return as_tuple(op.rebuild(*given)), kind
 
 

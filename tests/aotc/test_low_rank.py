@@ -137,6 +137,7 @@ def shared(params, x):
     [
         ("bad-rank", lambda: nn.lora(network, rank=0)),
         ("no-layers", lambda: nn.lora(network, layers="third.*").init(PARAMS, X)),
+        ("no-layers", lambda: nn.lora(network, layers=["first*", "x"]).init(PARAMS, X)),
         ("bad-spec", lambda: nn.lora(network).init(PARAMS, aotc.Spec(("n", 8)))),
         ("missing-adapter", lambda: nn.lora(network)({}, PARAMS, X)),
     ],
@@ -147,14 +148,60 @@ def test_what_cannot_be_is_told(code, act):
     assert refused.value.code == code
 
 
-def test_a_weight_that_is_read_twice_is_not_merged():
+def tied(params, x):
+    return anp.tanh(anp.take(params["w"], anp.asarray([0, 1, 0]), 0)) @ params["w"].T
+
+
+READ_TWICE = {
+    "by two products": (shared, None),
+    "by a product without an adapter": (
+        lambda p, x: x @ p["w"] @ anp.exp(p["w"]),
+        "w",
+    ),
+    "by a table": (tied, None),
+    "by a sum": (lambda p, x: x @ p["w"] + anp.sum(p["w"]), None),
+}
+
+
+@pytest.mark.parametrize(("function", "layers"), READ_TWICE.values(), ids=READ_TWICE)
+def test_a_weight_that_is_read_twice_is_not_merged(function, layers):
     params, x = {"w": array(4, 4)}, array(3, 4)
-    tuned = nn.lora(shared, rank=1)
+    tuned = nn.lora(function, rank=1, layers=layers)
     adapters = tuned.init(params, x)
-    assert [*adapters] == ["w", "w#2"]
     with pytest.raises(InputError) as refused:
         tuned.merge(adapters, params, x)
     assert refused.value.code == "not-merged"
+
+
+def test_imported_networks_learn_by_adapters(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    make, helper = onnx.helper.make_node, onnx.helper
+    kind, weight = onnx.TensorProto.FLOAT, array(8, 3)
+    graph = helper.make_graph(
+        [make("MatMul", ["x", "w"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("x", kind, [5, 8])],
+        [helper.make_tensor_value_info("y", kind, [5, 3])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset), tmp_path / "m.onnx")
+    network = aotc.from_onnx(tmp_path / "m.onnx")
+    tuned, tree = nn.lora(network, rank=2), network.weights.tree
+    adapters = random_like(tuned.init(tree, aotc.Spec(X.shape)))
+    (row,) = adapters.values()
+    added = X @ row["down"] @ row["up"]
+    found = values(tuned(adapters, tree, X))
+    np.testing.assert_allclose(found, X @ weight + added, rtol=1e-4, atol=1e-4)
+
+
+def test_adapters_of_another_alpha_are_refused(tmp_path):
+    file, layers = tmp_path / "a.safetensors", ["first.*"]
+    tuned = nn.lora(network, rank=2, alpha=8, layers=layers)
+    tuned.save(file, tuned.init(PARAMS, X))
+    with pytest.raises(InputError) as refused:
+        nn.lora(network, rank=2, layers=layers).load(file, PARAMS, X)
+    assert refused.value.code == "bad-adapters"
 
 
 def test_adapters_of_another_rank_are_refused(tmp_path):

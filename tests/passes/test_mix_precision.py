@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import control, nn, optim, reference
+from aotc import control, nn, optim, random, reference
 from aotc import numpy as anp
 from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
@@ -37,14 +37,14 @@ class Built:
         if compute is not None:
             run_passes(self.unit, [MixPrecision(compute)])
         self.graph = str(self.unit.module)
-        (self.entry,) = self.unit.program.entries
         run_passes(self.unit, PASS_STAGES[0].passes())
+        (self.entry,) = self.unit.program.entries
         self.stored = dict(self.unit.program.parameters)
 
     def __call__(self, **inputs):
         """The outputs; states are kept, as a loaded model keeps them."""
         known = {**self.stored, **inputs}
-        arrays = [known[port.name] for port in self.entry.arguments]
+        arrays = [np.asarray(known[port.name]) for port in self.entry.arguments]
         results = reference.evaluate(self.unit.module, self.entry.name, arrays)
         named = list(zip(self.entry.results, results, strict=True))
         self.stored |= {p.name: x for p, x in named if p.kind == "state"}
@@ -182,6 +182,63 @@ def test_a_network_with_norms_keeps_sums_in_f32():
     assert abs(found - wanted) < 0.02 * abs(wanted)
 
 
+# ---- what is made of whole numbers --------------------------------------------------
+
+
+def both(entry, **inputs):
+    """The first result in f32, and by each of the cheaper dtypes."""
+    return [Built(entry, compute)(**inputs)[0] for compute in (None, "bf16", "f16")]
+
+
+def test_random_numbers_are_those_of_f32():
+    @aotc.entry(x=aotc.Spec((64, 8)), w=aotc.Spec((8, 8)))
+    def drop(x, w):
+        kept = nn.dropout(random.key(3), anp.ones((64, 8)), 0.3)
+        return kept, random.uniform(random.key(1), (64,)), x @ w
+
+    x, w = RNG.normal(size=(64, 8)).astype("f4"), np.eye(8, dtype="f4")
+    exact, *mixed = (Built(drop, each)(x=x, w=w) for each in (None, "bf16", "f16"))
+    for found in mixed:
+        for one, other in zip(exact[:2], found[:2], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("made", ["traced", "constant"])
+def test_angles_of_positions_are_those_of_f32(made):
+    @aotc.entry(x=aotc.Spec((3000, 8)), w=aotc.Spec((8, 4)), steps=aotc.Spec((4,)))
+    def turn(x, w, steps):
+        places = np.arange(3000, dtype="f4")
+        if made == "traced":
+            places = anp.arange(3000).astype("f32") + anp.sum(x[:1, :1]) * 0
+        angles = places[:, None] * steps
+        return (x @ w) * anp.cos(angles)
+
+    x = RNG.normal(size=(3000, 8)).astype("f4")
+    w, steps = np.ones((8, 4), "f4"), np.float32([1, 0.3, 0.1, 0.01])
+    exact, *mixed = both(turn, x=x, w=w, steps=steps)
+    for found in mixed:
+        assert np.abs(found - exact).max() < 0.1
+
+
+def test_weights_of_few_bits_stay_integers():
+    data = RNG.integers(-8, 8, (32, 64)).astype("i1")
+    scale = np.full((32, 2), 0.1, "f4")
+    tree = {
+        "few": nn.QuantizedWeights(data, scale, axis=1, block=32, bits=4),
+        "full": RNG.normal(size=(32, 8)).astype("f4"),
+    }
+
+    @aotc.entry(x=aotc.Spec((4, 64)), weights=aotc.Weights(tree))
+    def predict(weights, x):
+        return weights["few"].linear(x) @ weights["full"]
+
+    built = Built(predict, "bf16")
+    assert built.dtypes == {"f32", "bf16"}
+    text = str(built.unit.module)
+    assert '"graph.dequantize"' in text
+    assert "64x32xbf16" not in text
+
+
 # ---- what is refused ----------------------------------------------------------------
 
 
@@ -242,3 +299,37 @@ def test_an_optimizer_in_the_source_keeps_its_moments_in_f32():
     built(x=X * 1e6, y=Y)
     count = next(x for name, x in built.stored.items() if name.endswith("count"))
     assert count == 10  # the step that was left out is not counted
+
+
+def test_f16_through_a_rule_of_the_model_is_refused():
+    @aotc.custom_vjp
+    def clipped(x):
+        return x
+
+    clipped.defvjp(lambda x: (x, None), lambda _, g: (anp.clip(g, -0.01, 0.01),))
+    code, message = refused_of(lambda p, x, y: clipped(loss(p, x, y)), "f16")
+    assert code == "loss-not-scaled"
+    assert "custom_vjp" in message
+
+
+def refused_of(differentiated, compute):
+    with pytest.raises(InputError) as found:
+        stepping(compute, differentiated)
+    return found.value.code, found.value.message
+
+
+def test_gradients_in_f16_are_divided_by_scales_that_f16_does_not_hold():
+    start = {"w": START["w"].astype("f2")}
+
+    @aotc.entry(x=aotc.Spec(X.shape), state=aotc.State(dict(start)))
+    def step(state, x):
+        def small(w):
+            return anp.mean((x @ w.astype("f32")) ** 2) * 1e-4
+
+        value, slope = aotc.value_and_grad(small)(state["w"])
+        return {"w": state["w"] - slope * 100.0}, value
+
+    built = Built(step, "f16")
+    built.stored["step_loss_scale.scale"] = np.float32(2**17)
+    built(x=X)
+    assert (built.stored["state.w"] != start["w"]).any()
