@@ -12,10 +12,11 @@ from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, GraphOp
 class Mixed(Protocol):
     """A value of a function in mixed precision.
 
-    Its `kind` is how ops take it: GIVEN, an argument or what is made of some, may be
-    rounded, as LOW may, which is of a product; WIDE may not, nor may WHOLE, which is
-    made of whole numbers (positions, random bits, quantised weights) and of what is
-    given; FOLLOWS, a constant, takes any dtype.
+    Its `kind` is how ops take it: LOW, what is computed of a product, is rounded, and
+    so is GIVEN, an argument or what is made of some, where it meets that; WIDE is not,
+    nor is WHOLE, which is made of whole numbers (positions, random bits, quantised
+    weights) and of what is given; FOLLOWS, a constant, takes any dtype. Ops of no other
+    kind than LOW compute in the cheaper dtype.
     """
 
     @property
@@ -25,11 +26,6 @@ class Mixed(Protocol):
     @property
     def kind(self) -> str:
         """One of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
-
-
-def is_cheaper(kind: str) -> bool:
-    """Whether ops of a kind compute in the cheaper dtype."""
-    return kind in (LOW, GIVEN)
 
 
 def kind_of(

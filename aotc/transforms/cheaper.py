@@ -12,7 +12,7 @@ from typing import Any
 from aotc import dtypes
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GIVEN, LOW, WIDE, as_tuple
-from aotc.dialects.mixing import is_cheaper, kind_of, kind_of_constant
+from aotc.dialects.mixing import kind_of, kind_of_constant
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
@@ -37,7 +37,7 @@ class _Variants:
 
     def read(self, kind: str, compute: str) -> Array:
         """The value for an op that computes in f32, or in the cheaper dtype."""
-        wanted = compute if self.dtype == "f32" and is_cheaper(kind) else self.dtype
+        wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
         if wanted not in self._known:
             self._known[wanted] = astype(self._primal, wanted)
         return self._known[wanted]

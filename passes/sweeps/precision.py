@@ -14,7 +14,7 @@ from itertools import repeat
 from aotc.dialects import functions
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GIVEN, LOW, WIDE, GraphOp, as_tuple
-from aotc.dialects.mixing import is_cheaper, kind_of, kind_of_constant
+from aotc.dialects.mixing import kind_of, kind_of_constant
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.transform import Precision, derive
 from aotc.dialects.types import Tensor
@@ -66,7 +66,7 @@ class _Variants:
 
     def read(self, kind: str) -> Value:
         """The value for an op that computes in f32, or in the cheaper dtype."""
-        is_rounded = self.dtype == "f32" and is_cheaper(kind)
+        is_rounded = self.dtype == "f32" and kind == LOW
         wanted = self._compute if is_rounded else self.dtype
         if wanted not in self._known:
             self._known[wanted] = Builder().cast(self._new, dtype=wanted)
