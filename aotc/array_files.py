@@ -196,7 +196,10 @@ def hint_for(error: Exception) -> str:
             "it holds Python objects, or is no file of NumPy: numpy.savez(FILE, "
             "name=array) writes arrays of numbers"
         )
-    return "it may be cut short or altered: compare its size or checksum, copy it again"
+    return (
+        "it may be cut short or altered: compare its size or checksum, copy it again; "
+        "numpy.savez(FILE, name=array) writes such a file"
+    )
 
 
 # ---- the members of a zip archive ---------------------------------------------------

@@ -66,7 +66,7 @@ def forget() -> None:
     if is_frozen:
         gc.freeze()
     for each in objects:
-        if isinstance(each, FunctionType | _lru_cache_wrapper):
+        if type(each) in (FunctionType, _lru_cache_wrapper):  # asks no object itself
             clear = getattr(each, "cache_clear", None)
             parameters = getattr(each, "cache_parameters", None)
             if clear and (parameters is None or parameters()["maxsize"] is not None):

@@ -15,7 +15,8 @@ Note [sums of parts of unknown size]: on vmvx, IREE 3.13 cuts the last three axe
 result into parts, and no others. Where an elementwise op is merged into a product, a
 convolution or the windows of a pool, the sums of a part have memory of their own; if
 one of the other axes has a size that only calls decide, it is as much as for 2**53
-places along it, which no call gets ("RESOURCE_EXHAUSTED"). Behind a barrier there are
+places along it, which no call gets ("RESOURCE_EXHAUSTED"). So it is where elementwise
+ops before a pad are merged with others of the same operands. Behind a barrier there are
 two dispatches.
 """
 
@@ -28,6 +29,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op
@@ -93,11 +95,18 @@ def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
     return {
         value
         for op in block.operations
-        if isinstance(op, (DotGeneral, ConvGeneral, Pool))
+        if isinstance(op, GraphOp)
         for value in op.results
+        if isinstance(op, (DotGeneral, ConvGeneral, Pool)) or _is_beside_others(value)
         if not all(isinstance(size, int) for size in Tensor.of(value).shape[:-_CUT])
         and any(isinstance(use.owner.opview, GraphOp) for use in value.uses)
     }
+
+
+def _is_beside_others(value: Value) -> bool:
+    """Whether a value is padded, or read twice, so that loops over it are fused."""
+    readers = [use.owner.opview for use in value.uses]
+    return len(readers) > 1 or any(isinstance(each, Pad) for each in readers)
 
 
 def _reduces_symbols(op: Reduction) -> bool:

@@ -122,6 +122,13 @@ def sums_before_elementwise_ops(x):
     return x @ anp.ones((4, 8)) * lines, nn.relu(depthwise), nn.relu(pooled)
 
 
+@program(b, 6, 5, 8, target="vmvx")
+def padded_beside_its_source(x):
+    levels = anp.clip(anp.round(x * 16.0 + 120.0), 0, 255)
+    padded = anp.pad((levels - 120.0) / 16.0, [(0, 0), (0, 1), (0, 1), (0, 0)])
+    return anp.round(padded * 8.0), (levels - 120.0) / 16.0
+
+
 # ---- Note [strided reads]: a slice that ends at the end, and another reader ---------
 
 
