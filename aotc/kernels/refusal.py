@@ -162,8 +162,6 @@ def _why_dequantized(
     """Why no kernel reads the integers of a weight."""
     if isinstance(capabilities, NoKernels):
         return capabilities.why
-    if capabilities.emitted.on_gpus:
-        return "kernels of GPUs read floats, and no integers with scales of blocks"
     readers = users_of([op.y])
     products = [each for each in readers if isinstance(each, DotGeneral)]
     if len(products) < len(readers):
