@@ -83,7 +83,8 @@ class _FiniteEntry(Entry):
                 f"{said}, because '{given}' is not when the call begins",
                 hint="look for it in the data, or begin with earlier states",
             )
-        makers = nonfinite.find(self._source, self.name, values)
+        mixed = self._model.manifest.data.get("precision", {}).get("mixed")
+        makers = nonfinite.find(self._source, self.name, values, mixed)
         if not makers.found:
             return Finding(
                 "made-not-finite",

@@ -22,6 +22,8 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.mix_precision import MixPrecision
 from aotc.program import source_of
 from aotc.program_files import holds_program, read_program
 
@@ -123,7 +125,9 @@ def _source_of_ir(path: Path) -> dict[str, Any]:
 _AUTODIFF = "autodiff"
 
 
-def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
+def find(
+    path: Path, entry: str, values: Mapping[str, Any], mixed: str | None = None
+) -> Makers:
     """The first ops at fault in one call of an entry; none if all stays finite.
 
     Args:
@@ -131,17 +135,20 @@ def find(path: Path, entry: str, values: Mapping[str, Any]) -> Makers:
         entry: the name of the entry.
         values: the arrays of its inputs and states by their dotted names; other states
             and weights have the values that the model gives them.
+        mixed: the cheaper dtype that the bundle was built in, if it was.
 
     Raises:
         InputError: the model has no such entry, or cannot be traced.
     """
     program = importers.load(path, (entry,))
-    known = {**program.parameters, **values}
-    ports = program.entry(entry).arguments
     with context(), ir.Location.unknown():
         watch = _Watch(_ops_of_model(program.module))
+        if mixed is not None and program.mixed_precision is None:
+            run_passes(Unit(program), (MixPrecision(mixed),), silently=True)
+        known = {**program.parameters, **values}
+        ports = program.entry(entry).arguments
         run_passes(program.module, (_AUTODIFF, "inline"))
-        arguments = [known[port.name] for port in ports]
+        arguments = [np.asarray(known[port.name]) for port in ports]
         reference.evaluate(program.module, entry, arguments, watch)
     return Makers(tuple(watch.first.values()))
 

@@ -12,6 +12,7 @@ from aotc.errors import CompileError
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.target import Target
 from aotc.tracing.assembly import trace
+from aotc.tracing.deferred_arrays import compute_when_read
 
 W = np.random.default_rng(0).normal(size=(4, 4)).astype("f4")
 params = aotc.State({"w": W, "b": np.zeros(4, "f4")})
@@ -52,6 +53,21 @@ def straight_through(params, x):
     """Rounded forward, and not backward."""
     h = x @ params["w"]
     return (h + nn.stop_gradient(anp.round(h) - h)).sum()
+
+
+def test_weights_that_are_computed_when_they_are_read_are_certified():
+    fixed = aotc.Weights({"w": compute_when_read(lambda x: x * 2.0, W)})
+
+    @aotc.entry(x=x, params=params, fixed=fixed)
+    def train(params, fixed, x):
+        def loss(params):
+            return anp.tanh(x @ fixed["w"] @ params["w"] + params["b"]).var()
+
+        value, grads = aotc.value_and_grad(loss)(params)
+        return {k: params[k] - 0.1 * grads[k] for k in params}, value
+
+    (found,) = certify(trace([train], {}))
+    assert found.holds
 
 
 def test_the_figures_of_right_rules_are_rounding():

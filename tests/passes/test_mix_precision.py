@@ -6,6 +6,7 @@ import pytest
 import aotc
 from aotc import control, nn, optim, random, reference
 from aotc import numpy as anp
+from aotc.checks import nonfinite
 from aotc.dialects.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -333,3 +334,15 @@ def test_gradients_in_f16_are_divided_by_scales_that_f16_does_not_hold():
     built.stored["step_loss_scale.scale"] = np.float32(2**17)
     built(x=X)
     assert (built.stored["state.w"] != start["w"]).any()
+
+
+def test_what_is_not_finite_is_found_in_the_dtype_that_it_was_built_in(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import aotc\n\n\n"
+        "@aotc.entry(x=aotc.Spec((2, 4)), w=aotc.Spec((4, 2)))\n"
+        "def f(x, w):\n    return (x @ w) * 100.0\n"
+    )
+    values = {"x": np.full((2, 4), 1e3, "f4"), "w": np.ones((4, 2), "f4")}
+    assert not nonfinite.find(model, "f", values).found
+    assert nonfinite.find(model, "f", values, "f16").found

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from aotc import dtypes
 from aotc.checks.certificate.modules import Modes, modes_of
 from aotc.checks.certificate.visits import visit
@@ -117,7 +119,7 @@ def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
     """Initial states and weights; random inputs of the least size above one."""
     sizes = entry.nearest_allowed([_size(contract) for contract in entry.symbols])
     return [
-        program.parameters[port.name]
+        np.asarray(program.parameters[port.name])
         if port.name in program.parameters
         else _random(port.type, sizes, rng)
         for port in entry.arguments
