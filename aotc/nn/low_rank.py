@@ -30,14 +30,13 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.numpy.products import dot_general
-from aotc.pytree import flatten, leaf_names
+from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.entry import Spec
 from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
-from aotc.tracing.scopes import intercepted_by
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
 from aotc.writing import atomic_write
@@ -295,22 +294,22 @@ class Lora:
 
     def _run(self, change: _Change, params: Any, args: Any, kwargs: Any) -> Any:
         """Call the function with its layers changed."""
-        leaves, structure = flatten(params)
-        arrays = [lift(leaf) for leaf in leaves]
         layers = LayerOps(lambda layer: change(layers, layer))
-        names = leaf_names(structure)
-        for name, array in zip(names, arrays, strict=True):
-            stem = name.removesuffix(".data")  # of quantised weights
-            is_quantized = {f"{stem}.scale", f"{stem}.scale.data"} & {*names}
-            layers.add_weight(stem if is_quantized else name, array)
-        others, form = flatten((args, kwargs))
-        given, named = form.unflatten([*map(layers.as_input, others)])
-        with intercepted_by(layers):
-            return self.function(structure.unflatten(arrays), *given, **named)
+        return layers.call(self.function, params, args, kwargs, _weight_names)
 
     @property
     def __name__(self) -> str:
         return function_name(self.function)
+
+
+def _weight_names(structure: Structure) -> list[str]:
+    """Return the names of weights; quantised ones are called as a whole."""
+    names = leaf_names(structure)
+    stems = [name.removesuffix(".data") for name in names]
+    return [
+        stem if {f"{stem}.scale", f"{stem}.scale.data"} & {*names} else name
+        for stem, name in zip(stems, names, strict=True)
+    ]
 
 
 def _is_array(leaf: Any) -> bool:

@@ -20,7 +20,6 @@ import numpy
 
 from aotc import numpy as np
 from aotc.nn.layers import stop_gradient
-from aotc.pytree import flatten, leaf_names
 from aotc.quantization.forms import CONVOLUTION, TABLE, Form
 from aotc.quantization.grids import weight_grid
 from aotc.quantization.precisions import RECIPES, Precision, trained_precision
@@ -34,7 +33,7 @@ from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
 from aotc.tracing.layer_ops import LayerOp, LayerOps
-from aotc.tracing.scopes import intercepted_by, without_tracing
+from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import fail
 
 LOW, HIGH, STEPS = "low", "high", "steps"  # the leaves of a layer's ranges
@@ -176,15 +175,8 @@ class QuantizationAware:
         self, range_of: _Range, params: Any, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
         """Call the function; returns the ranges that were used, and its result."""
-        leaves, structure = flatten(params)
-        arrays = [lift(leaf) for leaf in leaves]
         rounding = _Rounding(self, range_of)
-        for name, array in zip(leaf_names(structure), arrays, strict=True):
-            rounding.layers.add_weight(name, array)
-        others, form = flatten((args, kwargs))
-        given, named = form.unflatten([*map(rounding.layers.as_input, others)])
-        with intercepted_by(rounding.layers):
-            result = self.function(structure.unflatten(arrays), *given, **named)
+        result = rounding.layers.call(self.function, params, args, kwargs)
         return rounding.ranges, result
 
     @property

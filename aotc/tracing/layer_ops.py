@@ -1,12 +1,9 @@
 """Follow the weights of a function while it is called, and change its layers.
 
-    layers = LayerOps(change)
-    layers.add_weight("dense.kernel", kernel)
-    with intercepted_by(layers):
-        function({"dense": {"kernel": kernel}}, layers.as_input(x))
+    LayerOps(change).call(function, {"dense": {"kernel": kernel}}, (x,), {})
 
 Layers are products and convolutions by weights, and rows that are read of such. Weights
-are arrays that were added, and what ops make of them and of constants alone.
+are leaves of the first argument, and what ops make of them and of constants alone.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from typing import Any
 
 import numpy
 
+from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.scopes import intercepted_by
@@ -94,13 +92,38 @@ class LayerOps:
         self._constants: dict[Hashable, Array] = {}  # that are traced
         self._counts: Counter[str] = Counter()
 
-    def add_weight(self, name: str, array: Array) -> None:
-        """Take note of a weight."""
+    def call(
+        self,
+        function: Callable[..., Any],
+        params: Any,
+        args: Any,
+        kwargs: Any,
+        names_of: Callable[[Structure], Sequence[str]] = leaf_names,
+    ) -> Any:
+        """Return the result of a function of weights and other arguments.
+
+        Args:
+            function: that is called.
+            params: a pytree of weights, its first argument.
+            args: the others.
+            kwargs: likewise.
+            names_of: gives the names of the weights.
+        """
+        leaves, structure = flatten(params)
+        arrays = [lift(leaf) for leaf in leaves]
+        for name, array in zip(names_of(structure), arrays, strict=True):
+            self._add_weight(name, array)
+        others, form = flatten((args, kwargs))
+        given, named = form.unflatten([*map(self._as_input, others)])
+        with intercepted_by(self):
+            return function(structure.unflatten(arrays), *given, **named)
+
+    def _add_weight(self, name: str, array: Array) -> None:
         size = math.prod(map(int, array.type.shape))
         order = tuple(range(array.ndim))
         self._note(array, Weight(name, size, array, order, is_given=True))
 
-    def as_input(self, leaf: Any) -> Any:
+    def _as_input(self, leaf: Any) -> Any:
         """Return what an argument of the function is to it; arrays are no constants."""
         if not isinstance(leaf, (Array, numpy.ndarray)):
             return leaf
