@@ -12,7 +12,7 @@ field and requires them to be of one type. An op over the arguments of another f
 can therefore not be declared with it; a call can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, NoReturn
 
@@ -205,6 +205,13 @@ def derive(derived: Derived) -> str:
 def derived_of(function: Function) -> Derived | None:
     """What `function` is declared as, if its body is yet to be written."""
     return transformation_of(function) if function.is_external else None
+
+
+def transformations_of(known: Mapping[str, Function], name: str) -> Iterator["Derived"]:
+    """Yield what a function is made by, outermost first, down to one that is not."""
+    while (made := transformation_of(known[name])) is not None:
+        yield made
+        name = made.of
 
 
 def transformation_of(function: Function) -> Derived | None:

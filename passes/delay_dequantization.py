@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import (
@@ -25,7 +25,7 @@ from aotc.dialects.walking import (
     defining_op,
     in_order,
 )
-from aotc.kernels.scopes import scopes_of
+from aotc.kernels.scopes import functions_with_weights
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
@@ -43,11 +43,9 @@ class DelayDequantization(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Whether anything changed."""
-        functions = functions_of(unit.module)
         changed = False
-        for entry in unit.program.entries:
-            for name, weights in scopes_of(functions, entry.name).items():
-                changed |= _delay(functions[name], weights)
+        for function, weights in functions_with_weights(unit.module):
+            changed |= _delay(function, weights)
         return changed
 
 

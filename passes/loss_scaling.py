@@ -28,7 +28,7 @@ from aotc.dialects.entries import Entry, Port, write_entry
 from aotc.dialects.function_table import Functions
 from aotc.dialects.functions import before, callee_of, functions_of, signature
 from aotc.dialects.graph import where_of
-from aotc.dialects.transform import Vjp, derived_of, floats
+from aotc.dialects.transform import Vjp, derived_of, floats, transformations_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Operation, Value, func, ir
@@ -74,8 +74,8 @@ def scale_losses(program: Program, cheaper: Collection[str]) -> None:
 
 
 def _root(known: Functions, name: str) -> str:
-    """Return the function with a body that a transformed one is made of."""
-    while (made := derived_of(known[name])) is not None:
+    """Return the function of the source that a transformed one is made of."""
+    for made in transformations_of(known, name):
         name = made.of
     return name
 

@@ -28,7 +28,7 @@ from aotc.dialects import functions
 from aotc.dialects.callees import callees, reachable_functions, rules_of
 from aotc.dialects.entries import Entry
 from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.graph import LOW
+from aotc.dialects.graph import LOW, GraphOp
 from aotc.dialects.transform import (
     CHEAPER,
     Jvp,
@@ -37,10 +37,12 @@ from aotc.dialects.transform import (
     derive,
     derived_of,
     transformation_of,
+    transformations_of,
 )
+from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone, walk
 from aotc.errors import InputError
-from aotc.mlir import Function, ir
+from aotc.mlir import Function, Operation
 from aotc.passes.base import Pass, Unit
 from aotc.passes.loss_scaling import scale_losses
 from aotc.passes.properties import IS_GRAPH
@@ -87,7 +89,7 @@ class MixPrecision(Pass):
                     hint="leave out --precision",
                 )
             for name, kept in chosen.items():
-                _compute_cheaper(known[name], Precision("", self.compute, kept))
+                _compute_cheaper(known[name], self.compute, kept)
         if self.compute == "f16":
             scale_losses(unit.program, chosen.keys())
         return True
@@ -115,7 +117,7 @@ def _written(known: Functions, name: str) -> str | None:
 
     None where its precision is settled: by the source, or by rules of its own.
     """
-    while (made := transformation_of(known[name])) is not None:
+    for made in transformations_of(known, name):
         if isinstance(made, Precision):
             return None
         name = made.of
@@ -130,7 +132,8 @@ def _multiplies(known: Functions, name: str) -> bool:
         function = known[rest.pop()]
         if isinstance(transformation_of(function), Precision):
             continue
-        if any(map(_is_product, _ops(function))):
+        ops = [] if function.is_external else function.entry_block.operations
+        if any(map(_is_product, ops)):
             return True
         for inner in callees(function):
             if inner not in seen:
@@ -139,15 +142,9 @@ def _multiplies(known: Functions, name: str) -> bool:
     return False
 
 
-def _ops(function: Function) -> Iterator[ir.OpView]:
-    if not function.is_external:
-        yield from function.entry_block.operations
-
-
-def _is_product(op: ir.OpView) -> bool:
-    return getattr(type(op), "precision", None) == LOW and any(
-        str(getattr(value.type, "element_type", "")) == "f32" for value in op.operands
-    )
+def _is_product(op: Operation) -> bool:
+    is_cheaper = isinstance(op, GraphOp) and type(op).precision == LOW
+    return is_cheaper and any(Tensor.of(x).dtype == "f32" for x in op.operands)
 
 
 def _updated(entry: Entry) -> Iterator[int]:
@@ -158,7 +155,7 @@ def _updated(entry: Entry) -> Iterator[int]:
             yield number
 
 
-def _compute_cheaper(function: Function, how: Precision) -> None:
+def _compute_cheaper(function: Function, compute: str, kept: tuple[int, ...]) -> None:
     """Move the body of a function into another, and call that in mixed precision."""
     block = function.entry_block
     ops = [*block.operations]
@@ -169,7 +166,7 @@ def _compute_cheaper(function: Function, how: Precision) -> None:
             functions.types_of(block.arguments),
             lambda arguments: walk(block, arguments, clone),
         )
-        mixed = derive(Precision(whole, how.compute, how.kept))
+        mixed = derive(Precision(whole, compute, kept))
         results = functions.call(mixed, [*block.arguments])
     for number, value in enumerate(results):
         returned.operands[number] = value

@@ -21,19 +21,17 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, has_one_use, in_order, users_of
 from aotc.dialects.weight_values import is_expanded
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
-from aotc.kernels.scopes import scopes_of
+from aotc.kernels.scopes import functions_with_weights
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
@@ -52,12 +50,9 @@ class SplitProducts(Pass):
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
             return False
-        functions = functions_of(unit.module)
         changed = False
-        for entry in entries_of(unit.module):
-            for name, weights in scopes_of(functions, entry.name).items():
-                with known_contracts(contracts_of(functions[name])):
-                    changed |= _split_in(functions[name], weights, capabilities)
+        for function, weights in functions_with_weights(unit.module):
+            changed |= _split_in(function, weights, capabilities)
         return changed
 
 

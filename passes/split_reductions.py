@@ -20,19 +20,17 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder, replace_op
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone, defining_op, has_one_use
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
-from aotc.kernels.scopes import scopes_of
+from aotc.kernels.scopes import functions_with_weights
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN
@@ -51,12 +49,9 @@ class SplitReductions(Pass):
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or not capabilities.emitted.on_gpus:
             return False
-        functions = functions_of(unit.module)
         changed = False
-        for entry in entries_of(unit.module):
-            for name, weights in scopes_of(functions, entry.name).items():
-                with known_contracts(contracts_of(functions[name])):
-                    changed |= _split_in(functions[name], weights, capabilities)
+        for function, weights in functions_with_weights(unit.module):
+            changed |= _split_in(function, weights, capabilities)
         return changed
 
 

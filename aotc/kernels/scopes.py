@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aotc.dialects.control import Scan, While, control_of
-from aotc.dialects.functions import callee_of
+from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.weight_values import weight_values
-from aotc.mlir import Function, Value, func
+from aotc.mlir import Function, Module, Value, func
 
 Weights = dict[str, set[Value]]
+
+
+def functions_with_weights(module: Module) -> Iterator[tuple[Function, set[Value]]]:
+    """Yield the scopes of all entries, each within what is known of its symbols."""
+    functions = functions_of(module)
+    for entry in entries_of(module):
+        for name, weights in scopes_of(functions, entry.name).items():
+            with known_contracts(contracts_of(functions[name])):
+                yield functions[name], weights
 
 
 def scopes_of(functions: Mapping[str, Function], entry: str) -> Weights:
