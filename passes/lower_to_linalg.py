@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+from aotc.artifacts.backends import BACKENDS
 from aotc.dialects import iree_text
 from aotc.dialects.callees import declaration_of
 from aotc.dialects.contracts import Contract
@@ -117,7 +118,8 @@ def _lower_function(
             return lowered
         with ir.InsertionPoint(lowered.add_entry_block()):
             unknown: list[Any] = [None] * len(contracts)
-            lowering = Lowering(unknown, in_place)
+            on_gpu = target is not None and not BACKENDS[target.backend].on_cpu
+            lowering = Lowering(unknown, in_place, on_gpu=on_gpu)
             _read_symbols(lowering, inputs, lowered.arguments)
             _require_bound(lowering, contracts)
             inlined = _Inlined(functions, lowering, target)
@@ -189,14 +191,15 @@ class _Inlined:
 def _lower_ops(
     region: Function, arguments: Sequence[Value], symbols: Sequence[Value | None]
 ) -> list[Value]:
-    """Return the lowered results of a region whose ops no kernel computes."""
+    """Return the lowered results of a region whose ops no kernel of a GPU computes."""
     module = ir.Module.create(region.location)
     copy = region.operation.clone(ir.InsertionPoint(module.body)).opview
     assert isinstance(copy, func.FuncOp)
     with known_contracts(contracts_of(copy)):
         decompose_ops(copy)
         known: list[Any] = [*symbols]  # None for those that no size mentions
-        inlined = _Inlined({name_of(copy): copy}, Lowering(known), None)
+        lowering = Lowering(known, on_gpu=True)
+        inlined = _Inlined({name_of(copy): copy}, lowering, None)
         return inlined(name_of(copy), [*arguments])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -225,3 +226,11 @@ def view_of_mapped_memory() -> str | None:
     del array
     is_kept = sys.getrefcount(memory) > before
     return None if is_kept and view.size else "the view does not keep the memory"
+
+
+def signed_maximum_on_gpus() -> str | None:
+    """Look for a maximum of signed integers with 0 in the code for a GPU."""
+    flag = "--iree-codegen-llvmgpu-use-reduction-vector-distribution"
+    source = Source("signed-maximum-on-gpus", "cuda:sm_80", without=(flag,))
+    found = re.search(rb"max\.s32\s[^;]*, 0;", source.compile())
+    return None if found is None else f"the code has {found[0].decode()!r}"

@@ -56,11 +56,19 @@ class Lowering:
     Args:
         symbols: the index value of every symbol of the function.
         in_place: results of ops that may write over their first operand.
+        on_gpu: whether threads of a GPU share reductions.
     """
 
-    def __init__(self, symbols: list[Value], in_place: Collection[Value] = ()) -> None:
+    def __init__(
+        self,
+        symbols: list[Value],
+        in_place: Collection[Value] = (),
+        *,
+        on_gpu: bool = False,
+    ) -> None:
         self.symbols = symbols
         self.in_place = in_place
+        self.on_gpu = on_gpu
         self._variation = Variation()
         self._known: dict[Value, bool] = {}
         self._written: dict[Block, dict[Hashable, Any]] = {}

@@ -19,7 +19,7 @@ from aotc.dialects.graph import (
     Result,
     Tangent,
 )
-from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
@@ -150,10 +150,27 @@ class Reduction(GraphOp, traits=[Pure]):
 def lower_reduction(
     cls: type[Reduction], low: Lowering, x: Value, result: Tensor, axes: Sequence[int]
 ) -> Value:
-    """A lowered tensor reduced over `axes` by the reduction `cls`."""
+    """A lowered tensor reduced over `axes` by the reduction `cls`.
+
+    Note [signed extremes]: in code for GPUs, IREE 3.13 takes 0 for the least integer
+    and -1 for the greatest, signed or not, where threads share the maximum or the
+    minimum of a row, or the last vector of a row is not full. With the sign bit turned
+    over, signed integers are in the order of unsigned ones, of which both are true.
+    """
     kind = "f" if dt.is_float(result.dtype) else result.dtype[0]
-    start = cls.start(result.dtype)
-    return low.reduce(x, result, axes, start, cls.combine[kind])
+    start, combine = cls.start(result.dtype), cls.combine[kind]
+    if not (low.on_gpu and kind == "i" and cls.selects):
+        return low.reduce(x, result, axes, start, combine)
+    lowest = integer_bounds(result.dtype)[0]
+
+    def turned(element: Value) -> Value:
+        return arith.xori(element, scalars.constant(element.type, lowest))
+
+    def combine_turned(total: Value, element: Value) -> Value:
+        return cls.combine["u"](total, turned(element))
+
+    found = low.reduce(x, result, axes, int(start) ^ lowest, combine_turned)
+    return low.pointwise([found], result, turned)
 
 
 def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
@@ -433,6 +450,7 @@ def _first_position(low: Lowering, axis: int, dtype: str) -> Body:
         if dt.is_float(dtype):
             found = arith.ori(found, is_nan(value))
         nowhere = low.scalar("i32", _NOWHERE)
-        return arith.minsi(index, arith.select(found, here, nowhere))
+        # Note [signed extremes]: positions are no less than 0
+        return arith.minui(index, arith.select(found, here, nowhere))
 
     return body

@@ -27,3 +27,10 @@ def extremes(x):
 def normalised(x):
     """Softmax and layer norm of each row, and its variance."""
     return nn.softmax(x), nn.layer_norm(x), np.var(x, 1)
+
+
+@aotc.entry(x=aotc.Spec(("n", "m"), "i32"), y=aotc.Spec(("n", "m"), "i8"))
+def whole(x, y):
+    """Extremes and products of integers with signs, and where the extremes are."""
+    found = np.max(x, 1), np.min(x, 1), np.argmin(x, 1), np.prod(x, 1)
+    return *found, np.max(y, 1), np.min(y, 1), np.argmax(y, 1), np.sum(y, 1)

@@ -113,6 +113,28 @@ def launches(run):
     }
 
 
+def kernel_times(run):
+    """The kernels of a call in their order, with microseconds and grid, by PyTorch."""
+    try:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        torch.zeros(1, device="cuda")
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            run()
+            torch.cuda.synchronize()
+        events = [e for e in found.events() if "CUDA" in str(e.device_type)]
+    except Exception as error:  # of a library that need not be there
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+    events.sort(key=lambda e: e.time_range.start)
+    span = events[-1].time_range.end - events[0].time_range.start if events else 0
+    return {
+        "total_us": sum(map(device_us, events)),
+        "span_us": span,
+        "each": [[e.name[:80], device_us(e)] for e in events],
+    }
+
+
 def longest(kernels):
     """The five kernels that take the longest together, with their time in a call."""
     times = {}

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import runs
 from ..fault import Fault, Symptom
-from ..witnesses import Array, Code, Elsewhere, Source, Wrong
+from ..witnesses import Array, Code, Elsewhere, Shows, Source, Wrong
 
 
 def _numbers(*shape: int) -> Array:
@@ -157,6 +158,15 @@ ROWS = (
             3,
             right=lambda x, count: x * count,
         ),
+    ),
+    Fault(
+        "signed-extremes-on-gpus",
+        Symptom.WRONG,
+        "Takes 0 for the least integer and -1 for the greatest, where threads share "
+        "the maximum or the minimum of signed integers, or a vector is not full: of "
+        "negative numbers alone the maximum is 0.",
+        ("dialects/ops/reduction.py: Note [signed extremes]",),
+        Shows(runs.signed_maximum_on_gpus),
     ),
     Fault(
         "states-and-their-readers",

@@ -1,0 +1,176 @@
+"""Whole networks for a GPU: bundles, inputs and what PyTorch computes of them.
+
+Weights repeat a square of random numbers along their last two axes, so that bundles of
+hundreds of megabytes travel as a few.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+import sys
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts import keys
+from aotc.pipeline import build
+from aotc.target import Target
+
+BENCHMARKS = Path(__file__).parents[1]
+ARCHIVE = "networks.tar.xz"
+NETWORKS = ("bert", "resnet50", "vit", "gpt2", "llama")
+DTYPES = ("f32", "bf16")
+BATCH = 8
+_SIDE = 64  # of the square that weights repeat
+_BACK = 64 << 20  # bytes
+_SAMPLED = 1 << 13  # elements of a result that are compared
+_FEW = 1 << 16  # elements of weights that are what they are
+
+
+def write_networks(
+    folder: Path,
+    names: Sequence[str],
+    dtypes: Sequence[str],
+    targets: Sequence[Target],
+    batches: Sequence[int] = (BATCH,),
+) -> None:
+    """Build networks and write them, with inputs and results, as an archive.
+
+    Args:
+        folder: in which the archive and the sources of the networks are written.
+        names: of networks in `benchmarks/models_zoo`.
+        dtypes: of their weights.
+        targets: that they are compiled for.
+        batches: sizes of a batch; one bundle for each.
+    """
+    sys.path.insert(0, str(BENCHMARKS))
+    shutil.copytree(BENCHMARKS / "models_zoo", folder / "models_zoo", dirs_exist_ok=True)
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch)
+        signer = keys.write_key_pair(made / "run.key")
+        (made / "run.key").rename(folder.with_suffix(".key"))
+        key = folder.with_suffix(".key")
+        (made / "networks.pub").write_bytes(signer.public_pem)
+        for name in names:
+            for dtype in dtypes:
+                for batch in batches:
+                    print(f"{name} {dtype} {batch}", file=sys.stderr, flush=True)
+                    rows.append(_write(made, name, dtype, batch, targets, key))
+        key.unlink()
+        text = json.dumps({"rows": rows}, indent=1)
+        (made / "networks.json").write_text(text, encoding="utf-8")
+        # what repeats lies further apart than presets look back
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": _BACK}]
+        with (
+            lzma.open(folder / ARCHIVE, "wb", filters=filters) as packed,
+            tarfile.open(fileobj=packed, mode="w|") as archive,
+        ):
+            archive.add(made, ".")
+
+
+def _write(
+    folder: Path,
+    name: str,
+    dtype: str,
+    batch: int,
+    targets: Sequence[Target],
+    key: Path,
+) -> dict[str, Any]:
+    """Build one network; return what the list says of it."""
+    import models_zoo
+    import torch
+
+    module, inputs = models_zoo.module(name), models_zoo.inputs(name, batch)
+    repeat_weights(module)
+    inputs = {k: _batch_of_one(x) for k, x in inputs.items()}
+    title = f"{name}-{dtype}-{batch}"
+    with torch.no_grad():
+        if dtype == "bf16":
+            module = module.to(torch.bfloat16)
+            inputs = {k: _bf16(x) for k, x in inputs.items()}
+            wide = {k: x.float() if x.is_floating_point() else x for k, x in inputs.items()}
+            found = module.float()(**wide)
+            module = module.to(torch.bfloat16)
+        else:
+            found = module(**inputs)
+        expected = [sample(x.float().numpy()) for x in _leaves(found)]
+        file = folder / f"{title}.pt2"
+        torch.export.save(torch.export.export(module, (), kwargs=inputs), file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = build(
+            file,
+            output=folder,
+            targets=tuple(targets),
+            signing_key=key,
+            self_check="off",
+        )
+    file.unlink()
+    np.savez(
+        folder / f"{title}.npz",
+        **{f"in_{k}": _bits(x) for k, x in inputs.items()},
+        **{f"out_{n}": x for n, x in enumerate(expected)},
+    )
+    return {
+        "name": name,
+        "dtype": dtype,
+        "batch": batch,
+        "bundle": report.bundle.name,
+        "arrays": f"{title}.npz",
+        "inputs": {k: str(x.dtype).removeprefix("torch.") for k, x in inputs.items()},
+    }
+
+
+def repeat_weights(module: Any) -> None:
+    """Make the large weights of a module repeat a square of their numbers."""
+    import torch
+
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.ndim >= 2 and weight.numel() >= _FEW:
+                weight.copy_(_repeated(weight))
+
+
+def _repeated(x: Any) -> Any:
+    """Return a tensor that repeats a square of another along its first two axes."""
+    square = x[:_SIDE, :_SIDE].clone()
+    repeats = [-(-n // _SIDE) for n in x.shape[:2]]
+    whole = square.repeat(*repeats, *[1] * (x.ndim - 2))
+    return whole[: x.shape[0], : x.shape[1]]
+
+
+def _batch_of_one(x: Any) -> Any:
+    """Return a batch that repeats its first member."""
+    return x[:1].repeat(x.shape[0], *[1] * (x.ndim - 1))
+
+
+def sample(x: Any) -> Any:
+    """Return some elements of an array, at even distances."""
+    return x.reshape(-1)[:: max(1, x.size // _SAMPLED)]
+
+
+def _bf16(x: Any) -> Any:
+    import torch
+
+    return x.to(torch.bfloat16) if x.is_floating_point() else x
+
+
+def _bits(x: Any) -> Any:
+    """Return an array of a tensor; one of bf16 as its bits."""
+    import torch
+
+    return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
+
+
+def _leaves(found: Any) -> list[Any]:
+    if isinstance(found, dict):
+        found = tuple(found.values())
+    return [*found] if isinstance(found, (tuple, list)) else [found]

@@ -1,0 +1,194 @@
+"""Kernels of usual shapes in many schedules, as machine code that is timed there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from aotc.dialects.functions import functions_of
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Tensor, static_size
+from aotc.dtypes import bits
+from aotc.errors import CompileError
+from aotc.importers import load
+from aotc.kernels.gpu import attention, products
+from aotc.kernels.gpu.compiling import ALONE, KernelSource, compile_kernel
+from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
+from aotc.kernels.gpu.machines import MACHINES, Gpu
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Term
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.passes.stages import PASS_STAGES
+
+ARCHIVE = "schedules.tar.xz"
+MODEL = Path(__file__).with_name("models") / "kernels.py"
+PER_TILE = 2  # schedules of a product with tiles of the same rows and columns
+MOST = 28  # of a kernel
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A kernel to time in one schedule.
+
+    Args:
+        kernel: name of what it computes.
+        file: of its code in the archive; None where Triton has refused it.
+        function: name of it in the code.
+        schedule: how its work is cut up, as a file holds it.
+        chosen: whether the model of the chip has chosen the schedule.
+        threads: of a program.
+        shared: bytes of memory that they share.
+        programs: how many are launched.
+        buffers: dtype and elements of arguments and results.
+        inputs: how many of the buffers are arguments.
+        expected: nanoseconds by the model of the chip; None where it has none.
+        floor: the longer of operations over the rate and bytes over the bandwidth.
+        operations: of the products.
+        moved: bytes of arguments and results.
+    """
+
+    kernel: str
+    file: str | None
+    function: str
+    schedule: dict[str, Any]
+    chosen: bool
+    threads: int
+    shared: int
+    programs: int
+    buffers: list[tuple[str, int]]
+    inputs: int
+    expected: float | None
+    floor: float
+    operations: int
+    moved: int
+
+
+def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
+    """Compile all kernels in all their schedules; write them as an archive.
+
+    Args:
+        folder: in which the archive is written.
+        arch: the chip, such as sm_90.
+        most: schedules of a kernel, at most.
+    """
+    machine = MACHINES[arch]
+    jobs = [*_jobs(machine, most)]
+    with tempfile.TemporaryDirectory() as scratch:
+        code = Path(scratch)
+        with ProcessPoolExecutor(max_workers=2) as pool:
+            numbered = enumerate(jobs)
+            work = [(code, n, source, machine) for n, (_, source) in numbered]
+            made = [*pool.map(_compile, *zip(*work, strict=True))]
+        rows = [
+            asdict(replace(row, file=found and found[0], shared=found[1] if found else 0))
+            for (row, _), found in zip(jobs, made, strict=True)
+        ]
+        text = json.dumps({"arch": arch, "rows": rows}, indent=1)
+        (code / "schedules.json").write_text(text, encoding="utf-8")
+        with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
+            archive.add(code, ".")
+
+
+def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
+    """Yield all kernels, in all their schedules, as they are to be compiled."""
+    unit = Unit(load(MODEL))
+    run_passes(unit, PASS_STAGES[0].passes(), silently=True)
+    for name, function in functions_of(unit.module).items():
+        with function.context, known_contracts(contracts_of(function)):
+            term = term_of(function)
+            assert term is not None
+            form = next(key for key, each in FORMS.items() if each.takes(term))
+            chosen = FORMS[form].plan(term, machine)
+            others = _schedules(term, form, machine, most)
+            schedules = [chosen, *(each for each in others if each != chosen)]
+        for schedule in schedules:
+            kernel = emit_planned(term, name, form, schedule, "ieee")
+            if isinstance(kernel, NoKernel):
+                raise SystemExit(f"{name}: {kernel.why}")
+            row = _row(name, term, form, schedule, kernel.programs, machine)
+            threads = kernel.warps * machine.warp
+            yield replace(row, chosen=schedule == chosen, threads=threads), kernel.source
+
+
+def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
+    """Return the schedules of a term that are worth a try, the best by the model first."""
+    if form == "product":
+        anchor = products.groups_of(term)[0].anchor
+        counts, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+        found = sorted(
+            products.candidates(counts.depth, dtype, machine),
+            key=lambda tile: products.nanoseconds(tile, counts, dtype, machine),
+        )
+        by_tile: dict[tuple[int, int], list[Any]] = {}
+        for each in found:
+            some = by_tile.setdefault((each.rows, each.columns), [])
+            if len(some) < PER_TILE:
+                some.append(each)
+        return [each for some in by_tile.values() for each in some][:most]
+    if form == "attention":
+        sizes = product((16, 32, 64, 128), (32, 64, 128), (4, 8), (2, 3))
+        return [attention.AttentionTile(*each) for each in sizes][:most]
+    return []
+
+
+def _row(
+    name: str, term: Term, form: str, schedule: Any, programs: Any, machine: Gpu
+) -> Timed:
+    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
+    moved = sum(static_size(k.elements) * bits(k.dtype) // 8 for k in kinds)
+    operations, dtype, expected = 0, "f32", None
+    for statement in term.statements:
+        if len(statement.factors) == 2:
+            count = products.Counts.of(statement)
+            operations += 2 * count.batch * count.rows * count.columns * count.depth
+            dtype = products.factor_dtype(statement)
+    if form == "product":
+        anchor = products.groups_of(term)[0].anchor
+        counts = products.Counts.of(anchor)
+        expected = products.nanoseconds(schedule, counts, dtype, machine)
+    return Timed(
+        kernel=name,
+        file=None,
+        function=name,
+        schedule=schedule.to_plain(),
+        chosen=False,
+        threads=0,
+        shared=0,
+        programs=static_size(programs),
+        buffers=[(k.dtype, static_size(k.elements)) for k in kinds],
+        inputs=len(term.arguments),
+        expected=expected,
+        floor=max(operations / machine.rate(dtype), moved / machine.bandwidth),
+        operations=operations,
+        moved=moved,
+    )
+
+
+def _compile(
+    folder: Path, number: int, source: KernelSource, machine: Gpu
+) -> tuple[str, int] | None:
+    """Write the machine code of a kernel; return its name, and bytes that are shared."""
+    from triton import knobs
+
+    try:
+        made = compile_kernel(source, machine.arch, "strict", machine.shared_bytes)
+    except CompileError as error:
+        print(f"{source.name}: {error.message}", file=sys.stderr, flush=True)
+        return None
+    text, code = folder / f"{number}.ptx", folder / f"{number}.cubin"
+    text.write_bytes(made.code)
+    suffix = "a" if machine.arch in ALONE else ""
+    command = [knobs.nvidia.ptxas.path, f"--gpu-name={machine.arch}{suffix}"]
+    subprocess.run([*command, str(text), "-o", str(code)], check=True)
+    text.unlink()
+    return code.name, made.shared

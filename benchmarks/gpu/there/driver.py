@@ -1,0 +1,107 @@
+"""NVIDIA's driver by ctypes: memory, machine code, launches and events.
+
+A call that fails raises a RuntimeError with the driver's own name of the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_float, c_int, c_size_t, c_void_p
+
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+class Driver:
+    """The driver, with a context on the first GPU."""
+
+    def __init__(self):
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        device, context = c_int(), c_void_p()
+        self.call("cuDeviceGet", byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name, *arguments):
+        """Call a function of the driver."""
+        code = getattr(self._cuda, name)(*arguments)
+        if code != 0:
+            text = ctypes.c_char_p()
+            self._cuda.cuGetErrorName(code, byref(text))
+            raise RuntimeError(f"{name}: {(text.value or b'?').decode()}")
+
+    def allocate(self, size):
+        """Return memory of the GPU."""
+        found = c_void_p()
+        self.call("cuMemAlloc_v2", byref(found), c_size_t(size))
+        return found
+
+    def free(self, memory):
+        """Give memory back."""
+        self.call("cuMemFree_v2", memory)
+
+    def upload(self, memory, array):
+        """Copy an array to the GPU."""
+        pointer = c_void_p(array.ctypes.data)
+        self.call("cuMemcpyHtoD_v2", memory, pointer, c_size_t(array.nbytes))
+
+    def download(self, array, memory):
+        """Copy from the GPU into an array."""
+        pointer = c_void_p(array.ctypes.data)
+        self.call("cuMemcpyDtoH_v2", pointer, memory, c_size_t(array.nbytes))
+
+    def fill(self, memory, size, byte):
+        """Set all bytes of memory."""
+        self.call("cuMemsetD8_v2", memory, ctypes.c_ubyte(byte), c_size_t(size))
+
+    def settle(self):
+        """Wait for the GPU."""
+        self.call("cuCtxSynchronize")
+
+    def event(self):
+        """Return an event."""
+        found = c_void_p()
+        self.call("cuEventCreate", byref(found), 0)
+        return found
+
+    def milliseconds(self, first, last):
+        """Return the time between two events."""
+        found = c_float()
+        self.call("cuEventSynchronize", last)
+        self.call("cuEventElapsedTime", byref(found), first, last)
+        return found.value
+
+
+class Launch:
+    """A kernel with its arguments.
+
+    Args:
+        driver: NVIDIA's.
+        code: machine code, or PTX.
+        function: name of the kernel.
+        threads: of a program.
+        shared: bytes of memory that they share.
+        programs: how many there are.
+        memories: of the arguments and results.
+    """
+
+    def __init__(self, driver, code, function, threads, shared, programs, memories):
+        self._driver, self._module, entry = driver, c_void_p(), c_void_p()
+        driver.call("cuModuleLoadData", byref(self._module), code)
+        name = function.encode()
+        driver.call("cuModuleGetFunction", byref(entry), self._module, name)
+        if shared > 48 << 10:
+            driver.call("cuFuncSetAttribute", entry, _DYNAMIC_SHARED, shared)
+        self._memories = memories  # whose addresses the arguments are
+        pointers = [ctypes.cast(ctypes.pointer(m), c_void_p) for m in memories]
+        self._given = (c_void_p * len(pointers))(*pointers)
+        grid = programs, 1, 1, threads, 1, 1, shared
+        self._arguments = entry, *grid, None, self._given, None
+
+    def __call__(self):
+        """Launch it."""
+        self._driver.call("cuLaunchKernel", *self._arguments)
+
+    def unload(self):
+        """Give its code back."""
+        self._driver.call("cuModuleUnload", self._module)

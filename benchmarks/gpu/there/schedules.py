@@ -1,0 +1,189 @@
+"""Time kernels in many schedules, and compare what they compute.
+
+    python schedules.py [--archive FILE] [--out FILE] [--seconds 60]
+
+Kernels are launched by NVIDIA's driver alone, with random numbers. What the first
+schedule of a kernel computes, the one that the model of the chip has chosen, is compared
+with what PyTorch computes of the same numbers, where it is, and then with what the
+others compute. Times are those of a launch among many, in which the memory of the
+caches is that of the launch before. FILE has a row for each kernel and schedule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import driver
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+WARM_UP, LEAST, MOST = 3, 5, 400
+MICROSECONDS = 4000  # of launches that are timed together
+REPEATS = 5
+
+
+def random_array(dtype, count, generator):
+    """Return random numbers as their bits: bf16 and f32 of a normal distribution."""
+    numbers = generator.standard_normal(count, dtype=np.float32)
+    if dtype == "f32":
+        return numbers
+    if dtype == "bf16":
+        return (numbers.view(np.uint32) >> 16).astype(np.uint16)
+    if dtype == "f16":
+        return numbers.astype(np.float16)
+    raise ValueError(f"no random numbers of {dtype}")
+
+
+def as_floats(array, dtype):
+    """Return numbers of a dtype, given their bits, as f32."""
+    if dtype == "bf16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32)
+
+
+class Kernel:
+    """The memory of a kernel, which all its schedules share."""
+
+    def __init__(self, cuda, row):
+        self._cuda, self.buffers, count = cuda, row["buffers"], row["inputs"]
+        generator = np.random.default_rng(1)
+        self.arrays = [random_array(*each, generator) for each in self.buffers]
+        self.inputs = self.arrays[:count]
+        self.memories = [cuda.allocate(max(x.nbytes, 16)) for x in self.arrays]
+        for memory, array in zip(self.memories, self.inputs, strict=False):
+            cuda.upload(memory, array)
+        self.first = None
+
+    def result(self, launch):
+        """Return what a launch computes, of memory that was not a number before."""
+        last, memory = self.arrays[-1], self.memories[-1]
+        self._cuda.fill(memory, last.nbytes, 0xFF)
+        launch()
+        self._cuda.settle()
+        found = np.empty_like(last)
+        self._cuda.download(found, memory)
+        return as_floats(found, self.buffers[-1][0])
+
+    def free(self):
+        """Give the memory back."""
+        for memory in self.memories:
+            self._cuda.free(memory)
+
+
+def largest_error(found, expected):
+    """Return the largest difference over the root of the mean square."""
+    if not np.isfinite(found).all():
+        return float("inf")
+    scale = np.sqrt(np.mean(np.square(expected, dtype=np.float64)))
+    return float(np.abs(found - expected).max() / max(scale, 1e-30))
+
+
+def measure(cuda, launch):
+    """Return microseconds of a launch: the least and the median of several runs."""
+    for _ in range(WARM_UP):
+        launch()
+    cuda.settle()
+    first, last = cuda.event(), cuda.event()
+
+    def timed(count):
+        cuda.call("cuEventRecord", first, None)
+        for _ in range(count):
+            launch()
+        cuda.call("cuEventRecord", last, None)
+        return cuda.milliseconds(first, last) * 1e3 / count
+
+    once = timed(LEAST)
+    count = int(min(MOST, max(LEAST, MICROSECONDS / max(once, 1))))
+    times = sorted(timed(count) for _ in range(REPEATS))
+    return {"min_us": times[0], "p50_us": times[len(times) // 2]}
+
+
+def run(archive, out, seconds):
+    """Time all kernels of an archive for as long as there is time."""
+    end, found = time.monotonic() + seconds, []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        document = json.loads((folder / "schedules.json").read_text(encoding="utf-8"))
+        cuda, name, kernel = driver.Driver(), None, None
+        for row in document["rows"]:
+            if time.monotonic() > end:
+                break
+            if row["file"] is None:
+                continue
+            if row["kernel"] != name:
+                if kernel is not None:
+                    kernel.free()
+                name, kernel = row["kernel"], Kernel(cuda, row)
+            found.append({**row, **one(cuda, kernel, row, folder)})
+            write(out, {"arch": document["arch"], "rows": found})
+    return found
+
+
+def one(cuda, kernel, row, folder):
+    """Return the times of one schedule, and its error."""
+    code = (folder / row["file"]).read_bytes()
+    launch = driver.Launch(
+        cuda,
+        code,
+        row["function"],
+        row["threads"],
+        row["shared"],
+        row["programs"],
+        kernel.memories,
+    )
+    made = kernel.result(launch)
+    if kernel.first is None:
+        kernel.first = made
+    facts = {"error": largest_error(made, kernel.first), **measure(cuda, launch)}
+    launch.unload()
+    return facts
+
+
+def write(out, document):
+    """Replace the file of what was found."""
+    aside = Path(f"{out}.part")
+    aside.write_text(json.dumps(document), encoding="utf-8")
+    os.replace(aside, out)
+
+
+def summary(rows):
+    """Return lines: of each kernel what was chosen, and what was fastest."""
+    lines = []
+    for name in dict.fromkeys(row["kernel"] for row in rows):
+        own = [row for row in rows if row["kernel"] == name]
+        best = min(own, key=lambda row: row["p50_us"])
+        chosen = next(row for row in own if row["chosen"])
+        worst = max(row["error"] for row in own)
+        expected = chosen["expected"] and f"{chosen['expected'] / 1e3:.1f}"
+        lines.append(
+            f"{name}: floor {chosen['floor'] / 1e3:.1f}, model {expected}, chosen "
+            f"{chosen['p50_us']:.1f}, best {best['p50_us']:.1f} us {best['schedule']}, "
+            f"{len(own)} schedules, largest difference {worst:.1e}"
+        )
+    return lines
+
+
+def main():
+    """Time as the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--archive", type=Path, default=HERE / "schedules.tar.xz")
+    default = Path(os.environ.get("OUT", HERE)) / "schedules.json"
+    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--seconds", type=float, default=60)
+    asked = parser.parse_args()
+    for line in summary(run(asked.archive, asked.out, asked.seconds)):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
