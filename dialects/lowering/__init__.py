@@ -317,7 +317,8 @@ class Lowering:
 
         See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
         """
-        return iree_text.optimization_barrier(x) if needs_memory(x, self._known) else x
+        is_needed = needs_memory(x, self._known, on_gpu=self.on_gpu)
+        return iree_text.optimization_barrier(x) if is_needed else x
 
     def loop_index(self, axis: int) -> Value:
         """Inside a body: the position along loop `axis`, an index value."""

@@ -30,16 +30,20 @@ def operands_of(op: Operation) -> list[Value]:
     return [value for value in values if value not in inner] if inner else values
 
 
-def needs_memory(value: Value, known: dict[Value, bool]) -> bool:
+def needs_memory(
+    value: Value, known: dict[Value, bool], *, on_gpu: bool = False
+) -> bool:
     """Whether IREE cannot read a lowered tensor by position, or in steps, as it is.
 
     Args:
         value: a tensor.
         known: the answers so far, for values of one function; gets new ones.
+        on_gpu: whether the code is for a GPU.
 
     Note [reads with gaps]: IREE 3.13 fuses a slice, and a plain copy of one, into what
     reads it, and cannot compile a tensor.extract from a buffer whose last axis has a
-    stride. Such a slice is put into memory first.
+    stride. Code for GPUs takes the elements of any slice for neighbours, silently,
+    also where rows have others between them. Such a slice is put into memory first.
 
     Note [widened reads]: what widens its input (extsi, extui, extf) IREE 3.13 computes
     again in whatever reads it, and if that reads in steps, the whole of it: on the
@@ -48,7 +52,7 @@ def needs_memory(value: Value, known: dict[Value, bool]) -> bool:
     seen: list[Value] = []
     while value not in known:
         seen.append(value)
-        source, has_gaps = _view_source(value)
+        source, has_gaps = _view_source(value, on_gpu)
         if source is None or has_gaps:
             known[value] = has_gaps
         else:
@@ -57,13 +61,13 @@ def needs_memory(value: Value, known: dict[Value, bool]) -> bool:
     return known[value]
 
 
-def _view_source(value: Value) -> tuple[Value | None, bool]:
+def _view_source(value: Value, on_gpu: bool) -> tuple[Value | None, bool]:
     """What a value is a view or a copy of, and whether it leaves elements out."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None, False
     if op.name == "tensor.extract_slice":
-        return op.operands[0], _has_gaps(op)
+        return op.operands[0], (_is_parted if on_gpu else _has_gaps)(op)
     if op.name.startswith(_VIEWS) or _is_copy(op):
         return op.operands[0], False
     return None, _is_widening_of_any_size(op)
@@ -102,3 +106,14 @@ def _has_gaps(slice_op: Operation) -> bool:
     strides = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_strides"]))
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last >= 0 and (strides[last] != 1 or any(n != 1 for n in source[last + 1 :]))
+
+
+def _is_parted(slice_op: Operation) -> bool:
+    """Whether the elements of a slice are not neighbours in what they are taken of."""
+    source = ir.RankedTensorType(slice_op.operands[0].type).shape
+    sizes = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_sizes"]))
+    strides = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_strides"]))
+    first = next((axis for axis, n in enumerate(sizes) if n != 1), len(sizes))
+    below = zip(sizes[first + 1 :], source[first + 1 :], strict=True)
+    is_part = any(n != whole or n < 0 for n, whole in below)
+    return is_part or any(step != 1 for step in strides[first:])
