@@ -22,7 +22,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, static_size
 from aotc.dtypes import bits
 from aotc.importers import load
-from aotc.kernels.gpu import products
+from aotc.kernels.gpu import matrices, products
 from aotc.kernels.gpu.compiling import Compiled, compile_kernel, resources_of
 from aotc.kernels.gpu.emitter import NoKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -147,9 +147,9 @@ def _model(term: Term, machine: Gpu) -> str:
     anchor = products.anchor_of(term)
     if anchor is None:
         return ""
-    counts, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+    counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
     tile = products.plan(term, machine)
-    expected = products.nanoseconds(tile, counts, dtype, machine) - products.START
+    expected = matrices.nanoseconds(tile, counts, dtype, machine) - matrices.START
     operations = 2 * counts.batch * counts.rows * counts.columns * counts.depth
     kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
     moved = sum(static_size(k.elements) * bits(k.dtype) // 8 for k in kinds)

@@ -30,7 +30,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import products, rows
+from aotc.kernels.gpu import matrices, products, rows
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.machines import Gpu, gpu_of
@@ -158,14 +158,14 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float]:
         moved, dtype, operations = rows.moved_bytes(term), "f32", 0
         anchor = products.anchor_of(term)
         if anchor is not None:
-            counts, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+            counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
             operations = 2 * counts.batch * counts.rows * counts.columns * counts.depth
             tile = products.plan(term, machine)
-            expected = products.nanoseconds(tile, counts, dtype, machine)
+            expected = matrices.nanoseconds(tile, counts, dtype, machine)
         elif (first := rows.anchor_of(term)) is not None:
             expected = rows.nanoseconds(rows.Work.of(term, first), machine)
         else:
-            expected = products.START + moved / machine.bandwidth
+            expected = rows.START + moved / machine.bandwidth
     floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
     return max(expected, floor), floor
 

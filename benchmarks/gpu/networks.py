@@ -51,7 +51,9 @@ def write_networks(
         batches: sizes of a batch; one bundle for each.
     """
     sys.path.insert(0, str(BENCHMARKS))
-    shutil.copytree(BENCHMARKS / "models_zoo", folder / "models_zoo", dirs_exist_ok=True)
+    shutil.copytree(
+        BENCHMARKS / "models_zoo", folder / "models_zoo", dirs_exist_ok=True
+    )
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch)
@@ -96,7 +98,9 @@ def _write(
         if dtype == "bf16":
             module = module.to(torch.bfloat16)
             inputs = {k: _bf16(x) for k, x in inputs.items()}
-            wide = {k: x.float() if x.is_floating_point() else x for k, x in inputs.items()}
+            wide = {
+                k: x.float() if x.is_floating_point() else x for k, x in inputs.items()
+            }
             found = module.float()(**wide)
             module = module.to(torch.bfloat16)
         else:

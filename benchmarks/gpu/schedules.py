@@ -20,7 +20,7 @@ from aotc.dialects.types import Tensor, static_size
 from aotc.dtypes import bits
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import attention, products
+from aotc.kernels.gpu import attention, matrices, products
 from aotc.kernels.gpu.compiling import ALONE, KernelSource, compile_kernel
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.machines import MACHINES, Gpu
@@ -90,7 +90,9 @@ def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
             work = [(code, n, source, machine) for n, (_, source) in numbered]
             made = [*pool.map(_compile, *zip(*work, strict=True))]
         rows = [
-            asdict(replace(row, file=found and found[0], shared=found[1] if found else 0))
+            asdict(
+                replace(row, file=found and found[0], shared=found[1] if found else 0)
+            )
             for (row, _), found in zip(jobs, made, strict=True)
         ]
         text = json.dumps({"arch": arch, "rows": rows}, indent=1)
@@ -117,17 +119,20 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
                 raise SystemExit(f"{name}: {kernel.why}")
             row = _row(name, term, form, schedule, kernel.programs, machine)
             threads = kernel.warps * machine.warp
-            yield replace(row, chosen=schedule == chosen, threads=threads), kernel.source
+            yield (
+                replace(row, chosen=schedule == chosen, threads=threads),
+                kernel.source,
+            )
 
 
 def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
     """Return the schedules of a term that are worth a try, the best by the model first."""
     if form == "product":
         anchor = products.groups_of(term)[0].anchor
-        counts, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+        counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
         found = sorted(
-            products.candidates(counts.depth, dtype, machine),
-            key=lambda tile: products.nanoseconds(tile, counts, dtype, machine),
+            matrices.candidates(counts.depth, dtype, machine),
+            key=lambda tile: matrices.nanoseconds(tile, counts, dtype, machine),
         )
         by_tile: dict[tuple[int, int], list[Any]] = {}
         for each in found:
@@ -149,13 +154,13 @@ def _row(
     operations, dtype, expected = 0, "f32", None
     for statement in term.statements:
         if len(statement.factors) == 2:
-            count = products.Counts.of(statement)
+            count = matrices.Counts.of(statement)
             operations += 2 * count.batch * count.rows * count.columns * count.depth
-            dtype = products.factor_dtype(statement)
+            dtype = matrices.factor_dtype(statement)
     if form == "product":
         anchor = products.groups_of(term)[0].anchor
-        counts = products.Counts.of(anchor)
-        expected = products.nanoseconds(schedule, counts, dtype, machine)
+        counts = matrices.Counts.of(anchor)
+        expected = matrices.nanoseconds(schedule, counts, dtype, machine)
     return Timed(
         kernel=name,
         file=None,

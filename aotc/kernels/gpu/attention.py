@@ -29,8 +29,9 @@ from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.matrices import Loops, factor_dtype, widened
 from aotc.kernels.gpu.ops import Int
-from aotc.kernels.gpu.products import Loops, factor_dtype, widened, zero_beyond
+from aotc.kernels.gpu.products import zero_beyond
 from aotc.kernels.gpu.rows import combination, power_of_two
 from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
 from aotc.kernels.schedule import Schedule
@@ -41,6 +42,7 @@ from aotc.mlir import Value, arith, ir, math
 _LEAST, _DEEPEST = 16, 256  # of the depth of a head
 _USUAL = 1024  # queries
 _ROWS, _KEYS = 64, 64  # of a program, and of a step
+_FEW_ROWS = 32  # of a program, where no instructions for matrices multiply
 _MANY_WARPS, _MANY_SUMS = 8, 1 << 12  # f32 sums, which spill in fewer warps
 _FEW_KEYS = 32  # of a step, where they are wide
 
@@ -124,11 +126,12 @@ def plan(term: Term, machine: Gpu) -> AttentionTile:
     assert parts is not None
     rows = typical(_row_count(parts), _USUAL)
     deepest = max(_padded(_depth(parts)), _padded(_width(parts)))
-    is_f32 = factor_dtype(parts.scores) == "f32"
-    is_wide = deepest > 64 or is_f32
-    beside = min(_ROWS, max(_LEAST, power_of_two(rows)))
-    warps = _MANY_WARPS if is_f32 and beside * deepest >= _MANY_SUMS else 4
-    return AttentionTile(beside, _FEW_KEYS if is_wide else _KEYS, warps)
+    dtype = factor_dtype(parts.scores)
+    most = _FEW_ROWS if dtype in machine.scalar else _ROWS
+    beside = min(most, max(_LEAST, power_of_two(rows)))
+    is_many = dtype == "f32" and beside * deepest >= _MANY_SUMS
+    keys = _FEW_KEYS if deepest > 64 else _KEYS
+    return AttentionTile(beside, keys, _MANY_WARPS if is_many else 4)
 
 
 def _padded(size: Size) -> int:

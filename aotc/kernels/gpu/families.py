@@ -47,7 +47,7 @@ from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.products import Counts, ProductTile
+from aotc.kernels.gpu.matrices import Counts, ProductTile, factor_dtype
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
@@ -90,7 +90,7 @@ class _Planning:
             term, form = term_of_op(op), FORMS[self.form]
             if term is None or not form.takes(term):
                 return None
-            return form.plan(term, machine)
+            return form.plan(term, machine.multiplying(self.precision))
 
     def _is_apt(self, op: GraphOp) -> bool:
         """Whether a kernel has the elements of an op, and it is worth a launch."""
@@ -179,7 +179,7 @@ def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
         known = [each for each in anchors if each is not None]
         if len(known) < len(ops):
             return None
-        counts, dtypes = map(Counts.of, known), map(products.factor_dtype, known)
+        counts, dtypes = map(Counts.of, known), map(factor_dtype, known)
         if len({replace(x, columns=0) for x in counts}) > 1 or len({*dtypes}) > 1:
             return None
         return products.plan_joined(known, machine)

@@ -3,17 +3,20 @@
 Rates and bandwidths are nominal ones, of a common model of each architecture (NVIDIA's
 whitepapers of A100, RTX 3090, L40S, H100, B200 and RTX 5090; AMD's data sheets of
 MI300X, RX 7900 XTX and RX 9070 XT): they choose between schedules and promise nothing.
+What the cache of sm_90 gives is fitted to times on an H200 (`kernels.gpu.matrices`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aotc.kernels.machine import Mma
 from aotc.numerics import STRICT
 from aotc.target import Target
 
+_STRICT = "ieee"
+_PRODUCTS = 3  # of TF32 in the place of one of f32
 _BYTES = Mma((("i8", "i8"),), 1, "i8", "i32")
 
 
@@ -33,6 +36,8 @@ class Gpu:
         warp: threads that go together.
         relaxed: how products of f32 are computed where numerics are relaxed, as Triton
             names it.
+        scalar: dtypes that are multiplied without instructions for matrices.
+        rows: that its widest instruction for matrices multiplies at once.
     """
 
     arch: str
@@ -43,6 +48,8 @@ class Gpu:
     rates: tuple[tuple[str, int], ...]
     warp: int = 32
     relaxed: str = "tf32x3"
+    scalar: tuple[str, ...] = ("f32",)
+    rows: int = 16
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -65,7 +72,17 @@ class Gpu:
 
     def precision(self, numerics: str) -> str:
         """Return how products of f32 are computed, as Triton names it."""
-        return "ieee" if numerics == STRICT else self.relaxed
+        return _STRICT if numerics == STRICT else self.relaxed
+
+    def multiplying(self, precision: str) -> Gpu:
+        """Return the model of the chip where it multiplies f32 so, as Triton names it.
+
+        TF32 has half the rate of f16 on chips that have both.
+        """
+        if precision == _STRICT:
+            return self
+        rates = {**dict(self.rates), "f32": self.rate("f16") // 2 // _PRODUCTS}
+        return replace(self, rates=(*rates.items(),), scalar=())
 
     def stated(self) -> dict[str, Any]:
         """What a manifest says of the model: rates are of the whole chip."""
@@ -95,8 +112,24 @@ _MACHINES = (
     Gpu("sm_80", 108, 99 * _KIB, 1555, 4000, _rates(19_500, 312_000, 624_000)),
     Gpu("sm_86", 82, 99 * _KIB, 936, 2500, _rates(35_600, 71_000, 284_000)),
     Gpu("sm_89", 142, 99 * _KIB, 864, 4500, _rates(91_600, 362_000, 733_000)),
-    Gpu("sm_90", 132, 227 * _KIB, 3350, 7000, _rates(66_900, 989_000, 1_979_000)),
-    Gpu("sm_100", 148, 227 * _KIB, 8000, 12000, _rates(75_000, 2_250_000, 4_500_000)),
+    Gpu(
+        "sm_90",
+        132,
+        227 * _KIB,
+        3350,
+        12000,
+        _rates(66_900, 989_000, 1_979_000),
+        rows=64,
+    ),
+    Gpu(
+        "sm_100",
+        148,
+        227 * _KIB,
+        8000,
+        12000,
+        _rates(75_000, 2_250_000, 4_500_000),
+        rows=64,
+    ),
     Gpu("sm_120", 170, 99 * _KIB, 1792, 6000, _rates(104_800, 209_500, 838_000)),
     Gpu(
         "gfx942",
@@ -107,6 +140,7 @@ _MACHINES = (
         _rates(163_400, 1_307_000, 2_614_000),
         warp=64,
         relaxed="ieee",
+        scalar=(),
     ),
     Gpu(
         "gfx1100",

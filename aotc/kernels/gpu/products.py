@@ -1,9 +1,6 @@
 """Kernels of sums of products: contractions, and convolutions as they are.
 
-The loops of a product are those of matrices: a batch along which both factors vary,
-rows along which the left one does, columns along which the right one does, and what is
-summed up. A convolution has windows among the latter, whose elements are read where
-they lie; groups are a batch.
+The elements of windows are read where they lie.
 """
 
 from __future__ import annotations
@@ -11,90 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 
 from aotc.dialects.nests import COPY
-from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import (
     Size,
     Tensor,
     ceil_divide,
     compare_sizes,
-    element_count,
     lowered_element,
 )
-from aotc.dtypes import bits, is_float
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.gpu.matrices import (
+    Counts,
+    Loops,
+    ProductTile,
+    candidates,
+    factor_dtype,
+    nanoseconds,
+    total,
+    widened,
+)
 from aotc.kernels.gpu.ops import Int
 from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
-from aotc.kernels.schedule import Schedule
-from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.terms import Expression, Read, Statement, Term
 from aotc.mlir import Value, arith
 
 _THIN = 4  # rows, or columns, which are a waste of a tile
-_LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
-_USUAL = 1024  # of a size that no contract says
 _GROUP = 8  # tiles of rows beside each other, whose programs read the same columns
-_REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
-START = 2000.0  # nanoseconds of a launch
-_STEP = 20.0  # nanoseconds of a step of a program, whatever it multiplies
-_WAIT = 500.0  # nanoseconds until what is asked of memory is there
 _GAIN = 0.95  # of the time of kernels of their own, at most
-_LINE = 128  # bytes of a row of a factor in a step, at most
-_SHARED = 128.0  # bytes of shared memory in a nanosecond, of a multiprocessor
-
-
-@dataclass(frozen=True)
-class ProductTile(Schedule):
-    """The schedule of a product.
-
-    Args:
-        rows: of a tile of sums.
-        columns: of it.
-        depth: products that are added to each in one step.
-        warps: that compute it.
-        stages: steps whose factors are loaded ahead.
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int = 4
-    stages: int = 3
-
-
-@dataclass(frozen=True)
-class Loops:
-    """The loops of a product as those of matrices."""
-
-    batch: tuple[int, ...]
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    summed: tuple[int, ...]
-
-    @classmethod
-    def of(cls, statement: Statement) -> Loops:
-        """Return those of a sum of products."""
-        left, right = map(_varying, statement.factors)
-        kept = statement.nest.kept
-        batch = tuple(n for n in kept if n in left and n in right)
-        columns = tuple(n for n in kept if n in right and n not in left)
-        rows = tuple(n for n in kept if n not in batch and n not in columns)
-        return cls(batch, rows, columns, tuple(statement.nest.combined))
-
-
-def _varying(factor: Expression) -> set[int]:
-    """Return the loops along which a factor varies."""
-    return {
-        loop
-        for read in factor.reads()
-        for loop, strides in enumerate(read.views[0].axes)
-        if any(not stride.repeats for stride in strides)
-    }
 
 
 @dataclass(frozen=True)
@@ -142,55 +86,8 @@ def _is_product(statement: Statement) -> bool:
     if not (is_product and factor_dtype(statement)):
         return False
     loops = Loops.of(statement)
-    sides = (_total(statement, own) for own in (loops.rows, loops.columns))
+    sides = (total(statement, own) for own in (loops.rows, loops.columns))
     return not any(compare_sizes(side, "<", _THIN) is True for side in sides)
-
-
-def widened(factor: Expression) -> Expression:
-    """Return what a factor widens without loss, or itself."""
-    while isinstance(factor, Apply) and isinstance(factor.op, Cast):
-        (inner,) = factor.operands
-        source, target = (Tensor.of(x.value).dtype for x in (inner, factor))
-        is_wider = is_float(source) == is_float(target) and bits(source) < bits(target)
-        if not is_wider or source not in _LEAST_DEPTH:
-            break
-        factor = inner
-    return factor
-
-
-def factor_dtype(anchor: Statement) -> str:
-    """Return the dtype that factors are multiplied in; "" if there is none."""
-    found = {Tensor.of(widened(x).value).dtype for x in anchor.factors}
-    if len(found) == 1 and anchor.dtype in ("f32", "i32"):
-        (dtype,) = found
-        is_exact = dtype in _LEAST_DEPTH and is_float(dtype) == is_float(anchor.dtype)
-        if is_exact:
-            return dtype
-    return "f32" if anchor.dtype == "f32" else ""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The sizes of matrices in most calls."""
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-
-    @classmethod
-    def of(cls, anchor: Statement) -> Counts:
-        loops = Loops.of(anchor)
-        return cls(
-            *(
-                typical(_total(anchor, own), _USUAL)
-                for own in (loops.batch, loops.rows, loops.columns, loops.summed)
-            )
-        )
-
-
-def _total(anchor: Statement, loops: tuple[int, ...]) -> Size:
-    return element_count(tuple(anchor.nest.sizes[loop] for loop in loops))
 
 
 def plan(term: Term, machine: Gpu) -> ProductTile:
@@ -223,56 +120,6 @@ def _nanoseconds_of(
     return nanoseconds(tile, whole, factor_dtype(anchors[0]), machine)
 
 
-def best_of(
-    found: Sequence[ProductTile], counts: Counts, dtype: str, machine: Gpu
-) -> ProductTile:
-    """Return the schedule that the model of a chip finds fastest."""
-    return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
-
-
-def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
-    """Return the schedules of products that a chip has room for."""
-    found = []
-    sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
-    for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
-        least, most = _LEAST_DEPTH[dtype], 8 * _LINE // bits(dtype)
-        if not least <= step <= min(most, max(2 * depth, least)):
-            continue
-        registers = rows * columns // (warps * machine.warp)
-        if registers > _REGISTERS or rows * columns < 2 * warps * machine.warp:
-            continue
-        step_bytes = (rows + columns) * step * bits(dtype) // 8
-        stages = min(4, machine.shared_bytes // step_bytes)
-        if stages >= 2:
-            found.append(ProductTile(rows, columns, step, warps, stages))
-    return found
-
-
-def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> float:
-    """Return how long a product takes, by a model of the chip.
-
-    A multiprocessor computes a tile as fast as it multiplies, or as it gets the
-    factors, from the cache and then from shared memory, whichever is slower; each step
-    waits a little for the one before. The fuller the tile, the nearer to the rate: sums
-    that wait for each other are few.
-    """
-    tiles = -(-counts.rows // tile.rows) * -(-counts.columns // tile.columns)
-    tiles *= counts.batch
-    waves = -(-tiles // machine.multiprocessors)
-    steps = -(-counts.depth // tile.depth)
-    busy = min(tiles, machine.multiprocessors)
-    work = 2 * tile.rows * tile.columns * tile.depth
-    share = machine.rate(dtype) / machine.multiprocessors
-    filled = min(1.0, tile.rows * tile.columns / (64 * 64))
-    loaded = (tile.rows + tile.columns) * tile.depth * bits(dtype) / 8
-    arriving = machine.cached / busy
-    waited = _WAIT / (tile.stages - 1)
-    step = max(work / (share * filled), loaded / arriving, 2 * loaded / _SHARED, waited)
-    moved = counts.rows * counts.depth + counts.depth * counts.columns
-    floor = counts.batch * moved * bits(dtype) / 8 / machine.bandwidth
-    return START + max(waves * steps * (step + _STEP), floor)
-
-
 def programs(term: Term, schedule: ProductTile) -> Size:
     """Return how many programs there are."""
     counts = [_program_count(each.anchor, schedule) for each in groups_of(term)]
@@ -281,9 +128,9 @@ def programs(term: Term, schedule: ProductTile) -> Size:
 
 def _program_count(anchor: Statement, schedule: ProductTile) -> Size:
     loops = Loops.of(anchor)
-    rows = ceil_divide(_total(anchor, loops.rows), schedule.rows)
-    columns = ceil_divide(_total(anchor, loops.columns), schedule.columns)
-    return _total(anchor, loops.batch) * rows * columns
+    rows = ceil_divide(total(anchor, loops.rows), schedule.rows)
+    columns = ceil_divide(total(anchor, loops.columns), schedule.columns)
+    return total(anchor, loops.batch) * rows * columns
 
 
 def write(writing: Writing, schedule: ProductTile) -> None:
@@ -353,11 +200,11 @@ class _Product:
         """
         integers, of = self._writing.sizes.integers, self._writing.sizes.of
         rows = of(
-            ceil_divide(_total(self._anchor, self._loops.rows), self._schedule.rows)
+            ceil_divide(total(self._anchor, self._loops.rows), self._schedule.rows)
         )
         columns = of(
             ceil_divide(
-                _total(self._anchor, self._loops.columns), self._schedule.columns
+                total(self._anchor, self._loops.columns), self._schedule.columns
             )
         )
         matrix = integers.multiply(rows, columns)
@@ -384,7 +231,7 @@ class _Product:
             0,
         )
         sizes = self._writing.sizes
-        end = sizes.integers.value(sizes.of(_total(anchor, self._loops.summed)))
+        end = sizes.integers.value(sizes.of(total(anchor, self._loops.summed)))
         step = sizes.integers.value(schedule.depth)
         (sums,) = ops.loop(end, step, [sums], lambda k, held: [self._step(k, held[0])])
         self._write_results(sums)

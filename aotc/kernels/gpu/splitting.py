@@ -15,7 +15,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.kernels.gpu import products, rows
+from aotc.kernels.gpu import matrices, products, rows
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.terms import Term
@@ -94,16 +94,16 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
     anchor = products.anchor_of(term)
     if anchor is None:
         return None
-    whole, dtype = products.Counts.of(anchor), products.factor_dtype(anchor)
+    whole, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
     results = whole.batch * whole.rows * whole.columns
 
     def time(parts: int) -> float:
-        own = products.Counts(
+        own = matrices.Counts(
             whole.batch * parts, whole.rows, whole.columns, whole.depth // parts
         )
-        found = products.candidates(own.depth, dtype, machine)
-        tile = products.best_of(found, own, dtype, machine)
-        product = products.nanoseconds(tile, own, dtype, machine)
+        found = matrices.candidates(own.depth, dtype, machine)
+        tile = matrices.best_of(found, own, dtype, machine)
+        product = matrices.nanoseconds(tile, own, dtype, machine)
         return product + _sum_time(results, parts, machine)
 
     return time

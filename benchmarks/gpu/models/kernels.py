@@ -1,7 +1,6 @@
 """Kernels of usual shapes: products, convolutions, attention, norms and reductions."""
 
 import aotc
-import aotc.numpy as np
 from aotc import nn
 
 aotc.bundle(name="kernels", version="1.0.0")

@@ -20,7 +20,7 @@ from aotc.kernels.gpu.compiling import ALONE, compile_kernel, has_triton, resour
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
-from aotc.kernels.gpu.products import Counts, best_of, candidates
+from aotc.kernels.gpu.matrices import Counts, best_of, candidates
 from aotc.kernels.gpu.reference import launch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term

@@ -1,0 +1,243 @@
+"""Products as those of matrices, and how long a chip takes for them.
+
+The loops of a product are those of matrices: a batch along which both factors vary,
+rows along which the left one does, columns along which the right one does, and what is
+summed up. A convolution has windows among the latter; groups are a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.dtypes import bits, is_float
+from aotc.kernels.gpu.machines import Gpu
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.terms import Apply, Expression, Statement
+from aotc.kernels.typical import typical
+
+LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
+_USUAL = 1024  # of a size that no contract says
+_REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
+_LINE = 128  # bytes of a row of a factor in a step, at most
+
+
+@dataclass(frozen=True)
+class ProductTile(Schedule):
+    """The schedule of a product.
+
+    Args:
+        rows: of a tile of sums.
+        columns: of it.
+        depth: products that are added to each in one step.
+        warps: that compute it.
+        stages: steps whose factors are loaded ahead.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int = 4
+    stages: int = 3
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops of a product as those of matrices."""
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, statement: Statement) -> Loops:
+        """Return those of a sum of products."""
+        left, right = map(_varying, statement.factors)
+        kept = statement.nest.kept
+        batch = tuple(n for n in kept if n in left and n in right)
+        columns = tuple(n for n in kept if n in right and n not in left)
+        rows = tuple(n for n in kept if n not in batch and n not in columns)
+        return cls(batch, rows, columns, tuple(statement.nest.combined))
+
+
+def _varying(factor: Expression) -> set[int]:
+    """Return the loops along which a factor varies."""
+    return {
+        loop
+        for read in factor.reads()
+        for loop, strides in enumerate(read.views[0].axes)
+        if any(not stride.repeats for stride in strides)
+    }
+
+
+def widened(factor: Expression) -> Expression:
+    """Return what a factor widens without loss, or itself."""
+    while isinstance(factor, Apply) and isinstance(factor.op, Cast):
+        (inner,) = factor.operands
+        source, target = (Tensor.of(x.value).dtype for x in (inner, factor))
+        is_wider = is_float(source) == is_float(target) and bits(source) < bits(target)
+        if not is_wider or source not in LEAST_DEPTH:
+            break
+        factor = inner
+    return factor
+
+
+def factor_dtype(anchor: Statement) -> str:
+    """Return the dtype that factors are multiplied in; "" if there is none."""
+    found = {Tensor.of(widened(x).value).dtype for x in anchor.factors}
+    if len(found) == 1 and anchor.dtype in ("f32", "i32"):
+        (dtype,) = found
+        is_exact = dtype in LEAST_DEPTH and is_float(dtype) == is_float(anchor.dtype)
+        if is_exact:
+            return dtype
+    return "f32" if anchor.dtype == "f32" else ""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The sizes of matrices in most calls.
+
+    Args:
+        batch: of matrices.
+        rows: of the left factor.
+        columns: of the right one.
+        depth: products that a sum has.
+        has_windows: whether several loops are summed over.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    has_windows: bool = False
+
+    @classmethod
+    def of(cls, anchor: Statement) -> Counts:
+        loops = Loops.of(anchor)
+        batch, rows, columns, depth = (
+            typical(total(anchor, own), _USUAL)
+            for own in (loops.batch, loops.rows, loops.columns, loops.summed)
+        )
+        sizes = [anchor.nest.sizes[loop] for loop in loops.summed]
+        return cls(batch, rows, columns, depth, sum(n != 1 for n in sizes) > 1)
+
+
+def total(anchor: Statement, loops: tuple[int, ...]) -> Size:
+    return element_count(tuple(anchor.nest.sizes[loop] for loop in loops))
+
+
+def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
+    """Return the schedules of products that a chip has room for."""
+    found = []
+    sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
+    for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
+        least, most = LEAST_DEPTH[dtype], 8 * _LINE // bits(dtype)
+        if not least <= step <= min(most, max(2 * depth, least)):
+            continue
+        registers = rows * columns // (warps * machine.warp)
+        if registers > _REGISTERS or rows * columns < 2 * warps * machine.warp:
+            continue
+        step_bytes = (rows + columns) * step * bits(dtype) // 8
+        stages = min(4, machine.shared_bytes // step_bytes)
+        if stages >= 2:
+            found.append(ProductTile(rows, columns, step, warps, stages))
+    return found
+
+
+def best_of(
+    found: Sequence[ProductTile], counts: Counts, dtype: str, machine: Gpu
+) -> ProductTile:
+    """Return the schedule that the model of a chip finds fastest."""
+    return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
+
+
+# ---- the model of a chip ------------------------------------------------------------
+
+# Fitted to 400 kernels of matrices and of convolutions, in f32 and bf16, on an H200
+# (`benchmarks.gpu.schedules`): times are off by 10 %, the geometric mean of how far,
+# and what is chosen takes 1.03 times as long as the best in bf16, 1.04 in f32.
+START = 3500.0  # nanoseconds of a launch
+_WAIT = 300.0  # until what is asked of memory is there
+_WINDOWS = 200.0  # the same, more, where addresses are of windows
+_STEP = 20.0  # of a step of a program, whatever it multiplies
+_SHARED = 128.0  # bytes of shared memory in a nanosecond, of a multiprocessor
+_FULL = 2048  # sums of a tile for which instructions for matrices do not wait
+_LOW = 0.3  # of the rate, where a tile has fewer rows than an instruction
+_BESIDE = 16  # warps that a multiprocessor has of programs side by side, at most
+_OVERLAP = 4  # the norm by which what goes on together adds up
+
+
+def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> float:
+    """Return how long a product takes, by a model of the chip.
+
+    A multiprocessor has some programs side by side, as many as it has room for, until
+    none is left. A step of theirs takes as long as it multiplies, as the factors come
+    from the cache, and then from shared memory, or as it waits for memory, whichever
+    is longest, and a little longer if others are nearly as long.
+    """
+    tiles = counts.batch * -(-counts.rows // tile.rows)
+    tiles *= -(-counts.columns // tile.columns)
+    steps = -(-counts.depth // tile.depth)
+    loaded = (tile.rows + tile.columns) * tile.depth * bits(dtype) / 8
+    arriving = machine.cached / min(tiles, machine.multiprocessors)
+    share = machine.rate(dtype) / machine.multiprocessors
+    multiplied = 2 * tile.rows * tile.columns * tile.depth / share
+    waited = _WAIT / (tile.stages - 1) + (_WINDOWS if counts.has_windows else 0)
+    is_scalar = dtype in machine.scalar
+
+    def together(count: int) -> float:
+        """Return how long a multiprocessor has for programs side by side."""
+        if is_scalar:
+            used = _used_by_scalars(tile, count * tile.warps, machine)
+        else:
+            used = _used_by_matrices(tile, machine)
+        own = multiplied / used, loaded / arriving, loaded / _SHARED
+        parts = [*(count * each for each in own), waited]
+        step = sum(each**_OVERLAP for each in parts) ** (1 / _OVERLAP)
+        return steps * (step + count * _STEP)
+
+    most = (_BESIDE_OF_SCALARS if is_scalar else _BESIDE) // tile.warps
+    room = int(machine.shared_bytes // (loaded * tile.stages))
+    beside, own = max(1, min(most, room)), -(-tiles // machine.multiprocessors)
+    rounds, rest = divmod(own, beside)
+    computed = rounds * together(beside) + (together(rest) if rest else 0)
+    read = 0 if counts.has_windows else counts.rows  # windows share what they read
+    moved = (read + counts.columns) * counts.depth
+    floor = counts.batch * moved * bits(dtype) / 8 / machine.bandwidth
+    return START + max(computed, floor)
+
+
+def _used_by_matrices(tile: ProductTile, machine: Gpu) -> float:
+    """Return what part of the rate instructions for matrices use."""
+    used = min(1.0, tile.rows * tile.columns / _FULL)
+    return used * (_LOW if tile.rows < machine.rows else 1)
+
+
+_BESIDE_OF_SCALARS = 12
+_USED = 0.66  # of the rate
+_ENOUGH = 6  # warps that use so much
+_FEWEST_WARPS = 4
+_SUMS = 32  # of a thread that do
+_ROWS, _COLUMNS, _DEPTH = 32, 64, 32  # of a tile that do
+
+
+def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
+    """Return what part of the rate is used without instructions for matrices.
+
+    Few warps wait for their own sums, and few sums of a thread, or a narrow tile, for
+    shared memory.
+    """
+    sums = tile.rows * tile.columns / (tile.warps * machine.warp)
+    return (
+        _USED
+        * min(1.0, warps / _ENOUGH)
+        * (_FEWEST_WARPS / tile.warps) ** 0.1  # which wait for each other
+        * min(1.0, sums / _SUMS) ** 0.2
+        * min(1.0, tile.rows / _ROWS) ** 0.2
+        * min(1.0, tile.columns / _COLUMNS) ** 0.4
+        * min(1.0, tile.depth / _DEPTH) ** 0.1
+    )
