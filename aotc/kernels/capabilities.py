@@ -56,6 +56,8 @@ class Emitted:
         part_count: in how many parts a reduction is computed, which are then added up.
         is_better_composed: whether no kernel computes an op as well as those of the
             reductions that it is made of do.
+        gains_by_transposing: whether a product is faster if its right factor is
+            transposed first, such that its columns lie beside each other.
     """
 
     families: Mapping[str, Family[Any, Any]]
@@ -66,6 +68,7 @@ class Emitted:
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
     is_better_composed: Callable[[GraphOp], bool] = lambda op: False
+    gains_by_transposing: Callable[[DotGeneral, Any, str], bool] = lambda *_: False
 
 
 _GPUS = Emitted(
@@ -77,6 +80,7 @@ _GPUS = Emitted(
     on_gpus=True,
     part_count=gpu_families.part_count,
     is_better_composed=gpu_families.is_better_composed,
+    gains_by_transposing=gpu_families.gains_by_transposing,
 )
 BACKENDS = {
     "llvm-cpu": Emitted(
@@ -130,6 +134,10 @@ class Capabilities:
     def is_better_composed(self, op: GraphOp) -> bool:
         """Return whether an op is better computed as the reductions that it is of."""
         return self.emitted.is_better_composed(op)
+
+    def gains_by_transposing(self, op: DotGeneral, numerics: str) -> bool:
+        """Return whether a product is faster with its right factor transposed first."""
+        return self.emitted.gains_by_transposing(op, self.machine, numerics)
 
     def is_cheap(self, op: GraphOp) -> bool:
         """Return whether kernels compute an elementwise op, by few instructions."""

@@ -4,6 +4,8 @@
     %y = graph.dot_general(%t, %w)          axes of %x that those of %t are
 
 A kernel reads an operand in any order of axes (`layout`), so no copy of it is needed.
+Where one is slower so than with a copy, the operand is transposed again
+(`with_columns_beside`); of a weight, by the build.
 """
 
 from __future__ import annotations
@@ -66,6 +68,22 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
         shorter.operation.erase()
         return op
     return _replace(shorter, op)
+
+
+def with_columns_beside(op: DotGeneral) -> DotGeneral:
+    """Return a product of the same result whose right columns lie beside each other.
+
+    It takes the place of `op`.
+    """
+    count, rank = len(op.rhs_batch), Tensor.of(op.rhs).rank
+    first = (*op.rhs_batch, *op.rhs_contract)
+    order = (*first, *free_axes(rank, op.rhs_batch, op.rhs_contract))
+    with ir.InsertionPoint(op), op.location:
+        turned = Builder().transpose(op.rhs, permutation=order)
+    left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
+    summed = tuple(range(count, len(first)))
+    right = _Operand(turned, tuple(range(count)), summed)
+    return _replace(_insert_product(op, left, right), op)
 
 
 def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:

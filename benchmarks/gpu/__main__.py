@@ -2,6 +2,8 @@
 
     python -m benchmarks.gpu prepare --out FOLDER
     python FOLDER/run.py                     # there; needs Python, and no network
+    python FOLDER/networks.py ARCHIVE OUT    # whole networks; with --peers in PyTorch
+    python FOLDER/schedules.py               # kernels in many schedules
     python -m benchmarks.gpu run FOLDER      # the same, of a checkout
 
 `prepare` compiles models, and programs of the fuzzer, for GPUs and for processors, and
@@ -37,6 +39,9 @@ def main() -> int:
     add("--seed", type=int, default=31_000, help="of the first program (31000)")
     add("--targets", default=",".join(TARGETS), help=f"({','.join(TARGETS)})")
     add("--python", default="3.12", help="version that the wheels are for (3.12)")
+    add("--networks", default="", help="whole networks, such as bert,resnet50 (none)")
+    add("--dtypes", default="f32,bf16", help="of their weights (f32,bf16)")
+    add("--schedules", metavar="ARCH", help="of kernels, for a chip such as sm_90")
     add("--no-wheels", action="store_true", help="aotc is installed there")
     add("--with-numpy", action="store_true", help="NumPy is not there")
     runs.add_argument("folder", type=Path)
@@ -51,6 +56,7 @@ def main() -> int:
 
 def _prepare(asked: argparse.Namespace) -> int:
     from aotc.target import TARGETS as KNOWN
+    from benchmarks.gpu.networks import DTYPES, NETWORKS
     from benchmarks.gpu.prepare import Plan, names, prepare
     from benchmarks.gpu.programs import MODEL_NAMES
 
@@ -62,6 +68,9 @@ def _prepare(asked: argparse.Namespace) -> int:
         targets=names(asked.targets, tuple(KNOWN)),
         python=None if asked.no_wheels else asked.python,
         with_numpy=asked.with_numpy,
+        networks=names(asked.networks, NETWORKS),
+        dtypes=names(asked.dtypes, DTYPES),
+        schedules=asked.schedules,
     )
     prepare(plan, asked.out)
     return 0

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,34 +40,29 @@ def write_networks(
     names: Sequence[str],
     dtypes: Sequence[str],
     targets: Sequence[Target],
-    batches: Sequence[int] = (BATCH,),
+    batch: int = BATCH,
 ) -> None:
     """Build networks and write them, with inputs and results, as an archive.
 
     Args:
         folder: in which the archive and the sources of the networks are written.
         names: of networks in `benchmarks/models_zoo`.
-        dtypes: of their weights.
+        dtypes: of their weights: f32, bf16.
         targets: that they are compiled for.
-        batches: sizes of a batch; one bundle for each.
+        batch: its size.
     """
     sys.path.insert(0, str(BENCHMARKS))
-    shutil.copytree(
-        BENCHMARKS / "models_zoo", folder / "models_zoo", dirs_exist_ok=True
-    )
-    rows = []
+    zoo = folder / "models_zoo"
+    shutil.copytree(BENCHMARKS / zoo.name, zoo, dirs_exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        made = Path(scratch)
-        signer = keys.write_key_pair(made / "run.key")
-        (made / "run.key").rename(folder.with_suffix(".key"))
-        key = folder.with_suffix(".key")
+        made, key = Path(scratch) / "networks", Path(scratch) / "run.key"
+        made.mkdir()
+        signer = keys.write_key_pair(key)
         (made / "networks.pub").write_bytes(signer.public_pem)
-        for name in names:
-            for dtype in dtypes:
-                for batch in batches:
-                    print(f"{name} {dtype} {batch}", file=sys.stderr, flush=True)
-                    rows.append(_write(made, name, dtype, batch, targets, key))
-        key.unlink()
+        rows = []
+        for name, dtype in product(names, dtypes):
+            print(f"{name} {dtype}", file=sys.stderr, flush=True)
+            rows.append(_write(made, name, dtype, batch, targets, key))
         text = json.dumps({"rows": rows}, indent=1)
         (made / "networks.json").write_text(text, encoding="utf-8")
         # what repeats lies further apart than presets look back
@@ -97,10 +93,8 @@ def _write(
     with torch.no_grad():
         if dtype == "bf16":
             module = module.to(torch.bfloat16)
-            inputs = {k: _bf16(x) for k, x in inputs.items()}
-            wide = {
-                k: x.float() if x.is_floating_point() else x for k, x in inputs.items()
-            }
+            inputs = {k: _cast(x, torch.bfloat16) for k, x in inputs.items()}
+            wide = {k: _cast(x, torch.float32) for k, x in inputs.items()}
             found = module.float()(**wide)
             module = module.to(torch.bfloat16)
         else:
@@ -161,10 +155,8 @@ def sample(x: Any) -> Any:
     return x.reshape(-1)[:: max(1, x.size // _SAMPLED)]
 
 
-def _bf16(x: Any) -> Any:
-    import torch
-
-    return x.to(torch.bfloat16) if x.is_floating_point() else x
+def _cast(x: Any, dtype: Any) -> Any:
+    return x.to(dtype) if x.is_floating_point() else x
 
 
 def _bits(x: Any) -> Any:

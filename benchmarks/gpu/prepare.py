@@ -22,12 +22,14 @@ from aotc.target import Target
 from benchmarks.gpu import wheels
 from benchmarks.gpu.bundles import Builder, Bundle
 from benchmarks.gpu.cases import CaseWriter
+from benchmarks.gpu.networks import write_networks
 from benchmarks.gpu.programs import ROOT, Subject, fuzz_subjects, model_subjects
+from benchmarks.gpu.schedules import write_schedules
 
 SCRIPTS = Path(__file__).with_name("there")
 PROBE = ROOT / "aotc/native/probe.c"
 PROGRAMS = "programs.tar.xz"
-MOST_BYTES = 40_000_000
+MOST_BYTES = 60_000_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Plan:
         targets: names of what all is compiled for.
         python: version that the wheels are for; None for no wheels.
         with_numpy: whether NumPy is among them.
+        networks: names of whole networks, which need PyTorch here.
+        dtypes: of their weights.
+        schedules: the chip that kernels are compiled for in many schedules, if any.
     """
 
     models: tuple[str, ...]
@@ -49,6 +54,9 @@ class Plan:
     targets: tuple[str, ...]
     python: str | None
     with_numpy: bool = False
+    networks: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    schedules: str | None = None
 
 
 def prepare(plan: Plan, folder: Path) -> None:
@@ -69,6 +77,11 @@ def prepare(plan: Plan, folder: Path) -> None:
         wheels.download(folder / "wheels", plan.python, with_numpy=plan.with_numpy)
     with tempfile.TemporaryDirectory() as scratch:
         document = _programs(plan, Path(scratch), folder)
+    if plan.networks:
+        gpus = [each for each in map(Target.parse, plan.targets) if each.sm]
+        write_networks(folder, plan.networks, plan.dtypes, gpus)
+    if plan.schedules is not None:
+        write_schedules(folder, plan.schedules)
     text = json.dumps(document, indent=1)
     (folder / "folder.json").write_text(text + "\n", encoding="utf-8")
     print(_sizes(folder, time.monotonic() - start))

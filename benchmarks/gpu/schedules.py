@@ -89,12 +89,10 @@ def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
             numbered = enumerate(jobs)
             work = [(code, n, source, machine) for n, (_, source) in numbered]
             made = [*pool.map(_compile, *zip(*work, strict=True))]
-        rows = [
-            asdict(
-                replace(row, file=found and found[0], shared=found[1] if found else 0)
-            )
-            for (row, _), found in zip(jobs, made, strict=True)
-        ]
+        rows = []
+        for (row, _), found in zip(jobs, made, strict=True):
+            file, shared = found or (None, 0)
+            rows.append(asdict(replace(row, file=file, shared=shared)))
         text = json.dumps({"arch": arch, "rows": rows}, indent=1)
         (code / "schedules.json").write_text(text, encoding="utf-8")
         with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
@@ -118,15 +116,12 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
             if isinstance(kernel, NoKernel):
                 raise SystemExit(f"{name}: {kernel.why}")
             row = _row(name, term, form, schedule, kernel.programs, machine)
-            threads = kernel.warps * machine.warp
-            yield (
-                replace(row, chosen=schedule == chosen, threads=threads),
-                kernel.source,
-            )
+            row = replace(row, threads=kernel.warps * machine.warp)
+            yield replace(row, chosen=schedule == chosen), kernel.source
 
 
 def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
-    """Return the schedules of a term that are worth a try, the best by the model first."""
+    """Return the schedules of a term that are worth a try."""
     if form == "product":
         anchor = products.groups_of(term)[0].anchor
         counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
@@ -182,7 +177,7 @@ def _row(
 def _compile(
     folder: Path, number: int, source: KernelSource, machine: Gpu
 ) -> tuple[str, int] | None:
-    """Write the machine code of a kernel; return its name, and bytes that are shared."""
+    """Write the machine code of a kernel; return its file and bytes that are shared."""
     from triton import knobs
 
     try:

@@ -11,7 +11,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from benchmarks.gpu import prepare, programs
+from aotc.kernels.gpu.machines import MACHINES
+from benchmarks.gpu import model_error, prepare, programs
 from benchmarks.gpu.programs import Call
 
 MODEL = """
@@ -144,3 +145,13 @@ def test_a_child_that_dies_costs_its_call_alone(folder, tmp_path, monkeypatch):
     outcomes = {n: each["outcome"] for n, each in comparison.outcomes.items()}
     assert outcomes == {0: "right", 1: "died: SIGABRT", 2: "right"}
     assert comparison.outcomes[1]["alone"] == "died: SIGABRT"
+
+
+def test_schedules_that_the_model_chooses_were_fast_on_an_h200():
+    rows, losses = model_error.read(model_error.MEASURED), []
+    for kernel in {model_error.key(row) for row in rows}:
+        own = [row for row in rows if model_error.key(row) == kernel]
+        off, loss = model_error.errors(own, MACHINES["sm_90"])
+        assert off < 1.2 and loss < 1.25, kernel
+        losses.append(loss)
+    assert len(losses) == 20 and sum(losses) / len(losses) < 1.06

@@ -1,6 +1,6 @@
 """Run and time whole networks: aotc's bundles, or with --peers PyTorch's.
 
-    python networks.py ARCHIVE OUT [--peers [--compiled]] [--only NAME,…] [--seconds 0.5]
+    python networks.py ARCHIVE OUT [--peers [--compiled]] [--only NAME,…]
 
 ARCHIVE is what `prepare` makes of them. For each network, results are compared with
 those of PyTorch on a processor, and a call is timed with inputs and results on the

@@ -2,11 +2,11 @@
 
     python schedules.py [--archive FILE] [--out FILE] [--seconds 60]
 
-Kernels are launched by NVIDIA's driver alone, with random numbers. What the first
-schedule of a kernel computes, the one that the model of the chip has chosen, is compared
-with what PyTorch computes of the same numbers, where it is, and then with what the
-others compute. Times are those of a launch among many, in which the memory of the
-caches is that of the launch before. FILE has a row for each kernel and schedule.
+Kernels are launched by NVIDIA's driver alone, with random numbers. What a kernel
+computes in the schedule that the model of the chip has chosen, which is the first, is
+compared with what it computes in the others. Times are those of a launch among many,
+which finds in the cache what the one before has left there. FILE has a row for each
+kernel and schedule.
 """
 
 from __future__ import annotations

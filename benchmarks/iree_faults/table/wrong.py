@@ -169,6 +169,17 @@ ROWS = (
         Shows(runs.signed_maximum_on_gpus),
     ),
     Fault(
+        "parts-read-on-gpus",
+        Symptom.WRONG,
+        "Reads a slice by position as if its elements were neighbours, in code for "
+        "GPUs, also where rows have others between them.",
+        ("dialects/lowering/sources.py: Note [reads with gaps]",),
+        Elsewhere(
+            "takes a GPU: seen on an H200, where `x[::2, ::-2]` had elements of row 1, "
+            "and the derivative of a maximum pooling others' shares"
+        ),
+    ),
+    Fault(
         "states-and-their-readers",
         Symptom.WRONG,
         "Runs what writes over a state at the same time as what reads its old value, "
