@@ -26,12 +26,13 @@ from aotc.target import Target
 
 BENCHMARKS = Path(__file__).parents[1]
 ARCHIVE = "networks.tar.xz"
-NETWORKS = ("bert", "resnet50", "vit", "gpt2", "llama")
+NETWORKS = ("bert", "resnet50", "vit", "gpt2", "llama", "gpt2-decode", "llama-decode")
 DTYPES = ("f32", "bf16")
 BATCH = 8
 _SIDE = 64  # of the square that weights repeat
 _BACK = 64 << 20  # bytes
 _SAMPLED = 1 << 13  # elements of a result that are compared
+_RANK_OF_PAST = 4  # (batch, heads, past, depth)
 _FEW = 1 << 16  # elements of weights that are what they are
 
 
@@ -82,36 +83,38 @@ def _write(
     targets: Sequence[Target],
     key: Path,
 ) -> dict[str, Any]:
-    """Build one network; return what the list says of it."""
+    """Build one network; return what the list says of it.
+
+    A step of a decoder, which keeps its past, is built from its source, of one row.
+    """
     import models_zoo
     import torch
 
+    source = models_zoo.MODELS[name].source
+    batch = batch if source is None else 1
     module, inputs = models_zoo.module(name), models_zoo.inputs(name, batch)
     repeat_weights(module)
-    inputs = {k: _batch_of_one(x) for k, x in inputs.items()}
-    title = f"{name}-{dtype}-{batch}"
+    inputs = {k: _repeated_input(x) for k, x in inputs.items()}
+    kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    inputs = {k: _cast(x, kind) for k, x in inputs.items()}
     with torch.no_grad():
-        if dtype == "bf16":
-            module = module.to(torch.bfloat16)
-            inputs = {k: _cast(x, torch.bfloat16) for k, x in inputs.items()}
-            wide = {k: _cast(x, torch.float32) for k, x in inputs.items()}
-            found = module.float()(**wide)
-            module = module.to(torch.bfloat16)
-        else:
-            found = module(**inputs)
-        expected = [sample(x.float().numpy()) for x in _leaves(found)]
-        file = folder / f"{title}.pt2"
-        torch.export.save(torch.export.export(module, (), kwargs=inputs), file)
-    with warnings.catch_warnings():
+        module = module.to(kind)
+        wide = {k: _cast(x, torch.float32) for k, x in inputs.items()}
+        found = module.float()(**wide)
+        expected = [sample(x.numpy()) for x in _leaves(found)]
+        module = module.to(kind)
+    title = f"{name}-{dtype}-{batch}"
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        write = _program if source is None else _source
         report = build(
-            file,
+            write(Path(scratch), title, module, inputs),
             output=folder,
+            name=title,
             targets=tuple(targets),
             signing_key=key,
             self_check="off",
         )
-    file.unlink()
     np.savez(
         folder / f"{title}.npz",
         **{f"in_{k}": _bits(x) for k, x in inputs.items()},
@@ -125,6 +128,35 @@ def _write(
         "arrays": f"{title}.npz",
         "inputs": {k: str(x.dtype).removeprefix("torch.") for k, x in inputs.items()},
     }
+
+
+def _program(folder: Path, title: str, module: Any, inputs: Any) -> Path:
+    """Write PyTorch's graph of a module."""
+    import torch
+
+    file = folder / f"{title}.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(module, (), kwargs=inputs), file)
+    return file
+
+
+def _source(folder: Path, title: str, module: Any, inputs: Any) -> Path:
+    """Write the source of a decoder, with its weights and the past beside it."""
+    for name in (models_source(title), "past.py"):
+        shutil.copy(BENCHMARKS / "decoders" / name, folder)
+    weights = {name: x.numpy() for name, x in module.state_dict().items()}
+    np.savez(folder / "weights.npz", **weights)
+    np.savez(folder / "inputs.npz", **{k: x.numpy() for k, x in inputs.items()})
+    return folder / models_source(title)
+
+
+def models_source(title: str) -> str:
+    """Return the name of the file in `benchmarks/decoders` that a network is."""
+    import models_zoo
+
+    found = models_zoo.MODELS[title.rsplit("-", 2)[0]].source
+    assert found is not None
+    return found
 
 
 def repeat_weights(module: Any) -> None:
@@ -145,8 +177,10 @@ def _repeated(x: Any) -> Any:
     return whole[: x.shape[0], : x.shape[1]]
 
 
-def _batch_of_one(x: Any) -> Any:
-    """Return a batch that repeats its first member."""
+def _repeated_input(x: Any) -> Any:
+    """Return a batch that repeats its first member; a past repeats its squares."""
+    if x.ndim == _RANK_OF_PAST and x.shape[0] == 1:
+        return _repeated(x.reshape(-1, x.shape[-1])).reshape(x.shape)
     return x[:1].repeat(x.shape[0], *[1] * (x.ndim - 1))
 
 

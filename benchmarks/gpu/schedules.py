@@ -20,7 +20,7 @@ from aotc.dialects.types import Tensor, static_size
 from aotc.dtypes import bits
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import attention, matrices, products
+from aotc.kernels.gpu import attention, matrices, products, rows
 from aotc.kernels.gpu.compiling import ALONE, KernelSource, compile_kernel
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.machines import MACHINES, Gpu
@@ -34,6 +34,7 @@ ARCHIVE = "schedules.tar.xz"
 MODEL = Path(__file__).with_name("models") / "kernels.py"
 PER_TILE = 2  # schedules of a product with tiles of the same rows and columns
 MOST = 28  # of a kernel
+_FEW, _MANY = 1 << 8, 1 << 13  # elements of a tile of rows
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,11 @@ def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
             numbered = enumerate(jobs)
             work = [(code, n, source, machine) for n, (_, source) in numbered]
             made = [*pool.map(_compile, *zip(*work, strict=True))]
-        rows = []
+        told = []
         for (row, _), found in zip(jobs, made, strict=True):
             file, shared = found or (None, 0)
-            rows.append(asdict(replace(row, file=file, shared=shared)))
-        text = json.dumps({"arch": arch, "rows": rows}, indent=1)
+            told.append(asdict(replace(row, file=file, shared=shared)))
+        text = json.dumps({"arch": arch, "rows": told}, indent=1)
         (code / "schedules.json").write_text(text, encoding="utf-8")
         with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
             archive.add(code, ".")
@@ -135,6 +136,10 @@ def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
             if len(some) < PER_TILE:
                 some.append(each)
         return [each for some in by_tile.values() for each in some][:most]
+    if form == "rows":
+        sizes = product((1, 2, 4, 8, 16, 32, 64), (32, 128, 512, 1024, 4096), (4, 8))
+        found = [rows.ReduceTile(*each) for each in sizes]
+        return [x for x in found if _FEW <= x.rows * x.columns <= _MANY][:most]
     if form == "attention":
         sizes = product((16, 32, 64, 128), (32, 64, 128), (4, 8), (2, 3))
         return [attention.AttentionTile(*each) for each in sizes][:most]

@@ -1,6 +1,7 @@
 """Kernels of usual shapes: products, convolutions, attention, norms and reductions."""
 
 import aotc
+import aotc.numpy as np
 from aotc import nn
 
 aotc.bundle(name="kernels", version="1.0.0")
@@ -13,6 +14,26 @@ def product(rows, depth, columns, dtype):
         return nn.relu(x @ y + b)
 
     shapes = {"x": (rows, depth), "y": (depth, columns), "b": (columns,)}
+    return entry, {k: aotc.Spec(n, dtype) for k, n in shapes.items()}
+
+
+def linear(rows, depth, columns, dtype):
+    """The same with the weight transposed, as layers of PyTorch have it."""
+
+    def entry(x, y, b):
+        return nn.relu(np.einsum("rk,ck->rc", x, y) + b)
+
+    shapes = {"x": (rows, depth), "y": (columns, depth), "b": (columns,)}
+    return entry, {k: aotc.Spec(n, dtype) for k, n in shapes.items()}
+
+
+def activated(rows, depth, columns, dtype):
+    """The same with an activation of many operations."""
+
+    def entry(x, y, b):
+        return nn.gelu(np.einsum("rk,ck->rc", x, y) + b)
+
+    shapes = {"x": (rows, depth), "y": (columns, depth), "b": (columns,)}
     return entry, {k: aotc.Spec(n, dtype) for k, n in shapes.items()}
 
 
@@ -53,6 +74,11 @@ _ALL = {
     "bert_up": lambda dtype: product(1024, 768, 3072, dtype),
     "bert_down": lambda dtype: product(1024, 3072, 768, dtype),
     "bert_one": lambda dtype: product(128, 768, 3072, dtype),
+    "linear_up": lambda dtype: linear(1024, 768, 3072, dtype),
+    "gelu_up": lambda dtype: activated(1024, 768, 3072, dtype),
+    "decode": lambda dtype: product(1, 4096, 4096, dtype),
+    "decode_linear": lambda dtype: linear(1, 4096, 4096, dtype),
+    "decode_small": lambda dtype: linear(1, 768, 3072, dtype),
     "resnet_56": lambda dtype: convolution(56, 3, 64, 64, dtype),
     "resnet_14": lambda dtype: convolution(14, 3, 256, 256, dtype),
     "resnet_7": lambda dtype: convolution(7, 3, 512, 512, dtype),
