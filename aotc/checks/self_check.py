@@ -83,7 +83,8 @@ _SECONDS = 300  # for one compiled call
 _ENDLESS_SECONDS = 20  # where the reference evaluator has not seen it end
 _WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
-_EVALUATED = 2  # items of an entry whose kernels are evaluated
+_EVALUATED = 2  # items of an entry whose kernels are evaluated, at most
+_LITTLE = 0.1  # of the work for an entry, after which another item follows
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
@@ -188,51 +189,78 @@ def _evaluate_kernels(
         full: whether the evaluator may run as many steps as there are.
     """
     found = {(row.entry, row.target): row for row in rows}
-    for variant in variants:
-        texts = kernel_texts(variant.kernels)
-        if not texts:
-            continue
-        steps = inf if full else float(STEPS)
-        uncompiled = uncompiled_texts(variant.kernels)
-        program = regions(variant.target)
-        evaluated = EvaluatedKernels(program, texts, uncompiled, steps)
-        for name, subject in subjects.items():
-            begin(f"{name}, kernels for {variant.target}")
-            count = _kernel_count(subject, variant, evaluated)
-            key = name, str(variant.target)
-            found[key] = replace(found[key], kernels=count)
+    steps = inf if full else float(STEPS)
+    evaluated = [
+        (
+            variant.target,
+            EvaluatedKernels(
+                regions(variant.target),
+                kernel_texts(variant.kernels),
+                uncompiled_texts(variant.kernels),
+                steps,
+            ),
+        )
+        for variant in variants
+        if kernel_texts(variant.kernels)
+    ]
+    work = Work(_WORK, _ELEMENTS)
+    for number, (name, subject) in enumerate(subjects.items() if evaluated else ()):
+        begin(f"{name}, kernels for {', '.join(str(x) for x, _ in evaluated)}")
+        limit = 2 * work.left / (len(subjects) - number + 1)
+        _evaluate_entry(subject, evaluated, work.part(limit))
+        for target, kernels in evaluated:
+            key = name, str(target)
+            found[key] = replace(found[key], kernels=kernels.count)
     return [*found.values()]
 
 
-def _kernel_count(
-    subject: Subject, variant: Compiled, evaluated: EvaluatedKernels
-) -> KernelCount:
-    """How much of the kernels of an entry was evaluated, in the calls of some items.
+def _evaluate_entry(
+    subject: Subject,
+    evaluated: Sequence[tuple[Target, EvaluatedKernels]],
+    work: Work,
+) -> None:
+    """Evaluate the kernels of an entry in the calls of some items, for all targets.
+
+    What the reference evaluator makes of the calls is the same for all. Another item
+    follows where the ones before it took little of the work.
 
     Raises:
         CompileError: `self-check`: the entry computes something else by them.
     """
-    evaluated.count, work = KernelCount(), Work(_WORK, _ELEMENTS)
-    items = items_of(subject.program, subject.graph, subject.entry)
+    for _, kernels in evaluated:
+        kernels.count = KernelCount()
+    items, given = items_of(subject.program, subject.graph, subject.entry), work.left
     usual = [item for item in items if item.share is Share.USUAL][:_EVALUATED]
     for number, item in enumerate(usual):
+        if number and work.left < (1 - _LITTLE) * given:
+            break
         try:
             trial = _trial(subject, item, work.part(work.left / (len(usual) - number)))
-            results = [*subject.compiled_results(trial.calls, evaluated)]
-            rows = _judged(trial, results)
+            for target, kernels in evaluated:
+                _judge_kernels(trial, target, kernels)
         except NothingToCompare:
             continue
-        wrong = [each for row in rows for each in row if not each.passed]
-        if wrong:
-            lines = "\n".join(f"  FAIL {each}" for each in wrong)
-            raise CompileError(
-                "self-check",
-                f"entry '{subject.entry.name}' does not compute by the kernels for "
-                f"'{variant.target}' what its graph says{sizes_text([item.sizes])}:\n"
-                f"{lines}",
-                hint=HINT,
-            )
-    return evaluated.count
+
+
+def _judge_kernels(trial: _Trial, target: Target, kernels: EvaluatedKernels) -> None:
+    """Compare an entry by its evaluated kernels with the reference.
+
+    Raises:
+        CompileError: `self-check`: the entry computes something else by them.
+        NothingToCompare: see `_judged`.
+    """
+    subject = trial.subject
+    rows = _judged(trial, [*subject.compiled_results(trial.calls, kernels)])
+    wrong = [each for row in rows for each in row if not each.passed]
+    if wrong:
+        lines = "\n".join(f"  FAIL {each}" for each in wrong)
+        raise CompileError(
+            "self-check",
+            f"entry '{subject.entry.name}' does not compute by the kernels for "
+            f"'{target}' what its graph says{sizes_text([trial.item.sizes])}:\n"
+            f"{lines}",
+            hint=HINT,
+        )
 
 
 def skipped_checks(
