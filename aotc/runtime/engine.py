@@ -12,6 +12,13 @@ limit, so it is emptied before a call of another function or of other sizes. The
 pool's device has pools of its own, which IREE 3.13 does not let us choose; a module
 holds itself what these would not keep (aotc/worker/workspaces.py).
 
+On a GPU, memory that the host sees is locked in place when it is allocated, which takes
+longer than most calls, and to free memory waits for the whole device. So the cache
+keeps what several calls have freed, and is emptied when more than `_GPU_CALLS` kinds of
+them have come: an entry of a few sizes, or several entries and models that take turns,
+allocate nothing. It holds at most 64 buffers of each kind of memory, counts none that a
+result or a state still refers to, and is emptied when memory runs out.
+
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for
 seconds: calls then take as long as with one thread. A pool with a thread for each core
@@ -40,7 +47,8 @@ from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
 # Note [memory between calls]
-_ALLOCATORS = {"local-sync": ["caching"]}
+_CACHING = frozenset({"local-sync", "cuda", "hip", "metal", "vulkan"})
+_GPU_CALLS = 8
 
 _DRIVER_FLAGS = {
     driver: backend.driver_flags
@@ -52,7 +60,6 @@ _SYSTEM_CPUS = Path("/sys/devices/system/cpu")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
-_last_call: Hashable = None
 
 
 @cache
@@ -79,17 +86,44 @@ def device(backend: str, threads: int | None, *, is_small: bool = False) -> Any:
         return _cpu_device(threads, is_small) if row.on_cpu else _open(row.drivers[0])
 
 
-def expect(device: Any, call: Hashable) -> None:
-    """Keep freed memory for a call that is like the last one, else give it back.
+class CallMemory:
+    """What a device keeps of the memory that calls have freed, for calls like them.
 
     Args:
-        device: a CPU, that of the call.
-        call: the function and the sizes of its inputs.
+        device: whose memory it is.
+        kinds: how many kinds of calls it is kept for.
     """
-    global _last_call
-    if call != _last_call:
-        device.allocator.trim()
-        _last_call = call
+
+    def __init__(self, device: Any, kinds: int) -> None:
+        self._trim = device.allocator.trim
+        self._kinds = kinds
+        self._last_call: Hashable = None
+        self._calls: set[Hashable] = set()
+
+    def expect(self, call: Hashable) -> None:
+        """Keep freed memory for a call that is like a recent one, else give it back.
+
+        Args:
+            call: the function and the sizes of its inputs.
+        """
+        if call != self._last_call:
+            if call not in self._calls:
+                if len(self._calls) in (0, self._kinds):
+                    self.give_back()
+                self._calls.add(call)
+            self._last_call = call
+
+    def give_back(self) -> None:
+        """Free all memory that nothing refers to."""
+        self._trim()
+        self._calls.clear()
+        self._last_call = None
+
+
+@cache
+def call_memory(device: Any, *, on_cpu: bool) -> CallMemory:
+    """The memory between calls of a device, which all models on it share."""
+    return CallMemory(device, 1 if on_cpu else _GPU_CALLS)
 
 
 def host(backends: set[str]) -> Host:
@@ -194,7 +228,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
 @cache
 def _open(driver: str) -> Any:
     try:
-        allocators = _ALLOCATORS.get(driver)
+        allocators = ["caching"] if driver in _CACHING else None
         device = _driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         raise_system_error(error)

@@ -28,6 +28,10 @@ class Entry:
     that the model was built with; the input of an entry that has but one needs no name.
     Results of an entry that touches no state are
     read-only views of the runtime's memory, valid for as long as they are kept.
+
+    On CUDA and ROCm, tensors of PyTorch and of others with DLPack are taken where they
+    lie on the GPU that computes, and results of such calls stay there
+    (`aotc.runtime.transfers.DeviceArray`): `torch.from_dlpack(model.predict(x))`.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Entry:
                 manifest.symbols,
                 spec.guards,
                 computed=(*spec.outputs, *spec.intermediates),
+                gpu=code.gpu,
             ),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),

@@ -25,7 +25,8 @@ class _Access:
         self.keys = [state_files.key(state, leaf) for leaf in state.leaves]
         self._flatten = flattener(owner, state.tree)
         self.build = trees.builder(state.tree)
-        empty, full = Contract(owner, (), {}), Contract(owner, state.leaves, {})
+        empty = Contract(owner, (), {})
+        full = Contract(owner, state.leaves, {}, gpu=code.gpu)
         self.reader = Function(
             code, owner, [Code(state.read)], empty, state.leaves, False
         )
