@@ -14,10 +14,11 @@ holds itself what these would not keep (aotc/worker/workspaces.py).
 
 On a GPU, memory that the host sees is locked in place when it is allocated, which takes
 longer than most calls, and to free memory waits for the whole device. So the cache
-keeps what several calls have freed, and is emptied when more than `_GPU_CALLS` kinds of
-them have come: an entry of a few sizes, or several entries and models that take turns,
-allocate nothing. It holds at most 64 buffers of each kind of memory, counts none that a
-result or a state still refers to, and is emptied when memory runs out.
+keeps what several kinds of calls have freed: an entry of a few sizes, or entries and
+models that take turns, allocate nothing. It holds at most 64 buffers of each kind of
+memory, none that a result or a state still refers to, and is emptied when memory runs
+out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that they are given
+for their own (IREE 3.13, `free_async` and `select_default_pool`).
 
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for
@@ -47,8 +48,8 @@ from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
 # Note [memory between calls]
-_CACHING = frozenset({"local-sync", "cuda", "hip", "metal", "vulkan"})
-_GPU_CALLS = 8
+# driver → for how many kinds of calls memory is kept that one has freed
+_KEPT_CALLS = {"local-sync": 1, "cuda": 8}
 
 _DRIVER_FLAGS = {
     driver: backend.driver_flags
@@ -60,6 +61,7 @@ _SYSTEM_CPUS = Path("/sys/devices/system/cpu")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
+_memories: dict[Any, CallMemory] = {}
 
 
 @cache
@@ -91,12 +93,13 @@ class CallMemory:
 
     Args:
         device: whose memory it is.
-        kinds: how many kinds of calls it is kept for.
+        kinds: for how many kinds of calls it is kept; 0 if the device keeps none.
     """
 
     def __init__(self, device: Any, kinds: int) -> None:
         self._trim = device.allocator.trim
-        self._kinds = kinds
+        self._kinds = max(kinds, 1)
+        self.is_kept = kinds > 0
         self._last_call: Hashable = None
         self._calls: set[Hashable] = set()
 
@@ -120,10 +123,9 @@ class CallMemory:
         self._last_call = None
 
 
-@cache
-def call_memory(device: Any, *, on_cpu: bool) -> CallMemory:
+def call_memory(device: Any) -> CallMemory:
     """The memory between calls of a device, which all models on it share."""
-    return CallMemory(device, 1 if on_cpu else _GPU_CALLS)
+    return _memories[device]
 
 
 def host(backends: set[str]) -> Host:
@@ -228,7 +230,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
 @cache
 def _open(driver: str) -> Any:
     try:
-        allocators = ["caching"] if driver in _CACHING else None
+        allocators = ["caching"] if driver in _KEPT_CALLS else None
         device = _driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         raise_system_error(error)
@@ -238,6 +240,7 @@ def _open(driver: str) -> Any:
             f"expected the IREE driver {driver} to work here, got: {first_line}",
             hint="install the device's driver, or load a variant for another target",
         ) from None
+    _memories[device] = CallMemory(device, _KEPT_CALLS.get(driver, 0))
     lifetime.note_open(device, pooled=driver != "local-sync")
     return device
 

@@ -48,7 +48,7 @@ class Module:
         self.device = device
         self.on_cpu = on_cpu
         self.gpu = gpu
-        self.memory = engine.call_memory(device, on_cpu=on_cpu)
+        self.memory = engine.call_memory(device)
         if not on_cpu:
             self.memory.give_back()  # what loading took
         self._keep_for = self.memory.expect
@@ -171,7 +171,14 @@ class Function:
         given = (*leaves, SIZES)
         self._transfers: Transfers | None = None
         if not code.on_cpu:
-            self._transfers = Transfers(code.device, code.gpu, given, outputs, pure)
+            self._transfers = Transfers(
+                code.device,
+                code.gpu,
+                given,
+                outputs,
+                pure,
+                staged=code.memory.is_kept,
+            )
         self._senders = [buffers.sender(code.device, x) for x in given]
         readers = [buffers.viewer(code.device, leaf) for leaf in outputs]
         self._readers = list(enumerate(readers))

@@ -3,7 +3,8 @@
 An input on the host is written to memory that the GPU reads, and copied from there; a
 result is copied to memory that the host reads, and is a view of that. All copies of one
 direction are on their way together, and are waited for once. Memory on both sides is
-what earlier calls have freed (Note [memory between calls] in engine.py).
+what earlier calls have freed, where a device keeps such (Note [memory between calls] in
+engine.py); where it does not, IREE copies inputs its own way.
 
 A tensor on the GPU is taken where it lies, if no later call can read it: compiled code
 does not write to what it is given, but may keep it as a state. It is copied, on the
@@ -31,6 +32,7 @@ from aotc.runtime.buffers import (
     ELEMENTS,
     USAGE,
     mapped_array,
+    sender,
     shape_checker,
     view_as,
 )
@@ -88,6 +90,7 @@ class Transfers:
         inputs: of the function.
         outputs: likewise.
         pure: whether no state can hold an input after a call.
+        staged: whether inputs go through memory that both sides see.
     """
 
     def __init__(
@@ -97,9 +100,12 @@ class Transfers:
         inputs: Sequence[Leaf],
         outputs: Sequence[Leaf],
         pure: bool,
+        *,
+        staged: bool,
     ) -> None:
         self._device, self._gpu = device, gpu
-        self._pure = pure
+        self._pure, self._staged = pure, staged
+        self._senders = [sender(device, leaf) for leaf in inputs]
         self._elements = [int(ELEMENTS[leaf.dtype]) for leaf in inputs]
         self._fetchers = [Fetcher(device, leaf) for leaf in outputs]
 
@@ -109,7 +115,11 @@ class Transfers:
         arguments = iree.VmVariantList(len(arrays))
         if self._gpu is not None and has_tensor(arrays):
             self._gpu.synchronize()
-        for array, element in zip(arrays, self._elements, strict=False):
+        ways = zip(arrays, self._elements, self._senders, strict=False)
+        for array, element, send in ways:
+            if not isinstance(array, Tensor) and not self._staged:
+                arguments.push_ref(send(array))
+                continue
             if not isinstance(array, Tensor):
                 buffer = self._upload(array, copies)
             elif array.size:

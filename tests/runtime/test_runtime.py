@@ -90,7 +90,8 @@ def test_reads_back_what_it_sent_to_a_device(backend, dtype):
         leaf = Leaf("x", dtype, shape)
         count = np.arange(np.prod(shape, dtype=int)).reshape(shape)
         sent = (count % 2).astype(to_numpy(dtype))
-        moves = transfers.Transfers(device, None, [leaf], [leaf], True)
+        staged = engine.call_memory(device).is_kept
+        moves = transfers.Transfers(device, None, [leaf], [leaf], True, staged=staged)
         arguments = moves.send([sent])
         [found] = moves.fetch([arguments.get_as_object(0, iree.HalBufferView)])
         assert found.dtype == sent.dtype

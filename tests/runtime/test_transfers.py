@@ -93,6 +93,10 @@ def model(bundle, trust, gpu, monkeypatch):
         return Module(context, module, device, False, gpu)
 
     monkeypatch.setattr(loader, "Module", module)
+    kept = engine._KEPT_CALLS["cuda"]
+    monkeypatch.setattr(
+        engine, "call_memory", lambda device: engine.CallMemory(device, kept)
+    )
     return runtime.load(bundle, trust=trust, threads=1)
 
 
@@ -282,7 +286,7 @@ def test_results_that_are_kept_stay_and_others_lend_their_memory_on(model):
 
 
 def test_calls_of_several_sizes_take_turns_without_new_memory(model):
-    sizes = range(1000, 1000 + 8 * engine._GPU_CALLS, 8)
+    sizes = range(1000, 1000 + 8 * engine._KEPT_CALLS["cuda"], 8)
     allocator = model.echo.function._transfers._device.allocator
     # what the shared device kept for calls of other tests
     model.echo.function._give_back()
@@ -330,7 +334,7 @@ def test_row_major_is_what_elements_say_and_not_strides_of_one(array, expected):
 def test_memory_that_begins_anywhere_is_not_taken_in_place(gpu, copies):
     device = engine.device("llvm-cpu", 1)
     leaf = Leaf("x", "f32", (8,))
-    moves = transfers.Transfers(device, gpu, [leaf], [leaf], True)
+    moves = transfers.Transfers(device, gpu, [leaf], [leaf], True, staged=True)
     tensor = gpu.tensor(Lent(np.ones(8, np.float32)), None)
     moves.send([tensor])
     assert not copies
