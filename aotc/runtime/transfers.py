@@ -12,8 +12,8 @@ GPU, for functions with states, and where it does not begin at a multiple of 64 
 
 Results of calls that were given a tensor stay on the GPU, as `DeviceArray`. They are
 copied there: IREE takes the memory of results from a pool whose buffers CUDA does not
-lend. What they are copied to is used for nothing else, as it allows transfers alone
-(Note [who waits for whom on a GPU] in foreign_tensors.py).
+lend. What they are copied to is used for nothing else (`_LENT`; Note [who waits for
+whom on a GPU] in foreign_tensors.py).
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _HOST = int(iree.MemoryType.HOST_LOCAL) | int(iree.MemoryType.DEVICE_VISIBLE)
 _WRITTEN = _HOST | int(iree.MemoryType.HOST_COHERENT)
 _READ = _HOST | int(iree.MemoryType.HOST_CACHED)
 _TRANSFER = int(iree.BufferUsage.TRANSFER)
+# A cache takes a buffer that allows what is asked for, or more: results that are lent
+# allow what nothing else asks for, and nothing that all else asks for.
+_LENT = _TRANSFER | int(iree.BufferUsage.DISPATCH_UNIFORM_READ)
 _STAGING = _TRANSFER | int(iree.BufferUsage.MAPPING_SCOPED)
 
 # Elements whose sign or kind DLPack tells, and code that IREE compiles does not.
@@ -168,9 +171,7 @@ class Transfers:
         pairs = list(zip(self._fetchers, views, strict=True))
         for fetcher, view in pairs:
             fetcher.require_promised(view)
-        kept = [
-            self._allocate(DEVICE_LOCAL, _TRANSFER, view.byte_length) for view in views
-        ]
+        kept = [self._allocate(DEVICE_LOCAL, _LENT, view.byte_length) for view in views]
         gpu.synchronize()
         for view, buffer in zip(views, kept, strict=True):
             if 0 not in view.shape:
