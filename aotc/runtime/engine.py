@@ -118,7 +118,8 @@ class CallMemory:
 
     def give_back(self) -> None:
         """Free all memory that nothing refers to."""
-        self._trim()
+        if self.is_kept:
+            self._trim()
         self._calls.clear()
         self._last_call = None
 

@@ -21,7 +21,7 @@ from aotc.runtime.host_arrays import Array
 from aotc.runtime.padding import SIZES, Padding
 from aotc.runtime.scheduling import without_wakeup_preemption
 from aotc.runtime.signatures import require_signature
-from aotc.runtime.transfers import DeviceArray, Transfers
+from aotc.runtime.transfers import Transfers
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError, IndexError)
@@ -342,13 +342,15 @@ class Function:
         """
         get = results.get_as_object
         views = [get(i, _BufferView) for i, _ in self._readers]
-        kept: Sequence[DeviceArray | Array]
-        kept = transfers.keep(views) if call.is_lent else transfers.fetch(views)
+        if call.is_lent:  # and so in the very sizes of the code
+            kept = transfers.keep(views)
+            call.way.counts.add(perf_counter_ns() - call.began, [])
+            return kept
+        arrays = transfers.fetch(views)
         if call.way.padding is not None:
-            kept = call.way.padding.cut(kept)
-        fetched = [] if call.is_lent else kept
-        call.way.counts.add(perf_counter_ns() - call.began, fetched)
-        return list(kept)
+            arrays = call.way.padding.cut(arrays)
+        call.way.counts.add(perf_counter_ns() - call.began, arrays)
+        return arrays
 
     def count_elsewhere(
         self, policy: str, values: Sequence[Any], results: Sequence[Array], began: int

@@ -9,6 +9,7 @@ import numpy as np
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.artifacts.shapes import Dim
 from aotc.runtime.contract import Shape
+from aotc.runtime.foreign_tensors import Tensor
 from aotc.runtime.host_arrays import Array
 
 SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
@@ -40,8 +41,11 @@ class Padding:
         self._results = [_shape(leaf, sizes) for leaf in outputs]
         self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
 
-    def pad(self, arrays: Sequence[Array]) -> list[Array]:
-        """The arrays that the code takes: padded with zeros, and one of the sizes."""
+    def pad(self, arrays: Sequence[Array | Tensor]) -> list[Array | Tensor]:
+        """The arrays that the code takes: padded with zeros, and one of the sizes.
+
+        A tensor on the GPU has the sizes of the code already.
+        """
         pairs = zip(arrays, self.shapes, strict=True)
         return [*(_pad(array, shape) for array, shape in pairs), self._told]
 
@@ -64,9 +68,10 @@ def _part(shape: Shape) -> _Part:
     return tuple(map(slice, shape))
 
 
-def _pad(array: Array, shape: Shape) -> Array:
+def _pad(array: Array | Tensor, shape: Shape) -> Array | Tensor:
     if array.shape == shape:
         return array
+    assert not isinstance(array, Tensor)
     padded = np.zeros(shape, array.dtype)
     padded[_part(array.shape)] = array
     return padded

@@ -1,8 +1,4 @@
-"""Calls of models on a GPU: what is given where it lies, and what stays there.
-
-A processor stands in for the GPU. Its memory is the host's, so that what is lent can be
-looked at; calls go the ways of a device whose memory is not.
-"""
+"""Calls of models on a GPU: what is given where it lies, and what stays there."""
 
 import ctypes
 import gc
@@ -16,53 +12,9 @@ from aotc import runtime
 from aotc.artifacts.manifest import Leaf
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
-from aotc.runtime import engine, foreign_tensors, loader, transfers
-from aotc.runtime.foreign_tensors import Gpu, Tensor
-from aotc.runtime.function import Module
-
-HOST = 1  # DLPack's type of the memory that stands in for a GPU's
-
-
-class Lent:
-    """A tensor of another framework on the GPU.
-
-    Args:
-        array: what it holds; its memory begins at a multiple of 64 bytes.
-        device: where it says that it lies.
-    """
-
-    def __init__(self, array, device=(HOST, 0)):
-        memory = np.empty(array.nbytes + 128, np.uint8)
-        start = -memory.ctypes.data % 64
-        self.array = memory[start : start + array.nbytes].view(array.dtype)
-        self.array = self.array.reshape(array.shape)
-        self.array[...] = array
-        self.device = device
-        self.streams = []
-
-    def __dlpack_device__(self):
-        return self.device
-
-    def __dlpack__(self, *, stream):
-        self.streams.append(stream)
-        return self.array.__dlpack__()
-
-
-class LentByTorch:
-    """A tensor of PyTorch on a processor, which knows no streams.
-
-    Args:
-        tensor: of PyTorch.
-    """
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __dlpack_device__(self):
-        return self.tensor.__dlpack_device__()
-
-    def __dlpack__(self, *, stream):
-        return self.tensor.__dlpack__()
+from aotc.runtime import engine, foreign_tensors, transfers
+from aotc.runtime.foreign_tensors import Tensor
+from tests.fake_gpu import HOST, Lent, LentByTorch, pretend
 
 
 class Waits:
@@ -81,23 +33,13 @@ def waits():
 
 
 @pytest.fixture
-def gpu(waits):
-    kind = foreign_tensors._Kind((HOST, 13), 1, object)
-    return Gpu(kind, 0, waits)
+def gpu(waits, monkeypatch):
+    return pretend(monkeypatch, waits)
 
 
 @pytest.fixture
-def model(bundle, trust, gpu, monkeypatch):
+def model(bundle, trust, gpu):
     """The model of other tests, on a device that counts as a GPU."""
-
-    def module(context, module, device, on_cpu, _):
-        return Module(context, module, device, False, gpu)
-
-    monkeypatch.setattr(loader, "Module", module)
-    kept = engine._KEPT_CALLS["cuda"]
-    monkeypatch.setattr(
-        engine, "call_memory", lambda device: engine.CallMemory(device, kept)
-    )
     return runtime.load(bundle, trust=trust, threads=1)
 
 
