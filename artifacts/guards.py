@@ -1,6 +1,6 @@
 """Guards of an entry: what every call of it is held to, each by a name of its own.
 
-    device of x              x lies in the memory of the host, or of the GPU that computes
+    device of x              x lies on the host, or on the GPU that computes
     dtype of x               f32
     rank of x                4 axes
     layout of x              nhwc

@@ -111,7 +111,7 @@ class CallMemory:
         """
         if call != self._last_call:
             if call not in self._calls:
-                if len(self._calls) in (0, self._kinds):
+                if not self._calls or len(self._calls) >= self._kinds:
                     self.give_back()
                 self._calls.add(call)
             self._last_call = call

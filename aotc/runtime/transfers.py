@@ -120,15 +120,13 @@ class Transfers:
             self._gpu.synchronize()
         ways = zip(arrays, self._elements, self._senders, strict=False)
         for array, element, send in ways:
-            if not isinstance(array, Tensor) and not self._staged:
+            if isinstance(array, Tensor):
+                buffer = self._borrow(array, copies)
+            elif self._staged:
+                buffer = self._upload(array, copies)
+            else:
                 arguments.push_ref(send(array))
                 continue
-            if not isinstance(array, Tensor):
-                buffer = self._upload(array, copies)
-            elif array.size:
-                buffer = self._borrow(array, copies)
-            else:
-                buffer = self._allocate(DEVICE_LOCAL, USAGE, 0)
             arguments.push_ref(_BufferView(buffer, array.shape, element))
         copies.wait()
         return arguments
@@ -143,6 +141,8 @@ class Transfers:
         return buffer
 
     def _borrow(self, tensor: Tensor, copies: Copies) -> Any:
+        if not tensor.size:  # may lie nowhere
+            return self._allocate(DEVICE_LOCAL, USAGE, 0)
         lent = self._device.from_dlpack_capsule(tensor.capsule).get_buffer()
         if self._pure and tensor.is_aligned:
             return lent
