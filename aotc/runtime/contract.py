@@ -265,7 +265,7 @@ class Contract:
     def _check_bytes(self, values: Mapping[str, int]) -> None:
         """Refuse sizes that the runtime's 64-bit arithmetic gets wrong, or nearly."""
         for leaf in self._computed:
-            needed = _bytes(leaf, values)
+            needed = leaf_bytes(leaf, values)
             if needed > ADDRESSABLE:
                 got = ", ".join(f"{name} = {size}" for name, size in values.items())
                 what = f"the output {leaf.name!r}" if leaf.name else "a value"
@@ -372,8 +372,8 @@ def _is_static(leaf: Leaf) -> bool:
     return all(isinstance(size, int) for size in leaf.shape)
 
 
-def _bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
-    """What a tensor takes; nothing where a size has no meaning, such as 1 // 0."""
+def leaf_bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
+    """Return the bytes of a tensor; 0 where a size has no meaning, such as 1 // 0."""
     try:
         sizes = [
             size if isinstance(size, int) else Dim.parse(size).value(values)

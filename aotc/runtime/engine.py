@@ -16,8 +16,9 @@ On a GPU, memory that the host sees is locked in place when it is allocated, whi
 longer than most calls, and to free memory waits for the whole device. So the cache
 keeps what several kinds of calls have freed: an entry of a few sizes, or entries and
 models that take turns, allocate nothing. It holds at most 64 buffers of each kind of
-memory, none that a result or a state still refers to, and is emptied when memory runs
-out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that they are given
+memory, none that a result or a state still refers to. It is emptied before a call of
+another kind if there are too many or they move too much, when a model is loaded and
+when memory runs out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that they are given
 for their own (IREE 3.13, `free_async` and `select_default_pool`).
 
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
@@ -50,6 +51,7 @@ from aotc.system_errors import raise_system_error
 # Note [memory between calls]
 # driver → for how many kinds of calls memory is kept that one has freed
 _KEPT_CALLS = {"local-sync": 1, "cuda": 8}
+_KEPT_BYTES = 1 << 30  # that these may move before it is emptied for another
 
 _DRIVER_FLAGS = {
     driver: backend.driver_flags
@@ -101,19 +103,20 @@ class CallMemory:
         self._kinds = max(kinds, 1)
         self.is_kept = kinds > 0
         self._last_call: Hashable = None
-        self._calls: set[Hashable] = set()
+        self._calls: dict[Hashable, int] = {}
 
-    def expect(self, call: Hashable) -> None:
+    def expect(self, call: Hashable, size: int = 0) -> None:
         """Keep freed memory for a call that is like a recent one, else give it back.
 
         Args:
             call: the function and the sizes of its inputs.
+            size: bytes that it moves, as far as these are bounded.
         """
         if call != self._last_call:
-            if call not in self._calls:
-                if not self._calls or len(self._calls) >= self._kinds:
-                    self.give_back()
-                self._calls.add(call)
+            is_known = call in self._calls or 0 < len(self._calls) < self._kinds
+            if not is_known or sum(self._calls.values()) > _KEPT_BYTES:
+                self.give_back()
+            self._calls[call] = size
             self._last_call = call
 
     def give_back(self) -> None:

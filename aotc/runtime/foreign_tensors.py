@@ -236,7 +236,7 @@ class Gpu:
             f"{self}, which computes the call, got an array on "
             f"{device_name(*location)}",
             where=spec.where or None,
-            hint=f"move it before the call: {spec.name}.to('{self}') in PyTorch",
+            hint=f"in PyTorch: {spec.name}.to('cuda:{self._number}') before the call",
             guard=device_guard(spec.name),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
@@ -15,7 +16,7 @@ from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
 from aotc.runtime import buffers, engine, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
-from aotc.runtime.contract import Contract, Shapes
+from aotc.runtime.contract import Contract, Shapes, leaf_bytes
 from aotc.runtime.foreign_tensors import Gpu, Tensor
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.padding import SIZES, Padding
@@ -60,17 +61,18 @@ class Module:
         self._release = module.lookup_function(_RELEASE)
         self._last_call: Hashable = None
 
-    def expect(self, call: Hashable) -> None:
+    def expect(self, call: Hashable, size: int = 0) -> None:
         """Keep memory for a call that is like the last one, else give it back.
 
         Args:
             call: the function and the sizes of its inputs.
+            size: bytes that it moves to and from a GPU.
         """
         if self._release is not None and call != self._last_call:
             with self.lock:
                 self.invoke(self._release, _VariantList(0), _VariantList(0))
                 self._last_call = call
-        self._keep_for(call)
+        self._keep_for(call, size)
 
 
 class NoCodeForSizes(InputError):
@@ -100,12 +102,14 @@ class _Way(NamedTuple):
         likeness: what equals that of other calls which take the same memory.
         padding: of the calls, where the export wants it.
         counts: what they add to the counters.
+        moved: bytes of their inputs and results.
     """
 
     export: Any
     likeness: Hashable
     padding: Padding | None
     counts: ShapeCounts
+    moved: int
 
 
 class Prepared(NamedTuple):
@@ -229,7 +233,7 @@ class Function:
                 if any(lent) and way.padding.shapes != shapes:
                     raise self._padding_error(lent, way.padding)
                 arrays = way.padding.pad(arrays)
-            self._expect(way.likeness)
+            self._expect(way.likeness, way.moved)
             with self._copying:
                 arguments = self._transfers.send(arrays)
             return Prepared(way, arguments, began, any(lent))
@@ -266,8 +270,8 @@ class Function:
             raise error
         itemsizes = [spec.dtype.itemsize for spec in self._contract.inputs]
         if any(lent):
-            pairs = zip(itemsizes, lent, strict=True)
-            itemsizes = [0 if is_lent else size for size, is_lent in pairs]
+            sizes_and_lent = zip(itemsizes, lent, strict=True)
+            itemsizes = [0 if is_lent else size for size, is_lent in sizes_and_lent]
         export, padding = self._exports[code.export], None
         likeness: Hashable = id(self), shapes
         if code.padded:
@@ -278,7 +282,10 @@ class Function:
             likeness = likeness, "lent"
         computed = padding.shapes if padding else shapes
         counts = self._counts.for_shapes(code.export, itemsizes, shapes, computed)
-        way = _Way(export, likeness, padding, counts)
+        pairs = zip(itemsizes, shapes, strict=True)
+        moved = sum(size * math.prod(shape) for size, shape in pairs)
+        moved += sum(leaf_bytes(leaf, sizes) for leaf in self._outputs)
+        way = _Way(export, likeness, padding, counts, moved)
         if len(self._ways) >= _REMEMBERED:
             self._ways.clear()
         self._ways[(shapes, lent) if any(lent) else shapes] = way

@@ -264,6 +264,21 @@ def test_calls_of_several_sizes_take_turns_without_new_memory(model):
     assert allocated_by(sizes[0])  # given back for the ninth kind of call
 
 
+def test_calls_that_move_much_leave_their_memory_to_no_other(model, monkeypatch):
+    trims = []
+    memory = model.echo.function._give_back.__self__
+    monkeypatch.setattr(memory, "_trim", lambda: trims.append(0))
+    x, large = np.ones(10, np.float32), np.ones(2000, np.float32)
+    monkeypatch.setattr(engine, "_KEPT_BYTES", 15_000)
+    for given in (x, large, x):  # 80 and 16,000 bytes in and out
+        model.echo(x=given)
+    assert len(trims) == 2  # before the first, and after the large one
+    model.echo(x=x)
+    model.predict(x=X)
+    model.echo(x=x)
+    assert len(trims) == 2
+
+
 def test_the_dtypes_of_dlpack_are_those_of_numpy():
     for name in ("bool", "i8", "u16", "i64", "f16", "f32", "f64"):
         array = np.zeros((2, 3), to_numpy(name))
