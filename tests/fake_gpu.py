@@ -12,7 +12,7 @@ import pytest
 
 from aotc.runtime import engine, foreign_tensors, loader
 from aotc.runtime.foreign_tensors import Gpu
-from aotc.runtime.function import Module
+from aotc.runtime.module import Module
 
 HOST = 1  # DLPack's type of the memory that stands in for a GPU's
 

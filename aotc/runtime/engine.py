@@ -18,8 +18,8 @@ keeps what several kinds of calls have freed: an entry of a few sizes, or entrie
 models that take turns, allocate nothing. It holds at most 64 buffers of each kind of
 memory, none that a result or a state still refers to. It is emptied before a call of
 another kind if there are too many or they move too much, when a model is loaded and
-when memory runs out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that they are given
-for their own (IREE 3.13, `free_async` and `select_default_pool`).
+when memory runs out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that
+they are given for their own (IREE 3.13, `free_async` and `select_default_pool`).
 
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for

@@ -14,65 +14,19 @@ from aotc.artifacts.guards import CODE, device_guard
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
-from aotc.runtime import buffers, engine, lifetime
+from aotc.runtime import buffers, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
 from aotc.runtime.contract import Contract, Shapes, leaf_bytes
-from aotc.runtime.foreign_tensors import Gpu, Tensor
+from aotc.runtime.foreign_tensors import Tensor
 from aotc.runtime.host_arrays import Array
+from aotc.runtime.module import Module
 from aotc.runtime.padding import SIZES, Padding
-from aotc.runtime.scheduling import without_wakeup_preemption
 from aotc.runtime.signatures import require_signature
 from aotc.runtime.transfers import Transfers
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError, IndexError)
 _REMEMBERED = 256  # shapes of calls
-_RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
-
-
-class Module:
-    """The running code of a variant: what all functions of a model share.
-
-    Args:
-        context: that the module lives in.
-        module: of IREE's VM.
-        device: that runs it.
-        on_cpu: whether that is a processor.
-        gpu: whose tensors calls take where they lie, if it is one that lends any.
-    """
-
-    def __init__(
-        self, context: Any, module: Any, device: Any, on_cpu: bool, gpu: Gpu | None
-    ) -> None:
-        self.context = context
-        self.module = module
-        self.device = device
-        self.on_cpu = on_cpu
-        self.gpu = gpu
-        self.memory = engine.call_memory(device)
-        if not on_cpu:
-            self.memory.give_back()  # what loading took
-        self._keep_for = self.memory.expect
-        self.has_pool = lifetime.has_pool(device)
-        invoke = context.invoke
-        self.invoke = without_wakeup_preemption(invoke) if self.has_pool else invoke
-        self.lock = lifetime.call_lock()
-        self.copying = lifetime.copy_lock()
-        self._release = module.lookup_function(_RELEASE)
-        self._last_call: Hashable = None
-
-    def expect(self, call: Hashable, size: int = 0) -> None:
-        """Keep memory for a call that is like the last one, else give it back.
-
-        Args:
-            call: the function and the sizes of its inputs.
-            size: bytes that it moves to and from a GPU.
-        """
-        if self._release is not None and call != self._last_call:
-            with self.lock:
-                self.invoke(self._release, _VariantList(0), _VariantList(0))
-                self._last_call = call
-        self._keep_for(call, size)
 
 
 class NoCodeForSizes(InputError):

@@ -21,9 +21,9 @@ from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
 from aotc.runtime.foreign_tensors import gpu_of
-from aotc.runtime.function import Module
 from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
+from aotc.runtime.module import Module
 from aotc.runtime.small import is_small
 from aotc.system_errors import raise_system_error, system_errors
 

@@ -16,7 +16,8 @@ from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.callbacks import Callbacks, checked_result
 from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module, NoCodeForSizes
+from aotc.runtime.function import Function, NoCodeForSizes
+from aotc.runtime.module import Module
 from aotc.runtime.states import States
 from aotc.system_errors import system_errors
 

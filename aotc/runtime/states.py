@@ -13,7 +13,8 @@ from aotc.errors import InputError
 from aotc.runtime import state_files
 from aotc.runtime.arguments import flattener, look_up
 from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module
+from aotc.runtime.function import Function
+from aotc.runtime.module import Module
 
 
 class _Access:
