@@ -7,8 +7,9 @@ what earlier calls have freed, where a device keeps such (Note [memory between c
 engine.py); where it does not, IREE copies inputs its own way.
 
 A tensor on the GPU is taken where it lies, if no later call can read it: compiled code
-does not write to what it is given, but may keep it as a state. It is copied, on the
-GPU, for functions with states, and where it does not begin at a multiple of 64 bytes.
+does not write to what it is given (tests/dialects/test_lowering.py holds every op to
+that), but may keep it as a state. It is copied, on the GPU, for functions with states,
+and where it does not begin at a multiple of 64 bytes.
 
 Results of calls that were given a tensor stay on the GPU, as `DeviceArray`. They are
 copied there: IREE takes the memory of results from a pool whose buffers CUDA does not
