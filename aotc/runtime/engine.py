@@ -12,14 +12,15 @@ limit, so it is emptied before a call of another function or of other sizes. The
 pool's device has pools of its own, which IREE 3.13 does not let us choose; a module
 holds itself what these would not keep (aotc/worker/workspaces.py).
 
-On a GPU, memory that the host sees is locked in place when it is allocated, which takes
-longer than most calls, and to free memory waits for the whole device. So the cache
-keeps what several kinds of calls have freed: an entry of a few sizes, or entries and
-models that take turns, allocate nothing. It holds at most 64 buffers of each kind of
-memory, none that a result or a state still refers to. It is emptied before a call of
-another kind if there are too many or they move too much, when a model is loaded and
-when memory runs out. Only CUDA has it: drivers of HIP and Vulkan take any allocator that
-they are given for their own (IREE 3.13, `free_async` and `select_default_pool`).
+Note [memory between calls on a GPU]: memory that the host sees is locked in place when
+it is allocated, which takes longer than most calls, and to free memory waits for the
+whole device. So the cache keeps what several kinds of calls have freed: an entry of a
+few sizes, or entries and models that take turns, allocate nothing. It holds at most 64
+buffers of each kind of memory, none that a result or a state still refers to. It is
+emptied before a call of another kind if there are too many or they move too much, when
+a model is loaded and when memory runs out. Only CUDA has it: drivers of HIP and Vulkan
+take any allocator that they are given for their own (IREE 3.13, `free_async` and
+`select_default_pool`).
 
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for
@@ -48,7 +49,7 @@ from aotc.options import MAX_THREADS
 from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
-# Note [memory between calls]
+# Notes [memory between calls] and [memory between calls on a GPU]
 # driver → for how many kinds of calls memory is kept that one has freed
 _KEPT_CALLS = {"local-sync": 1, "cuda": 8}
 _KEPT_BYTES = 1 << 30  # that these may move before it is emptied for another

@@ -68,7 +68,7 @@ ROWS = (
         Symptom.UNSAFE,
         "Takes whatever allocator a device has for its driver's own on HIP and Vulkan, "
         "so that a cache in front of it is read as something else.",
-        ("aotc/runtime/engine.py: _KEPT_CALLS",),
+        ("aotc/runtime/engine.py: Note [memory between calls on a GPU]",),
         Elsewhere("with a cache for Vulkan, tests/e2e/test_vulkan.py fails"),
     ),
     Fault(
