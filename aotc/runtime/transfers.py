@@ -3,8 +3,8 @@
 An input on the host is written to memory that the GPU reads, and copied from there; a
 result is copied to memory that the host reads, and is a view of that. All copies of one
 direction are on their way together, and are waited for once. Memory on both sides is
-what earlier calls have freed, where a device keeps such (Note [memory between calls on a
-GPU] in engine.py); where it does not, IREE copies inputs its own way.
+what earlier calls have freed, where a device keeps such (engine.py: Note [memory
+between calls on a GPU]); where it does not, IREE copies inputs its own way.
 
 A tensor on the GPU is taken where it lies, if no later call can read it: compiled code
 does not write to what it is given (tests/dialects/test_lowering.py holds every op to
