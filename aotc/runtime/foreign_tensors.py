@@ -57,6 +57,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}
 
 
+@cache
 def _dtype(code: int, bits: int) -> Any:
     """The dtype of NumPy, or a text for what it has none for."""
     if (code, bits) == (6, 8):
