@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from aotc.runtime.host_arrays import Array
 SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
 
 _Part = tuple[slice, ...]  # of an array
+_Given = TypeVar("_Given", bound=Array | Tensor)
 
 
 class Padding:
@@ -41,7 +43,7 @@ class Padding:
         self._results = [_shape(leaf, sizes) for leaf in outputs]
         self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
 
-    def pad(self, arrays: Sequence[Array | Tensor]) -> list[Array | Tensor]:
+    def pad(self, arrays: Sequence[_Given]) -> list[_Given | Array]:
         """The arrays that the code takes: padded with zeros, and one of the sizes.
 
         A tensor on the GPU has the sizes of the code already.
@@ -68,7 +70,7 @@ def _part(shape: Shape) -> _Part:
     return tuple(map(slice, shape))
 
 
-def _pad(array: Array | Tensor, shape: Shape) -> Array | Tensor:
+def _pad(array: _Given, shape: Shape) -> _Given | Array:
     if array.shape == shape:
         return array
     assert not isinstance(array, Tensor)
