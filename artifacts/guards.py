@@ -1,6 +1,6 @@
 """Guards of an entry: what every call of it is held to, each by a name of its own.
 
-    device of x              x lies in the memory of the host
+    device of x              x lies on the host, or on the GPU that computes
     dtype of x               f32
     rank of x                4 axes
     layout of x              nhwc
@@ -52,7 +52,7 @@ def kind_guard(name: str) -> str:
 
 
 def device_guard(name: str) -> str:
-    """That an input lies in the memory of the host."""
+    """That an input lies where code can read it: on the host, or on its GPU."""
     return f"device of {name}"
 
 
@@ -128,7 +128,7 @@ def _array_guards(leaf: Leaf) -> Iterator[CallGuard]:
     """What one input must be, whatever the others are."""
     axes = len(leaf.shape)
     yield CallGuard(kind_guard(leaf.name), "an array", leaf.where)
-    yield CallGuard(device_guard(leaf.name), "in the memory of the host", leaf.where)
+    yield CallGuard(device_guard(leaf.name), "on the host, or on its GPU", leaf.where)
     yield CallGuard(dtype_guard(leaf.name), leaf.dtype, leaf.where)
     yield CallGuard(
         rank_guard(leaf.name), f"{axes} {'axis' if axes == 1 else 'axes'}", leaf.where

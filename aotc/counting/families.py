@@ -81,8 +81,8 @@ _TABLE = (
         "synchronizations",
         "counter",
         _ENTRY,
-        "Times that the host waited for the device: once a call, and once for each "
-        "result that is copied from another device's memory.",
+        "Times that the host waited for the device: once a call, and once for the "
+        "results that are copied from another device's memory.",
     ),
     Family(
         "input_elements",

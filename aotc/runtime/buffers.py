@@ -1,4 +1,4 @@
-"""Between NumPy arrays and device buffers.
+"""Between NumPy arrays and buffers of a processor.
 
 An input is copied once (Note [no Python memory in IREE] in loader.py). A result is a
 read-only view of the device's buffer, which lives as long as the view does.
@@ -17,7 +17,7 @@ from aotc.dtypes import to_numpy
 from aotc.errors import VerificationError
 from aotc.runtime.host_arrays import Array
 
-_ELEMENTS = {
+ELEMENTS = {
     "bool": iree.HalElementType.BOOL_8,
     "f16": iree.HalElementType.FLOAT_16,
     "bf16": iree.HalElementType.BFLOAT_16,
@@ -30,10 +30,8 @@ _ELEMENTS = {
         for bits in (8, 16, 32, 64)
     },
 }
-_DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
-_USAGE = int(iree.BufferUsage.DEFAULT)
-_HOST_VISIBLE = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
-_STAGING = int(iree.BufferUsage.TRANSFER_TARGET | iree.BufferUsage.MAPPING_SCOPED)
+DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
+USAGE = int(iree.BufferUsage.DEFAULT)
 
 ToDevice = Callable[[Array], Any]
 ToHost = Callable[[Any], Array]
@@ -42,12 +40,12 @@ ToHost = Callable[[Any], Array]
 def sender(device: Any, leaf: Leaf) -> ToDevice:
     """A function from an array to a buffer view on `device`, of a copy."""
     allocate = device.allocator.allocate_buffer_copy
-    element = _ELEMENTS[leaf.dtype]
+    element = ELEMENTS[leaf.dtype]
 
     def send(array: Array) -> Any:
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array).reshape(array.shape)
-        return allocate(_DEVICE_LOCAL, _USAGE, device, array, element)
+        return allocate(DEVICE_LOCAL, USAGE, device, array, element)
 
     return send
 
@@ -79,19 +77,19 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
     if dtype.kind == "V":
-        return _shape_checker(_bits_viewer(dtype, leaf), leaf)
+        return _shape_checked(_bits_viewer(dtype, leaf), leaf)
 
     def view(buffer_view: Any) -> Array:
         # This path takes a third of the time of `buffer_view.map().asarray()`.
         array = from_dlpack(_Capsule(capsule(buffer_view, 1, 0)))
         if array.dtype != dtype:
-            array = _view_as(array, leaf, dtype)
+            array = view_as(array, leaf, dtype)
         return array
 
-    return _shape_checker(view, leaf)
+    return _shape_checked(view, leaf)
 
 
-def _view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
+def view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
     """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
@@ -107,20 +105,29 @@ def _mismatch_error(leaf: Leaf, got: str) -> VerificationError:
     )
 
 
-def _shape_checker(read: ToHost, leaf: Leaf) -> ToHost:
-    """`read`, and rank and static sizes are those that the manifest promises."""
+def shape_checker(leaf: Leaf) -> Callable[[tuple[int, ...]], None]:
+    """A function that refuses a shape of other rank or sizes than the manifest's."""
     fixed = [(i, size) for i, size in enumerate(leaf.shape) if isinstance(size, int)]
+
+    def check(shape: tuple[int, ...]) -> None:
+        is_right = len(shape) == len(leaf.shape)
+        if not is_right or any(shape[i] != size for i, size in fixed):
+            raise _mismatch_error(leaf, f"the shape {[*shape]}")
+
+    return check
+
+
+def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
+    """`read`, and rank and static sizes are those that the manifest promises."""
+    check = shape_checker(leaf)
     right: tuple[int, ...] | None = None
 
     def read_and_check(buffer_view: Any) -> Array:
         nonlocal right
         array = read(buffer_view)
-        shape = array.shape
-        if shape != right:
-            is_right = len(shape) == len(leaf.shape)
-            if not is_right or any(shape[i] != size for i, size in fixed):
-                raise _mismatch_error(leaf, f"the shape {[*shape]}")
-            right = shape
+        if array.shape != right:
+            check(array.shape)
+            right = array.shape
         return array
 
     return read_and_check
@@ -128,12 +135,12 @@ def _shape_checker(read: ToHost, leaf: Leaf) -> ToHost:
 
 def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
     """For dtypes that NumPy itself does not know, such as bfloat16."""
-    element = int(_ELEMENTS[leaf.dtype])
+    element = int(ELEMENTS[leaf.dtype])
 
     def view(buffer_view: Any) -> Array:
         if int(buffer_view.element_type) != element:
             raise _mismatch_error(leaf, f"elements of type {buffer_view.element_type}")
-        array = _mapped_array(buffer_view, buffer_view.shape, dtype)
+        array = mapped_array(buffer_view, buffer_view.shape, dtype)
         array.flags.writeable = False
         return array
 
@@ -155,40 +162,7 @@ class _Mapped:
         self.__array_interface__ = memory.asarray(shape, dtype).__array_interface__
 
 
-def _mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
     array = np.asarray(_Mapped(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes
-
-
-def _host_visible_copy(device: Any, source: Any) -> Any:
-    """A copy of a buffer, in memory of the device that the host can map."""
-    staging = device.allocator.allocate_buffer(
-        _HOST_VISIBLE, _STAGING, source.byte_length()
-    )
-    semaphore = device.create_semaphore(0)
-    done = iree.HalFence.create_at(semaphore, 1)
-    device.queue_copy(source, staging, iree.HalFence.create_at(semaphore, 0), done)
-    done.wait()
-    return staging
-
-
-def fetcher(device: Any, leaf: Leaf) -> ToHost:
-    """A function from a buffer view on another device to an array on the host.
-
-    The device writes into memory of its own that the host sees: `DeviceArray.to_host`
-    lends it memory of NumPy's, which Vulkan takes in whole pages only, and which may be
-    given back under it (Note [no Python memory in IREE] in `loader`).
-    """
-    dtype = to_numpy(leaf.dtype)
-
-    def fetch(buffer_view: Any) -> Array:
-        raw = iree.HalElementType.map_to_dtype(buffer_view.element_type)
-        if 0 in buffer_view.shape:
-            array: Array = np.empty(buffer_view.shape, raw)
-        else:
-            staged = _host_visible_copy(device, buffer_view.get_buffer())
-            array = _mapped_array(staged, buffer_view.shape, raw)
-        return array if array.dtype == dtype else _view_as(array, leaf, dtype)
-
-    return _shape_checker(fetch, leaf)

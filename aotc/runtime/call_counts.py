@@ -77,7 +77,7 @@ class ShapeCounts:
         self._given_elements = given
         self._padding_elements = computed - given
         self._fetched = fetched
-        self._fetches = 0
+        self._fetches = False
         self._result_bytes: int | None = None  # until a call has returned some
 
     def add(self, nanoseconds: int, results: Sequence[Array]) -> None:
@@ -85,7 +85,7 @@ class ShapeCounts:
         if self._result_bytes is None:
             self._result_bytes = sum(array.nbytes for array in results)
             if self._fetched:
-                self._fetches = sum(array.size > 0 for array in results)
+                self._fetches = any(array.size > 0 for array in results)
         tally = self._tally
         tally.buckets[bisect_left(_NANOSECONDS, nanoseconds)] += 1
         tally.nanoseconds += nanoseconds

@@ -28,6 +28,7 @@ from aotc.artifacts.manifest import Guard, Leaf, Symbol
 from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding_sizes
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
+from aotc.runtime.foreign_tensors import Gpu, Tensor
 from aotc.runtime.host_arrays import Array, Described, host_array
 
 Shape = tuple[int, ...]
@@ -40,11 +41,21 @@ _ndarray = np.ndarray
 class Input:
     """One input array: its title in messages, and its exact dtype."""
 
-    def __init__(self, owner: str, leaf: Leaf) -> None:
+    def __init__(self, owner: str, leaf: Leaf, gpu: Gpu | None = None) -> None:
         self.leaf = leaf
+        self._gpu = gpu
         self.title = f"{owner}: input {leaf.name!r}"
         self.dtype = to_numpy(leaf.dtype)
         self.dims = [Dim.parse(d) if isinstance(d, str) else d for d in leaf.shape]
+
+    def given(self, value: Any) -> Array | Tensor:
+        """`value` as a tensor on the GPU that computes, or else as an array."""
+        if self._gpu is not None:
+            tensor = self._gpu.tensor(value, self._describe)
+            if tensor is not None:
+                self._require_dtype(tensor.dtype, f"to(torch.{self.dtype.name})")
+                return tensor
+        return self.array(value)
 
     def array(self, value: Any) -> Array:
         """`value` as an array of exactly the declared dtype.
@@ -55,14 +66,17 @@ class Input:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._from_number(value)
         array = host_array(value, self._describe)
-        if array.dtype != self.dtype:
+        self._require_dtype(array.dtype, f"astype({self.dtype.name!r})")
+        return array
+
+    def _require_dtype(self, dtype: Any, cast: str) -> None:
+        if dtype != self.dtype:
             raise self.error(
                 "dtype-mismatch",
-                f"an array of {array.dtype}",
+                f"an array of {dtype}",
                 dtype_guard(self.leaf.name),
-                hint=f"cast it: {self.leaf.name}.astype({self.dtype.name!r})",
+                hint=f"cast it: {self.leaf.name}.{cast}",
             )
-        return array
 
     def _describe(self) -> Described:
         leaf = self.leaf
@@ -117,7 +131,16 @@ class _Place(NamedTuple):
 
 
 class Contract:
-    """What the shapes of all inputs of an entry point have to agree on."""
+    """What the shapes of all inputs of an entry point have to agree on.
+
+    Args:
+        owner: how messages call the entry.
+        leaves: its inputs.
+        symbols: in their shapes, by name.
+        guards: conditions on sizes.
+        computed: what calls compute, which has to have room.
+        gpu: whose tensors are taken where they lie.
+    """
 
     def __init__(
         self,
@@ -126,10 +149,11 @@ class Contract:
         symbols: Mapping[str, Symbol],
         guards: Sequence[Guard] = (),
         computed: Sequence[Leaf] = (),
+        gpu: Gpu | None = None,
     ) -> None:
         self._owner = owner
         self._guards = [(each, Condition.parse(each.condition)) for each in guards]
-        self.inputs = [Input(owner, leaf) for leaf in leaves]
+        self.inputs = [Input(owner, leaf, gpu) for leaf in leaves]
         self._dtypes = [spec.dtype for spec in self.inputs]
         self._symbols = symbols
         self._places = [
@@ -148,7 +172,7 @@ class Contract:
         self._computed = [leaf for leaf in computed if not _is_static(leaf)]
         self._allowed: set[Shapes] = set()
 
-    def arrays(self, values: Sequence[Any]) -> tuple[list[Array], Shapes]:
+    def arrays(self, values: Sequence[Any]) -> tuple[list[Array | Tensor], Shapes]:
         """The arrays of a call, and the shapes of these.
 
         Raises:
@@ -157,7 +181,7 @@ class Contract:
         arrays = [
             value
             if type(value) is _ndarray and value.dtype is dtype
-            else spec.array(value)
+            else spec.given(value)
             for value, dtype, spec in zip(
                 values, self._dtypes, self.inputs, strict=True
             )
@@ -241,7 +265,7 @@ class Contract:
     def _check_bytes(self, values: Mapping[str, int]) -> None:
         """Refuse sizes that the runtime's 64-bit arithmetic gets wrong, or nearly."""
         for leaf in self._computed:
-            needed = _bytes(leaf, values)
+            needed = leaf_bytes(leaf, values)
             if needed > ADDRESSABLE:
                 got = ", ".join(f"{name} = {size}" for name, size in values.items())
                 what = f"the output {leaf.name!r}" if leaf.name else "a value"
@@ -348,8 +372,8 @@ def _is_static(leaf: Leaf) -> bool:
     return all(isinstance(size, int) for size in leaf.shape)
 
 
-def _bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
-    """What a tensor takes; nothing where a size has no meaning, such as 1 // 0."""
+def leaf_bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
+    """Return the bytes of a tensor; 0 where a size has no meaning, such as 1 // 0."""
     try:
         sizes = [
             size if isinstance(size, int) else Dim.parse(size).value(values)

@@ -12,6 +12,16 @@ limit, so it is emptied before a call of another function or of other sizes. The
 pool's device has pools of its own, which IREE 3.13 does not let us choose; a module
 holds itself what these would not keep (aotc/worker/workspaces.py).
 
+Note [memory between calls on a GPU]: memory that the host sees is locked in place when
+it is allocated, which takes longer than most calls, and to free memory waits for the
+whole device. So the cache keeps what several kinds of calls have freed: an entry of a
+few sizes, or entries and models that take turns, allocate nothing. It holds at most 64
+buffers of each kind of memory, none that a result or a state still refers to. It is
+emptied before a call of another kind if there are too many or they move too much, when
+a model is loaded and when memory runs out. Only CUDA has it: drivers of HIP and Vulkan
+take any allocator that they are given for their own (IREE 3.13, `free_async` and
+`select_default_pool`).
+
 Note [threads on one core]: where other programs keep the cores busy, Linux wakes a
 thread of the pool on the core of the one that wakes it, and may leave both there for
 seconds: calls then take as long as with one thread. A pool with a thread for each core
@@ -39,8 +49,10 @@ from aotc.options import MAX_THREADS
 from aotc.runtime import lifetime
 from aotc.system_errors import raise_system_error
 
-# Note [memory between calls]
-_ALLOCATORS = {"local-sync": ["caching"]}
+# Notes [memory between calls] and [memory between calls on a GPU]
+# driver → for how many kinds of calls memory is kept that one has freed
+_KEPT_CALLS = {"local-sync": 1, "cuda": 8}
+_KEPT_BYTES = 1 << 30  # that these may move before it is emptied for another
 
 _DRIVER_FLAGS = {
     driver: backend.driver_flags
@@ -52,7 +64,7 @@ _SYSTEM_CPUS = Path("/sys/devices/system/cpu")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
-_last_call: Hashable = None
+_memories: dict[Any, CallMemory] = {}
 
 
 @cache
@@ -79,17 +91,46 @@ def device(backend: str, threads: int | None, *, is_small: bool = False) -> Any:
         return _cpu_device(threads, is_small) if row.on_cpu else _open(row.drivers[0])
 
 
-def expect(device: Any, call: Hashable) -> None:
-    """Keep freed memory for a call that is like the last one, else give it back.
+class CallMemory:
+    """What a device keeps of the memory that calls have freed, for calls like them.
 
     Args:
-        device: a CPU, that of the call.
-        call: the function and the sizes of its inputs.
+        device: whose memory it is.
+        kinds: for how many kinds of calls it is kept; 0 if the device keeps none.
     """
-    global _last_call
-    if call != _last_call:
-        device.allocator.trim()
-        _last_call = call
+
+    def __init__(self, device: Any, kinds: int) -> None:
+        self._trim = device.allocator.trim
+        self._kinds = max(kinds, 1)
+        self.is_kept = kinds > 0
+        self._last_call: Hashable = None
+        self._calls: dict[Hashable, int] = {}
+
+    def expect(self, call: Hashable, size: int = 0) -> None:
+        """Keep freed memory for a call that is like a recent one, else give it back.
+
+        Args:
+            call: the function and the sizes of its inputs.
+            size: bytes that it moves, as far as these are bounded.
+        """
+        if call != self._last_call:
+            is_known = call in self._calls or 0 < len(self._calls) < self._kinds
+            if not is_known or sum(self._calls.values()) > _KEPT_BYTES:
+                self.give_back()
+            self._calls[call] = size
+            self._last_call = call
+
+    def give_back(self) -> None:
+        """Free all memory that nothing refers to."""
+        if self.is_kept:
+            self._trim()
+        self._calls.clear()
+        self._last_call = None
+
+
+def call_memory(device: Any) -> CallMemory:
+    """The memory between calls of a device, which all models on it share."""
+    return _memories[device]
 
 
 def host(backends: set[str]) -> Host:
@@ -194,7 +235,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
 @cache
 def _open(driver: str) -> Any:
     try:
-        allocators = _ALLOCATORS.get(driver)
+        allocators = ["caching"] if driver in _KEPT_CALLS else None
         device = _driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         raise_system_error(error)
@@ -204,6 +245,7 @@ def _open(driver: str) -> Any:
             f"expected the IREE driver {driver} to work here, got: {first_line}",
             hint="install the device's driver, or load a variant for another target",
         ) from None
+    _memories[device] = CallMemory(device, _KEPT_CALLS.get(driver, 0))
     lifetime.note_open(device, pooled=driver != "local-sync")
     return device
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
@@ -9,52 +10,23 @@ from typing import Any, NamedTuple
 
 import iree.runtime as iree
 
-from aotc.artifacts.guards import CODE
+from aotc.artifacts.guards import CODE, device_guard
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.printing import failed_assertion
-from aotc.runtime import buffers, engine, lifetime
+from aotc.runtime import buffers, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
-from aotc.runtime.contract import Contract, Shapes
+from aotc.runtime.contract import Contract, Shapes, leaf_bytes
+from aotc.runtime.foreign_tensors import Tensor
 from aotc.runtime.host_arrays import Array
+from aotc.runtime.module import Module
 from aotc.runtime.padding import SIZES, Padding
-from aotc.runtime.scheduling import without_wakeup_preemption
 from aotc.runtime.signatures import require_signature
+from aotc.runtime.transfers import Transfers
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _FAILURES = (RuntimeError, ValueError, MemoryError, IndexError)
 _REMEMBERED = 256  # shapes of calls
-_RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
-
-
-class Module:
-    """The running code of a variant: what all functions of a model share."""
-
-    def __init__(self, context: Any, module: Any, device: Any, on_cpu: bool) -> None:
-        self.context = context
-        self.module = module
-        self.device = device
-        self.on_cpu = on_cpu
-        self.has_pool = lifetime.has_pool(device)
-        invoke = context.invoke
-        self.invoke = without_wakeup_preemption(invoke) if self.has_pool else invoke
-        self.lock = lifetime.call_lock()
-        self.copying = lifetime.copy_lock()
-        self._release = module.lookup_function(_RELEASE)
-        self._last_call: Hashable = None
-
-    def expect(self, call: Hashable) -> None:
-        """Keep memory for a call that is like the last one, else give it back.
-
-        Args:
-            call: the function and the sizes of its inputs.
-        """
-        if self._release is not None and call != self._last_call:
-            with self.lock:
-                self.invoke(self._release, _VariantList(0), _VariantList(0))
-                self._last_call = call
-        if self.on_cpu:
-            engine.expect(self.device, call)
 
 
 class NoCodeForSizes(InputError):
@@ -84,23 +56,27 @@ class _Way(NamedTuple):
         likeness: what equals that of other calls which take the same memory.
         padding: of the calls, where the export wants it.
         counts: what they add to the counters.
+        moved: bytes of their inputs and results.
     """
 
     export: Any
     likeness: Hashable
     padding: Padding | None
     counts: ShapeCounts
+    moved: int
 
 
 class Prepared(NamedTuple):
     """A call that is ready to run: its way, and arguments on the device.
 
-    `began` (of `perf_counter_ns`) is when its time does.
+    `began` (of `perf_counter_ns`) is when its time does. `is_lent` says that some of
+    the arguments are tensors of a GPU, so that results stay there.
     """
 
     way: _Way
     arguments: Any
     began: int
+    is_lent: bool = False
 
 
 class Function:
@@ -144,17 +120,28 @@ class Function:
             x.export: _look_up(code, owner, x, leaves, outputs) for x in codes
         }
         self._choose = choose or (lambda _: codes[0])
-        self._ways: dict[Shapes, _Way] = {}
+        self._ways: dict[Hashable, _Way] = {}
         self._codes, self._outputs = codes, outputs
         self._counts = counts or CallCounts()
         self._counts.end_with(self)
-        reader = buffers.viewer if code.on_cpu else buffers.fetcher
+        self._give_back = code.memory.give_back
         self._inputs = leaves
-        self._senders = [buffers.sender(code.device, x) for x in (*leaves, SIZES)]
-        readers = [reader(code.device, leaf) for leaf in outputs]
+        given = (*leaves, SIZES)
+        self._transfers: Transfers | None = None
+        if not code.on_cpu:
+            self._transfers = Transfers(
+                code.device,
+                code.gpu,
+                given,
+                outputs,
+                pure,
+                staged=code.memory.is_kept,
+            )
+        self._senders = [buffers.sender(code.device, x) for x in given]
+        readers = [buffers.viewer(code.device, leaf) for leaf in outputs]
         self._readers = list(enumerate(readers))
 
-    def __call__(self, values: Sequence[Any]) -> list[Array]:
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Check `values`, run, and return the results.
 
         Raises:
@@ -168,12 +155,15 @@ class Function:
         """A call whose arguments are checked, and copied to the device.
 
         The copying waits for no other call, so that it overlaps with one that runs in
-        another thread.
+        another thread. A tensor that lies on the device may be used there, and must not
+        change before the call has run.
         """
         began = perf_counter_ns()
         if self._has_pool:
             lifetime.require_pool()
         arrays, shapes = self.check(values)
+        if self._transfers is not None:
+            return self._prepare_transfers(arrays, shapes, began)
         way = self._ways.get(shapes) or self._way_for(shapes)
         try:
             if way.padding is not None:
@@ -184,7 +174,27 @@ class Function:
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
-    def check(self, values: Sequence[Any]) -> tuple[list[Array], Shapes]:
+    def _prepare_transfers(
+        self, arrays: Sequence[Array | Tensor], shapes: Shapes, began: int
+    ) -> Prepared:
+        """`prepare` on a device whose memory is not the host's."""
+        assert self._transfers is not None
+        lent = tuple([isinstance(array, Tensor) for array in arrays])
+        key = (shapes, lent) if any(lent) else shapes
+        way = self._ways.get(key) or self._way_for(shapes, lent)
+        try:
+            if way.padding is not None:
+                if any(lent) and way.padding.shapes != shapes:
+                    raise self._padding_error(lent, way.padding)
+                arrays = way.padding.pad(arrays)
+            self._expect(way.likeness, way.moved)
+            with self._copying:
+                arguments = self._transfers.send(arrays)
+            return Prepared(way, arguments, began, any(lent))
+        except _FAILURES as error:
+            raise self._diagnose(error) from error
+
+    def check(self, values: Sequence[Any]) -> tuple[list[Any], Shapes]:
         """The arrays of a call that the contract allows, and their shapes.
 
         Raises:
@@ -199,8 +209,13 @@ class Function:
         except MemoryError as error:
             raise self._diagnose(error) from error
 
-    def _way_for(self, shapes: Shapes) -> _Way:
-        """How calls of these shapes are computed, which is remembered."""
+    def _way_for(self, shapes: Shapes, lent: Sequence[bool] = ()) -> _Way:
+        """How calls of these shapes are computed, which is remembered.
+
+        Args:
+            shapes: of the inputs.
+            lent: which of them are tensors on the device, so that nothing is copied.
+        """
         sizes = self._contract.sizes(shapes)
         code = self._choose(sizes)
         if code is None:
@@ -208,19 +223,41 @@ class Function:
             self._counts.refuse(error)
             raise error
         itemsizes = [spec.dtype.itemsize for spec in self._contract.inputs]
+        if any(lent):
+            sizes_and_lent = zip(itemsizes, lent, strict=True)
+            itemsizes = [0 if is_lent else size for size, is_lent in sizes_and_lent]
         export, padding = self._exports[code.export], None
         likeness: Hashable = id(self), shapes
         if code.padded:
             padding = Padding(code, self._inputs, self._outputs, sizes)
             free = tuple(sizes[name] for name in sizes.keys() - code.sizes.keys())
             likeness = id(self), code.export, free
+        if any(lent):
+            likeness = likeness, "lent"
         computed = padding.shapes if padding else shapes
         counts = self._counts.for_shapes(code.export, itemsizes, shapes, computed)
-        way = _Way(export, likeness, padding, counts)
+        pairs = zip(itemsizes, shapes, strict=True)
+        moved = sum(size * math.prod(shape) for size, shape in pairs)
+        moved += sum(leaf_bytes(leaf, sizes) for leaf in self._outputs)
+        way = _Way(export, likeness, padding, counts, moved)
         if len(self._ways) >= _REMEMBERED:
             self._ways.clear()
-        self._ways[shapes] = way
+        self._ways[(shapes, lent) if any(lent) else shapes] = way
         return way
+
+    def _padding_error(self, lent: Sequence[bool], padding: Padding) -> InputError:
+        name = self._inputs[lent.index(True)].name
+        shapes = ", ".join(str([*shape]) for shape in padding.shapes)
+        error = InputError(
+            "input-device",
+            f"{self._owner}: input {name!r}: expected arrays on the host, "
+            "where calls of these sizes are padded; got a tensor on the GPU",
+            hint=f"pad them on the GPU before the call, to {shapes}, or copy them to "
+            "the host",
+            guard=device_guard(name),
+        )
+        self._counts.refuse(error)
+        return error
 
     def _no_code_error(self, sizes: Mapping[str, int]) -> NoCodeForSizes:
         got = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -237,12 +274,14 @@ class Function:
             arguments.push_ref(send(array))
         return arguments
 
-    def invoke(self, call: Prepared) -> list[Array]:
-        """Run a call that is prepared."""
+    def invoke(self, call: Prepared) -> list[Any]:
+        """Run a call that is prepared; results are arrays, or `DeviceArray`."""
         results = _VariantList(len(self._readers))
         try:
             with self._lock:
                 self._invoke(call.way.export, call.arguments, results)
+                if self._transfers is not None:
+                    return self._transfer_results(self._transfers, call, results)
                 get = results.get_as_object
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
                 if call.way.padding is not None:
@@ -254,6 +293,25 @@ class Function:
                 return arrays
         except _FAILURES as error:
             raise self._diagnose(error) from error
+
+    def _transfer_results(
+        self, transfers: Transfers, call: Prepared, results: Any
+    ) -> list[Any]:
+        """The results of a call on a device whose memory is not the host's.
+
+        All are copies: the next call may overwrite what a stateful function returned.
+        """
+        get = results.get_as_object
+        views = [get(i, _BufferView) for i, _ in self._readers]
+        if call.is_lent:  # and so in the very sizes of the code
+            kept = transfers.keep(views)
+            call.way.counts.add(perf_counter_ns() - call.began, [])
+            return kept
+        arrays = transfers.fetch(views)
+        if call.way.padding is not None:
+            arrays = call.way.padding.cut(arrays)
+        call.way.counts.add(perf_counter_ns() - call.began, arrays)
+        return arrays
 
     def count_elsewhere(
         self, policy: str, values: Sequence[Any], results: Sequence[Array], began: int
@@ -273,6 +331,7 @@ class Function:
     def _diagnosis(self, error: Exception) -> AotcError:
         first_line = str(error).partition("\n")[0]
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first_line:
+            self._give_back()
             return SetupError(
                 "out-of-memory",
                 f"{self._owner}: this machine has not the memory that the call needs",

@@ -2,7 +2,7 @@
 
 Arrays of other frameworks that do are taken as they are. Those of an accelerator are
 refused and never copied over in passing: a call would wait for another device without
-a word about it.
+a word about it. (The GPU that computes a call takes its own: `foreign_tensors`.)
 """
 
 from __future__ import annotations
@@ -111,6 +111,11 @@ def _foreign_device(value: Any) -> str | None:
         return None
     if kind in _IN_HOST_MEMORY:
         return None
+    return device_name(kind, number)
+
+
+def device_name(kind: int, number: int) -> str:
+    """How PyTorch writes a device of DLPack."""
     return f"{_DEVICES.get(kind, f'a device of type {kind}')}:{number}"
 
 

@@ -20,9 +20,10 @@ from aotc.errors import InputError, VerificationError
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
-from aotc.runtime.function import Module
+from aotc.runtime.foreign_tensors import gpu_of
 from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
+from aotc.runtime.module import Module
 from aotc.runtime.small import is_small
 from aotc.system_errors import raise_system_error, system_errors
 
@@ -169,7 +170,8 @@ def start(
         providers: of its parameters.
     """
     instance = engine.instance()
-    on_cpu = BACKENDS[backend].on_cpu
+    row = BACKENDS[backend]
+    on_cpu = row.on_cpu
     module = iree.VmModule.copy_buffer(instance, code)
     if module.name != _MODULE_NAME:
         raise ValueError(f"its name is {module.name!r}, expected {_MODULE_NAME!r}")
@@ -178,7 +180,7 @@ def start(
     if providers:
         modules.append(iree.create_io_parameters_module(instance, *providers))
     context = iree.VmContext(instance, modules=[*modules, module])
-    return Module(context, module, device, on_cpu)
+    return Module(context, module, device, on_cpu, gpu_of(row.drivers[0]))
 
 
 def _is_mapped(weights: str | None) -> bool:

@@ -16,7 +16,8 @@ from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.callbacks import Callbacks, checked_result
 from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module, NoCodeForSizes
+from aotc.runtime.function import Function, NoCodeForSizes
+from aotc.runtime.module import Module
 from aotc.runtime.states import States
 from aotc.system_errors import system_errors
 
@@ -28,6 +29,10 @@ class Entry:
     that the model was built with; the input of an entry that has but one needs no name.
     Results of an entry that touches no state are
     read-only views of the runtime's memory, valid for as long as they are kept.
+
+    On CUDA and ROCm, tensors of PyTorch and of others with DLPack are taken where they
+    lie on the GPU that computes, and results of such calls stay there
+    (`aotc.runtime.transfers.DeviceArray`): `torch.from_dlpack(model.predict(x))`.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Entry:
                 manifest.symbols,
                 spec.guards,
                 computed=(*spec.outputs, *spec.intermediates),
+                gpu=code.gpu,
             ),
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.artifacts.shapes import Dim
 from aotc.runtime.contract import Shape
+from aotc.runtime.foreign_tensors import Tensor
 from aotc.runtime.host_arrays import Array
 
 SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
 
 _Part = tuple[slice, ...]  # of an array
+_Given = TypeVar("_Given", bound=Array | Tensor)
 
 
 class Padding:
@@ -40,8 +43,11 @@ class Padding:
         self._results = [_shape(leaf, sizes) for leaf in outputs]
         self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
 
-    def pad(self, arrays: Sequence[Array]) -> list[Array]:
-        """The arrays that the code takes: padded with zeros, and one of the sizes."""
+    def pad(self, arrays: Sequence[_Given]) -> list[_Given | Array]:
+        """The arrays that the code takes: padded with zeros, and one of the sizes.
+
+        A tensor on the GPU has the sizes of the code already.
+        """
         pairs = zip(arrays, self.shapes, strict=True)
         return [*(_pad(array, shape) for array, shape in pairs), self._told]
 
@@ -64,9 +70,10 @@ def _part(shape: Shape) -> _Part:
     return tuple(map(slice, shape))
 
 
-def _pad(array: Array, shape: Shape) -> Array:
+def _pad(array: _Given, shape: Shape) -> _Given | Array:
     if array.shape == shape:
         return array
+    assert not isinstance(array, Tensor)
     padded = np.zeros(shape, array.dtype)
     padded[_part(array.shape)] = array
     return padded

@@ -9,7 +9,7 @@ import iree.runtime as iree
 
 from aotc import printing
 from aotc.artifacts.manifest import Leaf
-from aotc.runtime import buffers
+from aotc.runtime import buffers, transfers
 
 
 def sink(device: Any, on_cpu: bool) -> Any:
@@ -18,7 +18,7 @@ def sink(device: Any, on_cpu: bool) -> Any:
 
 
 def _writer(device: Any, on_cpu: bool) -> Callable[[str, Sequence[Any]], None]:
-    reader = buffers.viewer if on_cpu else buffers.fetcher
+    reader = buffers.viewer if on_cpu else transfers.Fetcher
 
     def write(key: str, views: Sequence[Any]) -> None:
         text, dtype = printing.parse_key(key)

@@ -13,7 +13,8 @@ from aotc.errors import InputError
 from aotc.runtime import state_files
 from aotc.runtime.arguments import flattener, look_up
 from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, Module
+from aotc.runtime.function import Function
+from aotc.runtime.module import Module
 
 
 class _Access:
@@ -25,7 +26,8 @@ class _Access:
         self.keys = [state_files.key(state, leaf) for leaf in state.leaves]
         self._flatten = flattener(owner, state.tree)
         self.build = trees.builder(state.tree)
-        empty, full = Contract(owner, (), {}), Contract(owner, state.leaves, {})
+        empty = Contract(owner, (), {})
+        full = Contract(owner, state.leaves, {}, gpu=code.gpu)
         self.reader = Function(
             code, owner, [Code(state.read)], empty, state.leaves, False
         )

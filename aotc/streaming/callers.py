@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from aotc.errors import InputError
+from aotc.runtime.foreign_tensors import Tensor
 from aotc.runtime.model import Entry
 from aotc.streaming.batching import Batching, Leaves, require_same_rows
 from aotc.streaming.outcomes import Call
@@ -36,7 +38,19 @@ class EntryCaller:
         if self._only is not None and not isinstance(item, Mapping):
             item = {self._only: item}
         leaves = self._entry.flatten(item)
-        return self._entry.function.check(leaves)[0] if self.batching else leaves
+        if self.batching is None:
+            return leaves
+        arrays, _ = self._entry.function.check(leaves)
+        for leaf, array in zip(self._entry.spec.inputs, arrays, strict=True):
+            if isinstance(array, Tensor):
+                raise InputError(
+                    "input-device",
+                    f"{self.name}: input {leaf.name!r}: expected rows of a batch in "
+                    "the memory of the host, where they are joined; got a tensor on "
+                    "the GPU",
+                    hint=f"copy it to the host: {leaf.name}.cpu()",
+                )
+        return arrays
 
     def prepare(self, inputs: Sequence[Any]) -> Any:
         """The call for one item, or for the rows of several.

@@ -225,7 +225,11 @@ def _warn_of_idle(
     kept: dict[str, bool] = {}
     for value, port in zip(returned, results, strict=True):
         if port.kind == "state":
-            same = isinstance(value.owner, ir.Block)
+            same = value in [
+                each
+                for each, given in zip(block.arguments, arguments, strict=True)
+                if given.name == port.name
+            ]
             name = port.name.partition(".")[0]
             kept[name] = kept.get(name, True) and same
     for name in (name for name, same in kept.items() if same):

@@ -32,8 +32,8 @@ from aotc.program_files import write_parameters
 from aotc.pytree import flatten
 from aotc.runtime import engine
 from aotc.runtime.buffers import sender, viewer
-from aotc.runtime.function import Module
 from aotc.runtime.loader import start
+from aotc.runtime.module import Module
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry import EntryFunction, Spec, Weights

@@ -17,6 +17,7 @@ from aotc.passes import run_passes
 from aotc.passes.stages import parse
 from aotc.pipeline import build
 from aotc.target import Target
+from tests.fake_gpu import Lent, pretend
 
 MODEL = Path(__file__).parent / "padded_model.py"
 CALLS = 1000
@@ -31,11 +32,15 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("padded")
     asked = {"targets": Target.named("native"), "sign": False}
-    report = build(MODEL, output=folder, **asked)
-    return compiler.load(report.bundle, allow_unsigned=True, threads=1)
+    return build(MODEL, output=folder, **asked).bundle
+
+
+@pytest.fixture(scope="module")
+def model(bundle):
+    return compiler.load(bundle, allow_unsigned=True, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +100,21 @@ def test_what_has_no_code_is_refused_before_it_runs(model):
     with pytest.raises(InputError) as caught:
         model.score(x=np.zeros((41, 8), "f4"))
     assert caught.value.code == "shape-contract"
+
+
+def test_tensors_on_a_gpu_have_to_be_of_the_sizes_of_code(bundle, model, monkeypatch):
+    pretend(monkeypatch, lambda: None)
+    on_gpu = compiler.load(bundle, allow_unsigned=True, threads=1)
+    x = np.arange(128, dtype=np.float32).reshape(16, 8) / 100
+    found = on_gpu.score(x=Lent(x))
+    for name, expected in model.score(x=x).items():
+        np.testing.assert_array_equal(found[name].numpy(), expected)
+    with pytest.raises(InputError, match=r"pad them .* to \[16, 8\]") as caught:
+        on_gpu.score(x=Lent(x[:9]))
+    assert caught.value.code == "input-device"
+    np.testing.assert_array_equal(
+        on_gpu.score(x=x[:9])["all"], model.score(x=x[:9])["all"]
+    )
 
 
 def test_no_general_code_is_compiled(model):

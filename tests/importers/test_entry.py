@@ -472,6 +472,10 @@ def test_what_an_entry_takes_in_vain_is_told(model):
         @aotc.entry(x=aotc.Spec((3,)), y=aotc.Spec((3,)), z=aotc.Spec(("n",)))
         def f(kept, counted, x, y, z):
             return kept, counted + 1, x + np.ones(z.shape).sum()
+
+        @aotc.entry(x=aotc.Spec((3,)))
+        def replaced(kept, x):
+            return x
         """
     with pytest.warns(UserWarning, match=r"^model.py:6: the .* of entry 'f'") as told:
         model.load(source)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import iree.runtime as iree
 import ml_dtypes
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from aotc.artifacts.manifest import Leaf, Manifest
 from aotc.artifacts.trust import development_key
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.runtime import buffers, engine
+from aotc.runtime import buffers, engine, transfers
 from aotc.runtime.small import is_small
 from aotc.target import Target
 
@@ -89,12 +90,15 @@ def test_reads_back_what_it_sent_to_a_device(backend, dtype):
         leaf = Leaf("x", dtype, shape)
         count = np.arange(np.prod(shape, dtype=int)).reshape(shape)
         sent = (count % 2).astype(to_numpy(dtype))
-        found = buffers.fetcher(device, leaf)(buffers.sender(device, leaf)(sent))
+        staged = engine.call_memory(device).is_kept
+        moves = transfers.Transfers(device, None, [leaf], [leaf], True, staged=staged)
+        arguments = moves.send([sent])
+        [found] = moves.fetch([arguments.get_as_object(0, iree.HalBufferView)])
         assert found.dtype == sent.dtype
         np.testing.assert_array_equal(found, sent)
 
 
-@pytest.mark.parametrize("reader", [buffers.viewer, buffers.fetcher])
+@pytest.mark.parametrize("reader", [buffers.viewer, transfers.Fetcher])
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
 def test_views_of_a_result_keep_its_memory(reader, dtype):
     device = engine.device("vmvx", 1)

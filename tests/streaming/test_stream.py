@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import aotc
 from aotc.errors import AotcError, InputError
 from aotc.pytree import flatten
+from tests.fake_gpu import Lent, pretend
 
 FOREVER = 3600  # seconds: a test that waits for so long fails by not ending
 
@@ -192,6 +193,16 @@ def test_items_become_one_call_up_to_the_largest_batch_and_are_split_again(model
     before = _calls("double")
     list(aotc.stream(model.double, items, latency=FOREVER, max_rows=4, depth=2))
     assert _calls("double") - before == 5 + 2  # as 3 + 0, 4, 2, 6, 1 + 1
+
+
+def test_a_batch_is_of_arrays_of_the_host(load, monkeypatch):
+    pretend(monkeypatch, lambda: None)
+    model = load()
+    items = [Lent(np.full((1, 3), i, np.float32)) for i in range(3)]
+    with pytest.raises(InputError) as caught:
+        list(aotc.stream(model.double, items, latency=FOREVER))
+    assert caught.value.code == "input-device"
+    assert len(list(aotc.stream(model.double, items))) == 3
 
 
 def test_a_batch_waits_for_others_no_longer_than_the_latency(model):

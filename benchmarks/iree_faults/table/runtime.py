@@ -64,6 +64,21 @@ ROWS = (
         Elsewhere("takes an NVIDIA GPU; read in stream_command_buffer.c"),
     ),
     Fault(
+        "caches-in-front-of-gpu-allocators",
+        Symptom.UNSAFE,
+        "Takes whatever allocator a device has for its driver's own on HIP and Vulkan, "
+        "so that a cache in front of it is read as something else.",
+        ("aotc/runtime/engine.py: Note [memory between calls on a GPU]",),
+        Elsewhere("with a cache for Vulkan, tests/e2e/test_vulkan.py fails"),
+    ),
+    Fault(
+        "results-on-cuda-are-not-lent",
+        Symptom.MISSING,
+        "Exports no memory of CUDA's stream-ordered pools, of which results are.",
+        ("aotc/runtime/transfers.py: Transfers.keep",),
+        Elsewhere("takes an NVIDIA GPU; read in cuda_allocator.c"),
+    ),
+    Fault(
         "no-python-memory",
         Symptom.DIES,
         "Drops references to buffers on its own threads, without the interpreter's "

@@ -1,0 +1,59 @@
+"""The running code of a variant, and the locks and memory that its calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import iree.runtime as iree
+
+from aotc.runtime import engine, lifetime
+from aotc.runtime.foreign_tensors import Gpu
+from aotc.runtime.scheduling import without_wakeup_preemption
+
+_RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
+
+
+class Module:
+    """The running code of a variant: what all functions of a model share.
+
+    Args:
+        context: that the module lives in.
+        module: of IREE's VM.
+        device: that runs it.
+        on_cpu: whether that is a processor.
+        gpu: whose tensors calls take where they lie, if it is one that lends any.
+    """
+
+    def __init__(
+        self, context: Any, module: Any, device: Any, on_cpu: bool, gpu: Gpu | None
+    ) -> None:
+        self.context = context
+        self.module = module
+        self.device = device
+        self.on_cpu = on_cpu
+        self.gpu = gpu
+        self.memory = engine.call_memory(device)
+        if not on_cpu:
+            self.memory.give_back()  # what loading took
+        self._keep_for = self.memory.expect
+        self.has_pool = lifetime.has_pool(device)
+        invoke = context.invoke
+        self.invoke = without_wakeup_preemption(invoke) if self.has_pool else invoke
+        self.lock = lifetime.call_lock()
+        self.copying = lifetime.copy_lock()
+        self._release = module.lookup_function(_RELEASE)
+        self._last_call: Hashable = None
+
+    def expect(self, call: Hashable, size: int = 0) -> None:
+        """Keep memory for a call that is like the last one, else give it back.
+
+        Args:
+            call: the function and the sizes of its inputs.
+            size: bytes that it moves to and from a GPU.
+        """
+        if self._release is not None and call != self._last_call:
+            with self.lock:
+                self.invoke(self._release, iree.VmVariantList(0), iree.VmVariantList(0))
+                self._last_call = call
+        self._keep_for(call, size)
