@@ -43,20 +43,18 @@ def hold_hidden_numbers(module: Any) -> bool:
         for op in _ops_in(function, _BARRIER)
         if len(op.operands) == 1 and _is_constant(op.operands[0])
     ]
-    names: dict[str, str] = {}
     with module.context, ir.Location.unknown():
-        for op in barriers:
+        first = ir.InsertionPoint.at_block_begin(module.body)  # before all initializers
+        for count, op in enumerate(barriers):
             kind = op.operands[0].type
-            number = str(op.operands[0].owner.attributes["value"])
-            name = names.setdefault(number, f"$hidden.{len(names)}")
+            number = op.operands[0].owner.attributes["value"]
+            # one for each: what starts from two of them is not to be merged
+            name = f"$hidden.{count}"
             at = {"global": ir.FlatSymbolRefAttr.get(name)}
             with ir.InsertionPoint(op), op.location:
                 load = ir.Operation.create("util.global.load", [kind], attributes=at)
             op.results[0].replace_all_uses_with(load.result)
             op.erase()
-        first = ir.InsertionPoint.at_block_begin(module.body)  # before all initializers
-        for number, name in names.items():
-            kind = number.rpartition(" : ")[2]
             text = _HIDDEN.format(name=name, kind=kind, number=number)
             written = ir.Module.parse(text)  # which holds its ops as long as it lives
             for each in written.body.operations:
