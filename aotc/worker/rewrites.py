@@ -20,7 +20,9 @@ from aotc.worker.references import separate_references
 from aotc.worker.workspaces import keep_workspaces
 
 
-class _Kind(Enum):
+class Kind(Enum):
+    """What code runs on."""
+
     CPU = "processors"
     GPU = "GPUs, whose memory is not the host's"
 
@@ -38,7 +40,7 @@ class Rewrite:
 
     name: str
     after: str
-    on: tuple[_Kind, ...]
+    on: tuple[Kind, ...]
     run: Callable[[Any, Mapping[str, Any]], bool]
 
 
@@ -48,19 +50,19 @@ REWRITES = (
     Rewrite(
         "split-long-sums",
         after="global-optimization",
-        on=(_Kind.CPU,),  # threads of a GPU add up parts of a sum as it is
+        on=(Kind.CPU,),  # threads of a GPU add up parts of a sum as it is
         run=lambda module, job: split_long_sums(module, job["sum_block"]),
     ),
     Rewrite(
         "hold-hidden-numbers",
         after="global-optimization",
-        on=(_Kind.GPU,),
+        on=(Kind.GPU,),
         run=lambda module, job: hold_hidden_numbers(module),
     ),
     Rewrite(
         "keep-workspaces",
         after="stream",
-        on=(_Kind.CPU, _Kind.GPU),
+        on=(Kind.CPU, Kind.GPU),
         run=lambda module, job: keep_workspaces(
             module, _POOLED if job["is_mapped"] else 0
         ),
@@ -68,22 +70,27 @@ REWRITES = (
     Rewrite(
         "fix-recorded-numbers",
         after="stream",
-        on=(_Kind.GPU,),
+        on=(Kind.GPU,),
         run=lambda module, job: fix_recorded_numbers(module),
     ),
     Rewrite(
         "leave-out-empty-work",
         after="hal",
-        on=(_Kind.GPU,),
+        on=(Kind.GPU,),
         run=lambda module, job: leave_out_empty_work(module),
     ),
     Rewrite(
         "separate-references",
         after="end",
-        on=(_Kind.CPU, _Kind.GPU),
+        on=(Kind.CPU, Kind.GPU),
         run=lambda module, job: separate_references(module),
     ),
 )
+
+
+def rewrites_for(kind: Kind) -> list[Rewrite]:
+    """Return the passes over a module that runs on this."""
+    return [each for each in REWRITES if kind in each.on]
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,9 @@ class Runner:
 
     def run(self, after: str, module: Any) -> None:
         """Run the passes that come after a phase of IREE's, in place."""
-        kind = _Kind.CPU if self.job["is_mapped"] else _Kind.GPU
-        for each in REWRITES:
-            if each.after == after and kind in each.on:
+        kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
+        for each in rewrites_for(kind):
+            if each.after == after:
                 start = time.perf_counter()
                 changed = each.run(module, self.job)
                 seconds = time.perf_counter() - start
