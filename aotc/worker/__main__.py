@@ -209,7 +209,12 @@ def is_process_flag(flag: str) -> bool:
 
     Once a process has flags, sessions do not take the level of optimisation.
     """
-    own = ("--iree-codegen-", "--iree-llvmcpu-vector-pproc-", "--iree-opt-level=")
+    own = (
+        "--iree-codegen-",
+        "--iree-hal-force-",
+        "--iree-llvmcpu-vector-pproc-",
+        "--iree-opt-level=",
+    )
     return flag.startswith(own)
 
 

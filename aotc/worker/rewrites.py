@@ -15,7 +15,11 @@ from typing import Any
 
 from aotc.worker.empty_work import leave_out_empty_work
 from aotc.worker.long_sums import split_long_sums
-from aotc.worker.recordings import fix_recorded_numbers, hold_hidden_numbers
+from aotc.worker.recordings import (
+    fix_recorded_numbers,
+    hold_hidden_numbers,
+    keep_recordings,
+)
 from aotc.worker.references import separate_references
 from aotc.worker.workspaces import keep_workspaces
 
@@ -72,6 +76,12 @@ REWRITES = (
         after="stream",
         on=(Kind.GPU,),
         run=lambda module, job: fix_recorded_numbers(module),
+    ),
+    Rewrite(
+        "keep-recordings",
+        after="hal",
+        on=(Kind.GPU,),
+        run=lambda module, job: keep_recordings(module),
     ),
     Rewrite(
         "leave-out-empty-work",

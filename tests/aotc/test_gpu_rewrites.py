@@ -7,7 +7,11 @@ import pytest
 
 from aotc.pipeline import build
 from aotc.worker.empty_work import leave_out_empty_work
-from aotc.worker.recordings import fix_recorded_numbers, hold_hidden_numbers
+from aotc.worker.recordings import (
+    fix_recorded_numbers,
+    hold_hidden_numbers,
+    keep_recordings,
+)
 
 
 def rewritten(text, rewrite):
@@ -127,6 +131,35 @@ def test_launches_know_the_least_size_of_states(loaded, is_known):
     assert f"{{{size}}}" in discard
 
 
+CALLS = """
+util.func private @record(%n: index, %k: i32) -> !hal.command_buffer
+util.func private @bind(%x: !hal.buffer) -> !hal.command_buffer
+util.func public @f(%n: index, %k: i32, %x: !hal.buffer)
+    -> (!hal.command_buffer, !hal.command_buffer) {
+  %one = util.call @record(%n, %k) : (index, i32) -> !hal.command_buffer
+  %two = util.call @bind(%x) : (!hal.buffer) -> !hal.command_buffer
+  util.return %one, %two : !hal.command_buffer, !hal.command_buffer
+}
+"""
+
+
+def test_recordings_are_kept_for_the_numbers_that_they_were_made_of():
+    lines, changed = rewritten(CALLS, keep_recordings)
+    assert changed
+    text = "\n".join(lines)
+    compared = re.findall(r"cmpi eq, %\S+, (%arg\d)", text)
+    assert compared == ["%arg0", "%arg1"]
+    _, _, branches = text.partition("scf.if")
+    kept, _, anew = branches.partition("else")
+    assert "util.global.load" in kept
+    assert "util.call" not in kept
+    assert anew.index("util.call @record") < anew.index("util.global.store")
+    stored = re.findall(r'store \S+, @"(\S+)"', anew)
+    read = re.findall(r'load @"(\S+)"', text)
+    assert sorted(stored) == sorted(read)
+    assert text.count("util.call @bind") == 1  # of which memory is recorded
+
+
 MODEL = """
 import numpy
 import aotc
@@ -141,11 +174,16 @@ def step(state, x):
     w = state["w"] + np.sum(np.exp(x) @ state["w"]) * ones
     count = state["count"].astype("f32")
     return {"w": w, "count": state["count"] + 1}, np.sum(w) * count
+
+
+@aotc.entry(x=aotc.Spec(("n", 8)))
+def sums(x):
+    return np.sum(np.exp(x), axis=0)
 """
 
 
 @pytest.mark.usefixtures("compile_anew")
-def test_launches_of_known_sizes_are_recorded_when_a_module_is_loaded(tmp_path):
+def test_launches_are_recorded_when_a_module_is_loaded_or_sizes_change(tmp_path):
     source = tmp_path / "model.py"
     source.write_text(MODEL)
     build(
@@ -158,9 +196,15 @@ def test_launches_of_known_sizes_are_recorded_when_a_module_is_loaded(tmp_path):
         self_check="off",
     )
     (file,) = tmp_path.glob("ir/*/vmfb-passes/*-leave-out-empty-work.mlir")
-    _, _, after = file.read_text().partition("util.func public @step(")
-    step, _, _ = after.partition("util.func")
-    assert "hal.device.queue.execute.indirect" in step
-    assert "hal.command_buffer.create" not in step
+    step, sums = (
+        file.read_text()
+        .partition(f"util.func public @{entry}(")[2]
+        .split("util.func")[0]
+        for entry in ("step", "sums")
+    )
+    for entry in step, sums:
+        assert "hal.command_buffer.create" not in entry
+        assert entry.count("hal.device.queue.execute.indirect") == 1
+    assert "util.call @__sums_memoize_apply" in sums.partition("scf.if")[2]
     assert "hal.device.queue.dealloca" not in step  # workspaces are kept
-    assert step.count("hal.device.queue.execute") == 1
+    assert "memoize_apply" not in step
