@@ -2,18 +2,17 @@
 
 IREE 3.13 records what an entry launches when a module is loaded, and replays that in
 each call, where all numbers in it are constants or immutable globals: not where they
-come from a barrier, from a global that changes, or from sizes of the call. Else each
-call of a GPU's code waits until all launches are recorded anew (2 to 3 µs each) before
-the first one begins.
+come from a barrier, from sizes of the call, or from where a state lies, which a call
+may change. Else each call of a GPU's code waits until all launches are recorded anew
+(2 to 3 µs each) before the first one begins.
 
-The numbers of barriers and globals are therefore made constants and immutable globals.
-Where others are left, the module keeps the last recording with the numbers in it, and
-replays it in the next call if these are the same.
+The numbers of barriers are therefore made immutable globals. Where others are left, the
+module keeps the last recording with the numbers in it, and replays it in the next call
+if these are the same.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -73,43 +72,6 @@ def hold_hidden_numbers(module: Any) -> bool:
     return bool(barriers)
 
 
-def fix_recorded_numbers(module: Any) -> bool:
-    """Let launches know the least size of states that come to lie elsewhere.
-
-    A state that each call writes to memory of its own, as a counter, lies in a larger
-    block before the first one, and IREE has a global for how large the block is. What
-    is launched reads no more of it than the smallest one has. Returns whether there are
-    such states.
-
-    Args:
-        module: what IREE has made of a module up to its phase `stream`.
-    """
-    from iree.compiler import ir
-
-    least = _least_sizes(module)
-    changed = False
-    with module.context:
-        for execution in _ops_in(module.operation, "stream.cmd.execute"):
-            sizes: dict[Any, Any] = {}
-            for value in {*execution.operands}:
-                load = _load_of(value)
-                if load in least:
-                    with ir.InsertionPoint(execution), execution.location:
-                        number = ir.IntegerAttr.get(value.type, least[load])
-                        sizes[value] = ir.Operation.create(
-                            "arith.constant",
-                            [value.type],
-                            attributes={"value": number},
-                        ).result
-            if sizes:
-                changed = True
-                for op in [execution, *_ops_in(execution)]:
-                    for number, value in enumerate(op.operands):
-                        if value in sizes:
-                            op.operands[number] = sizes[value]
-    return changed
-
-
 def keep_recordings(module: Any) -> bool:
     """Record launches anew where a number in them is another than in the last call.
 
@@ -154,6 +116,9 @@ def _keep_recording(module: Any, call: Any, name: str) -> None:
     equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQUAL)
     with ir.InsertionPoint(call), call.location:
         same = [_load(f"{name}.is_kept", flag)]
+        # One more than each: IREE takes a global that only ever holds what another one
+        # held for the other one, whatever that holds meanwhile.
+        numbers = {each: _one_more(x) for each, x in numbers.items()}
         same += [
             _make("arith.cmpi", flag, _load(each, x.type), x, predicate=equal)
             for each, x in numbers.items()
@@ -173,6 +138,18 @@ def _keep_recording(module: Any, call: Any, name: str) -> None:
             _store(x, each)
         _store(call.results[0], name)
         _store(yes, f"{name}.is_kept")
+
+
+def _one_more(number: Any) -> Any:
+    from iree.compiler import ir
+
+    one = ir.IntegerAttr.get(number.type, 1)
+    return _make(
+        "arith.addi",
+        number.type,
+        number,
+        _make("arith.constant", number.type, value=one),
+    )
 
 
 def _is_number(kind: Any) -> bool:
@@ -210,33 +187,6 @@ def _insert(text: str, point: Any) -> None:
     written = ir.Module.parse(text)  # which holds its ops as long as it lives
     for each in written.body.operations:
         each.operation.clone(ip=point)
-
-
-def _least_sizes(module: Any) -> dict[str, int]:
-    """The least that each mutable index global holds, if it only holds constants."""
-    mutable = {
-        str(op.attributes["sym_name"].value)
-        for op in _ops_in(module.operation, "util.global")
-        if "is_mutable" in op.attributes
-        and "initial_value" not in op.attributes
-        and str(op.attributes["type"]) == "index"
-    }
-    stored: defaultdict[str, list[Any]] = defaultdict(list)
-    for op in _ops_in(module.operation, "util.global.store"):
-        stored[str(op.attributes["global"].value)].append(op.operands[0])
-    return {
-        name: min(int(x.owner.attributes["value"].value) for x in values)
-        for name, values in stored.items()
-        if name in mutable and all(map(_is_constant, values))
-    }
-
-
-def _load_of(value: Any) -> str:
-    """The name of the global that a value was loaded from, or nothing."""
-    op = value.owner
-    if getattr(op, "name", "") != "util.global.load":
-        return ""
-    return str(op.attributes["global"].value)
 
 
 def _is_constant(value: Any) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 from aotc.worker.empty_work import leave_out_empty_work
 from aotc.worker.long_sums import split_long_sums
 from aotc.worker.recordings import (
-    fix_recorded_numbers,
     hold_hidden_numbers,
     keep_recordings,
 )
@@ -70,12 +69,6 @@ REWRITES = (
         run=lambda module, job: keep_workspaces(
             module, _POOLED if job["is_mapped"] else 0
         ),
-    ),
-    Rewrite(
-        "fix-recorded-numbers",
-        after="stream",
-        on=(Kind.GPU,),
-        run=lambda module, job: fix_recorded_numbers(module),
     ),
     Rewrite(
         "keep-recordings",

@@ -91,7 +91,7 @@ ROWS = (
         "launches-recorded-in-each-call",
         Symptom.SLOW,
         "Records the launches of an entry anew in each call where a number of one is "
-        "behind a barrier, or the size of a state, which a global tells.",
+        "behind a barrier, comes from a size of the call, or tells where a state lies.",
         ("aotc/worker/recordings.py: module",),
         Elsewhere("tests/aotc/test_gpu_rewrites.py has an entry with both"),
     ),
