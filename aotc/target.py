@@ -193,6 +193,10 @@ PEELING = "--iree-llvmcpu-vector-pproc-strategy=peel"
 # elementwise op is fused into it and the result is a scalar.
 _PLAIN_REDUCTIONS = "--iree-codegen-llvmgpu-use-reduction-vector-distribution=false"
 
+# What is launched is recorded by a function of its own, apart from the memory that it
+# is bound to, whatever numbers it takes (`aotc.worker.recordings`).
+_RECORDINGS = "--iree-hal-force-indirect-command-buffers"
+
 
 def _cuda(
     sm: str, summary: str, ptx_isa: str, driver_api: int, others: str = ""
@@ -221,6 +225,7 @@ def _cuda(
             "--iree-hal-target-device=cuda",
             f"--iree-cuda-target={others or sm}",
             _PLAIN_REDUCTIONS,
+            _RECORDINGS,
         ),
     )
 
@@ -251,6 +256,7 @@ def _rocm(chip: str, summary: str) -> Target:
             "--iree-hal-target-device=hip",
             f"--iree-rocm-target={chip}",
             _PLAIN_REDUCTIONS,
+            _RECORDINGS,
         ),
     )
 

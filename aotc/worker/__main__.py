@@ -36,20 +36,22 @@ def main(folder: Path) -> int:
     if is_mapped and (refusal := constants.excess_message(module)):
         print(refusal, file=sys.stderr)
         return 1
+    unaligned = unaligned_kernels(module) if job["device_kernels"] else []
     rewrites.run("stream", module)
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,
-        "unaligned": unaligned_kernels(module) if job["device_kernels"] else [],
+        "unaligned": unaligned,
         "memory": {
             name: entry_memory(host, name, plans[name], is_mapped) for name in plans
         },
     }
     if not job["only_plans"]:
         inline_kernels(module, kernels)
-        if not run_phases(invocation, module, "stream", *TO_THE_END):
-            return 1
-        rewrites.run("end", module)
+        for phase, ends in TO_THE_END:
+            if not run_phases(invocation, module, phase, *ends):
+                return 1
+            rewrites.run(ends[-1], module)
         write_module(invocation, folder / "module.vmfb")
         statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
         report |= {
@@ -69,7 +71,8 @@ def main(folder: Path) -> int:
 
 
 _STATISTICS = "statistics.json"
-TO_THE_END = "executable-targets", "end"  # of the former, LLVM makes machine code
+# phases after which a module is looked at: of the first, LLVM makes machine code
+TO_THE_END = ("stream", ("executable-targets", "hal")), ("hal", ("end",))
 
 
 def compiled_to_stream(
@@ -206,7 +209,12 @@ def is_process_flag(flag: str) -> bool:
 
     Once a process has flags, sessions do not take the level of optimisation.
     """
-    own = ("--iree-codegen-", "--iree-llvmcpu-vector-pproc-", "--iree-opt-level=")
+    own = (
+        "--iree-codegen-",
+        "--iree-hal-force-",
+        "--iree-llvmcpu-vector-pproc-",
+        "--iree-opt-level=",
+    )
     return flag.startswith(own)
 
 

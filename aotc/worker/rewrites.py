@@ -9,12 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aotc.worker.empty_work import leave_out_empty_work
 from aotc.worker.long_sums import split_long_sums
+from aotc.worker.recordings import (
+    hold_hidden_numbers,
+    keep_recordings,
+)
 from aotc.worker.references import separate_references
 from aotc.worker.workspaces import keep_workspaces
+
+
+class Kind(Enum):
+    """What code runs on."""
+
+    CPU = "processors"
+    GPU = "GPUs, whose memory is not the host's"
 
 
 @dataclass(frozen=True)
@@ -24,36 +37,63 @@ class Rewrite:
     Args:
         name: of it.
         after: the phase of IREE's that it comes after.
-        on_gpus: whether it runs for GPUs, too.
+        on: what it runs for.
         run: changes the module as the job says, and returns whether it has.
     """
 
     name: str
     after: str
-    on_gpus: bool
+    on: tuple[Kind, ...]
     run: Callable[[Any, Mapping[str, Any]], bool]
 
+
+_POOLED = 64 << 20  # bytes: what local-task keeps itself
 
 REWRITES = (
     Rewrite(
         "split-long-sums",
         after="global-optimization",
-        on_gpus=False,  # whose threads add up parts of a sum as it is
+        on=(Kind.CPU,),  # threads of a GPU add up parts of a sum as it is
         run=lambda module, job: split_long_sums(module, job["sum_block"]),
+    ),
+    Rewrite(
+        "hold-hidden-numbers",
+        after="global-optimization",
+        on=(Kind.GPU,),
+        run=lambda module, job: hold_hidden_numbers(module),
     ),
     Rewrite(
         "keep-workspaces",
         after="stream",
-        on_gpus=False,  # whose memory the loader's pools keep
-        run=lambda module, job: keep_workspaces(module),
+        on=(Kind.CPU, Kind.GPU),
+        run=lambda module, job: keep_workspaces(
+            module, _POOLED if job["is_mapped"] else 0
+        ),
+    ),
+    Rewrite(
+        "keep-recordings",
+        after="hal",
+        on=(Kind.GPU,),
+        run=lambda module, job: keep_recordings(module),
+    ),
+    Rewrite(
+        "leave-out-empty-work",
+        after="hal",
+        on=(Kind.GPU,),
+        run=lambda module, job: leave_out_empty_work(module),
     ),
     Rewrite(
         "separate-references",
         after="end",
-        on_gpus=True,
+        on=(Kind.CPU, Kind.GPU),
         run=lambda module, job: separate_references(module),
     ),
 )
+
+
+def rewrites_for(kind: Kind) -> list[Rewrite]:
+    """Return the passes over a module that runs on this."""
+    return [each for each in REWRITES if kind in each.on]
 
 
 @dataclass(frozen=True)
@@ -70,8 +110,9 @@ class Runner:
 
     def run(self, after: str, module: Any) -> None:
         """Run the passes that come after a phase of IREE's, in place."""
-        for each in REWRITES:
-            if each.after == after and (self.job["is_mapped"] or each.on_gpus):
+        kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
+        for each in rewrites_for(kind):
+            if each.after == after:
                 start = time.perf_counter()
                 changed = each.run(module, self.job)
                 seconds = time.perf_counter() - start

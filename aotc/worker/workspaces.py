@@ -1,12 +1,14 @@
-"""Large workspaces of entries, kept between calls.
+"""Workspaces of entries, kept between calls.
 
 What an entry computes on the way lies in one block of memory as a rule, or in several
 if a barrier or a check parts it. IREE's stream phase allocates blocks in each call, and
 gives them back at its end. The pool of local-task keeps those of up to 64 MiB for later
 calls (IREE 3.13, task_device.c); a larger one goes back to the system, and the next
-call pays for every page again, which took a tenth of a call of a U-Net. So the module
-keeps such blocks in globals that all of its entries share, one for blocks that an entry
-needs one after the other: a module runs one call at a time (`aotc.runtime.lifetime`).
+call pays for every page again, which took a tenth of a call of a U-Net. The pools of
+CUDA and HIP keep none at all, as IREE makes them (cuda_device.c: its release threshold
+is 0): the driver maps all of it anew in each call. So the module keeps such blocks in
+globals that all of its entries share, one for blocks that an entry needs one after the
+other: a module runs one call at a time (`aotc.runtime.lifetime`).
 
 The first call that needs a block allocates it. Before a call of another kind the loader
 has them given back, so that a model never holds more than one entry needs.
@@ -21,7 +23,6 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-_POOLED_AT_MOST = 64 << 20  # bytes
 _BUFFER = "!stream.resource<transient>"
 
 # Names begin with what none of a user's does.
@@ -77,11 +78,12 @@ class _Block(NamedTuple):
     dealloca: Any
 
 
-def keep_workspaces(module: Any) -> bool:
+def keep_workspaces(module: Any, pooled: int) -> bool:
     """Let a module hold the large blocks that its entries need; whether any do.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.
+        pooled: bytes of the largest block that IREE's runtime keeps itself.
     """
     from iree.compiler import ir
 
@@ -90,7 +92,7 @@ def keep_workspaces(module: Any) -> bool:
         used: list[tuple[_Block, int]] = []
         for entry in filter(_is_entry, module.body.operations):
             largest: defaultdict[int, int] = defaultdict(int)
-            blocks = [*_large_blocks(entry)]
+            blocks = [*_large_blocks(entry, pooled)]
             for block in blocks:
                 largest[block.place] = max(largest[block.place], block.size)
                 affinities[block.place] = block.alloca.attributes["affinity"]
@@ -111,7 +113,7 @@ def _is_entry(op: Any) -> bool:
     return bool(attributes["sym_visibility"].value == "public")
 
 
-def _large_blocks(function: Any) -> Iterator[_Block]:
+def _large_blocks(function: Any, pooled: int) -> Iterator[_Block]:
     """The blocks that a function allocates once in a call and gives back, in order.
 
     Each has the first place that no other holds at that time.
@@ -129,7 +131,7 @@ def _large_blocks(function: Any) -> Iterator[_Block]:
         size = _constant(op.operands[0]) or 0
         freed_at, end = ends.get(op.results[0], (0, None))
         is_freed = end is not None and len(end.operands) == 3  # after a timepoint
-        if is_freed and size > _POOLED_AT_MOST:
+        if is_freed and size > pooled:
             place = next(n for n in count() if free_from.get(n, 0) <= at)
             free_from[place] = freed_at
             yield _Block(place, size, op, end)

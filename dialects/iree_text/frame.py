@@ -170,7 +170,9 @@ def device_executable(
         shared_bytes: of memory that these share.
     """
     reads, writes = bindings
-    kinds = ["storage_buffer, ReadOnly"] * reads + ["storage_buffer"] * writes
+    # Indirect: recorded once, and told the memory when it is replayed
+    kinds = ['storage_buffer, "ReadOnly|Indirect"'] * reads
+    kinds += ["storage_buffer, Indirect"] * writes
     bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
     layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
     found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"

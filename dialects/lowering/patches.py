@@ -6,6 +6,9 @@ follows and then neither vectorise nor tile it: the kernel gradient of a 3×3 co
 on 8×8 images took 14.6 ms that way and takes 0.9 ms this way. A convolution as patches
 times kernel is 2 to 15 times faster than IREE's direct one on AVX2 (14×14, 256
 channels: 5.9 ms against 90 ms), for window-size times the memory of its input.
+
+On GPUs each copy would be a launch of its own, one after the other: 24 of the 87 of a
+training step with two small convolutions. There it is one generic.
 """
 
 from collections.abc import Sequence
@@ -15,7 +18,7 @@ import numpy as np
 
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size, Tensor, lowered_type
-from aotc.mlir import Value, tensor
+from aotc.mlir import Value, arith, tensor
 
 
 def patches(
@@ -48,12 +51,39 @@ def patches(
     if len(offsets) == 1:
         return low.slice(x, one, (0,) * source.rank, [1, *strides, 1]), one
     rows = one.with_shape((*one.shape[:-1], channels * len(offsets)))
+    if low.on_gpu:
+        split = one.with_shape((*one.shape[:-1], *window, channels))
+        return low.reshape(_gather(low, x, split, strides, dilation), split, rows), rows
     value = low.empty(rows)
     for number, offset in enumerate(offsets):
         start = (0, *(o * d for o, d in zip(offset, dilation, strict=True)), 0)
         part = low.slice(x, one, start, [1, *strides, 1])
         value = insert_last(low, part, value, one, number * channels)
     return value, rows
+
+
+def _gather(
+    low: Lowering,
+    x: Value,
+    result: Tensor,
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:
+    """All windows of an image, N, counts…, window…, C, each element read by itself."""
+
+    def element(loops: list[Value]) -> Value:
+        first, *inner, last = loops
+        spatial = len(strides)
+        places = zip(inner[:spatial], strides, inner[spatial:], dilation, strict=True)
+        at = [
+            arith.addi(
+                arith.muli(count, low.index(stride)), arith.muli(k, low.index(step))
+            )
+            for count, stride, k, step in places
+        ]
+        return low.extract(x, [first, *at, last])
+
+    return low.generate(result, element)
 
 
 def insert_last(

@@ -17,7 +17,7 @@ from aotc.pipeline.request import STOPS
 from aotc.program import GRAPH_STAGES
 from aotc.target import Target
 from aotc.tracing import title
-from aotc.worker.rewrites import REWRITES
+from aotc.worker.rewrites import Kind, rewrites_for
 
 MODEL = """
 import aotc
@@ -149,7 +149,8 @@ def test_the_dump_holds_what_is_rewritten_on_the_side_of_iree(model, tmp_path):
     pipeline.build(model, stop_after="vmfb", cache=False, **on_vmvx)
     files = sorted((tmp_path / "ir" / "vmvx" / "vmfb-passes").iterdir())
     assert [file.name for file in files] == [
-        f"{number:02d}-{each.name}.mlir" for number, each in enumerate(REWRITES, 1)
+        f"{number:02d}-{each.name}.mlir"
+        for number, each in enumerate(rewrites_for(Kind.CPU), 1)
     ]
     phases = "util.func", "stream.", "vm.func"
     for file, expected in zip(files, phases, strict=True):
@@ -169,7 +170,7 @@ def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     assert variant["statistics"]["dispatches"] >= 1
     assert variant["peak_bytes"] > 0
     shared, (own,) = document["passes"], document["variant_passes"].values()
-    passes = [*map(str, all_passes()), *(each.name for each in REWRITES)]
+    passes = [*map(str, all_passes()), *(each.name for each in rewrites_for(Kind.CPU))]
     assert [p["pass"] for p in [*shared, *own]] == passes
     assert report.bundle.name == "small-1.0.0.aotc"
 

@@ -112,3 +112,41 @@ def test_arrays_of_narrow_numbers_are_right_to_their_last_byte(narrow):
                 np.testing.assert_array_equal(found, right, f"{dtype}, {count}")
             made = model.entry(f"made_{dtype}")(x=wide)
             np.testing.assert_array_equal(made, x, f"{dtype}, {count}")
+
+
+EMPTY = """
+import aotc
+import aotc.numpy as np
+
+x = aotc.Spec((aotc.Dim("n", min=0, max=64), 8), "f32")
+
+
+@aotc.entry(x=x)
+def sums(x):
+    return np.sum(x, axis=1), np.sum(x, axis=0), np.transpose(x) @ x
+
+
+@aotc.entry(x=x)
+def parts(x):
+    return np.exp(x)[1:], np.concatenate([x, np.ones((2, 8), "f32")], axis=0)
+"""
+
+
+def test_sizes_of_0_are_sizes_as_any_other(tmp_path):
+    """IREE asks GPUs for no memory, no workgroups and empty bindings then."""
+    try:
+        engine.device("vulkan-spirv", 1)
+    except SetupError:
+        pytest.skip("there is no Vulkan here")
+    source = tmp_path / "empty.py"
+    source.write_text(EMPTY)
+    options = {"sign": False, "self_check": "off"}
+    report = build(source, targets=[Target.parse("vulkan")], output=tmp_path, **options)
+    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    for rows in (0, 1, 5, 0):
+        x = np.linspace(-1, 1, rows * 8, dtype=np.float32).reshape(rows, 8)
+        known = [x.sum(1), x.sum(0), x.T @ x]
+        known += [np.exp(x)[1:], np.concatenate([x, np.ones((2, 8), np.float32)])]
+        found = [*model.sums(x=x), *model.parts(x=x)]
+        for one, other in zip(found, known, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5, strict=True)

@@ -53,6 +53,21 @@ def test_what_calls_of_one_region_have_in_common_is_written_once_in_a_block():
     assert len(sizes) == len({*sizes})
 
 
+@pytest.mark.parametrize(("target", "copies"), [("x86_64-v3", 9), ("vulkan", 0)])
+def test_windows_are_copied_for_processors_and_read_in_place_for_gpus(target, copies):
+    @aotc.entry(x=aotc.Spec((2, 8, 8, 4)), dy=aotc.Spec((2, 6, 6, 3)))
+    def filters(x, dy):
+        def loss(kernel):
+            return anp.sum(nn.conv2d(x, kernel) * dy)
+
+        return aotc.grad(loss)(anp.ones((3, 3, 4, 3), "f32"))
+
+    unit = Unit(trace([filters], {})).fork(Target.parse(target))
+    names = [each.name for each in all_passes()]
+    run_passes(unit, all_passes()[: names.index("lower-to-linalg") + 1])
+    assert str(unit.module).count("tensor.insert_slice") == copies
+
+
 def test_unsigned_integers_lose_their_sign(model):
     sums = model(lambda x: x + x, "u8[3]")
     sums.run("lower-to-linalg")

@@ -60,8 +60,40 @@ ROWS = (
         Symptom.DIES,
         "Launches grids of no workgroups on CUDA, which the driver refuses; on HIP it "
         "leaves them out.",
-        ("aotc/kernels/gpu/kernel.py: launched",),
-        Elsewhere("takes an NVIDIA GPU; read in stream_command_buffer.c"),
+        ("aotc/worker/empty_work.py: module", "aotc/kernels/gpu/kernel.py: launched"),
+        Elsewhere("takes an NVIDIA GPU: stream_command_buffer.c, line 601"),
+    ),
+    Fault(
+        "no-bytes-on-cuda",
+        Symptom.DIES,
+        "Allocates blocks of 0 bytes from CUDA's pools, which the driver then does not "
+        "take back.",
+        ("aotc/worker/empty_work.py: module",),
+        Elsewhere("takes an NVIDIA GPU: `hal.device.queue.dealloca` fails"),
+    ),
+    Fault(
+        "empty-bindings-on-vulkan",
+        Symptom.DIES,
+        "Binds memory of 0 bytes to a dispatch, as to one that sums over nothing, and "
+        "refuses that on Vulkan.",
+        ("aotc/worker/empty_work.py: module",),
+        Elsewhere("tests/e2e/test_vulkan.py has such sums"),
+    ),
+    Fault(
+        "memory-between-calls-on-gpus",
+        Symptom.SLOW,
+        "Makes the pools of CUDA and HIP so that they give all memory back to the "
+        "driver at the end of each call.",
+        ("aotc/worker/workspaces.py: module",),
+        Elsewhere("takes a GPU; read in memory_pools.c: the release threshold is 0"),
+    ),
+    Fault(
+        "launches-recorded-in-each-call",
+        Symptom.SLOW,
+        "Records the launches of an entry anew in each call where a number of one is "
+        "behind a barrier, comes from a size of the call, or tells where a state lies.",
+        ("aotc/worker/recordings.py: module",),
+        Elsewhere("tests/aotc/test_gpu_rewrites.py has an entry with both"),
     ),
     Fault(
         "caches-in-front-of-gpu-allocators",
