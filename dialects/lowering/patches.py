@@ -70,6 +70,7 @@ def _gather(
     dilation: Sequence[int],
 ) -> Value:
     """All windows of an image, N, counts…, window…, C, each element read by itself."""
+    x = low.materialize(x)
 
     def element(loops: list[Value]) -> Value:
         first, *inner, last = loops

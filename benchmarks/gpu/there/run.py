@@ -1,6 +1,7 @@
 """Run what this folder holds on this machine, and write a report.
 
     python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 230]
+        [--no-times]
 
 Needs Python, and nothing that is not here: wheels are unpacked beside the report's
 folder. NumPy is taken from the Python that there is, unless it is among the wheels.
@@ -323,7 +324,8 @@ def main():
             print(failed, file=sys.stderr)
             return 2
         run.write(targets=run.chosen_targets())
-        for part in (run.profile, run.compat, run.compare, run.measure):
+        parts = [run.profile, run.compat, run.compare]
+        for part in parts if asked.no_times else [*parts, run.measure]:
             try:
                 part()
             except Exception as error:  # the other parts are worth having
@@ -344,6 +346,7 @@ def _arguments():
     add("--targets", default="auto", help="by default those of the GPU, or else cpu")
     add("--out", type=Path, default=default, help=f"for the report ({default})")
     add("--seconds", type=float, default=230, help="for all (230)")
+    add("--no-times", action="store_true", help="compare alone")
     add("--jobs", type=int, default=jobs, help=f"comparisons at a time ({jobs})")
     return parser.parse_args()
 
