@@ -156,7 +156,7 @@ class GrowingBuild:
                 if not run_phases(invocation, module, last, each.after):
                     raise AssertionError(f"IREE fails before {each.after}")
             last = each.after
-            job = {"sum_block": BLOCK}
+            job = {"sum_block": BLOCK, "is_mapped": True}
             yield Step(f"vmfb: {each.name}", partial(runs(each).run, module, job))
 
     def _trace(self) -> None:

@@ -55,7 +55,7 @@ def hold_hidden_numbers(module: Any) -> bool:
         op
         for function in _ops_in(module.operation, "util.func")
         for op in _ops_in(function, _BARRIER)
-        if len(op.operands) == 1 and _is_constant(op.operands[0])
+        if len(op.operands) == 1 and _is_constant_number(op.operands[0])
     ]
     with module.context, ir.Location.unknown():
         first = ir.InsertionPoint.at_block_begin(module.body)  # before all initializers
@@ -189,8 +189,14 @@ def _insert(text: str, point: Any) -> None:
         each.operation.clone(ip=point)
 
 
-def _is_constant(value: Any) -> bool:
-    return getattr(value.owner, "name", "") == "arith.constant"
+def _is_constant_number(value: Any) -> bool:
+    """Whether a value is a constant, and no tensor."""
+    from iree.compiler import ir
+
+    is_constant = getattr(value.owner, "name", "") == "arith.constant"
+    return is_constant and (
+        _is_number(value.type) or isinstance(value.type, ir.FloatType)
+    )
 
 
 def _ops_in(op: Any, *names: str) -> Iterator[Any]:

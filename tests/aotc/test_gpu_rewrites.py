@@ -71,12 +71,14 @@ def test_what_is_never_empty_stays_as_it_is():
 
 
 HIDDEN = """
-util.func public @f(%given: i32) -> (i32, i32, i32) {
+util.func public @f(%given: i32) -> (i32, i32, i32, tensor<2xf32>) {
   %zero = arith.constant 0 : i32
+  %zeros = arith.constant dense<0.0> : tensor<2xf32>
   %a = util.optimization_barrier %zero : i32
   %b = util.optimization_barrier %zero : i32
   %c = util.optimization_barrier %given : i32
-  util.return %a, %b, %c : i32, i32, i32
+  %d = util.optimization_barrier %zeros : tensor<2xf32>
+  util.return %a, %b, %c, %d : i32, i32, i32, tensor<2xf32>
 }
 """
 
@@ -90,7 +92,8 @@ def test_constants_behind_barriers_come_from_globals_each_of_its_own():
     assert head.count("util.optimization_barrier") == 2  # nor does IREE know them now
     loads = re.findall(r'= util\.global\.load @"(.*?)"', function)
     assert len({*loads}) == 2
-    assert function.count("util.optimization_barrier") == 1  # of what is given
+    # of what is given, and of a tensor
+    assert function.count("util.optimization_barrier") == 2
 
 
 CALLS = """

@@ -1,6 +1,7 @@
 """Built for Vulkan and run there, if a machine has it (Mesa's llvmpipe is enough)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,3 +151,61 @@ def test_sizes_of_0_are_sizes_as_any_other(tmp_path):
         found = [*model.sums(x=x), *model.parts(x=x)]
         for one, other in zip(found, known, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5, strict=True)
+
+
+MOVING = """
+import numpy
+import aotc
+import aotc.numpy as np
+
+first = aotc.State({"w": numpy.ones((8, 4), "f4"), "count": numpy.int32(0)})
+second = aotc.State({"w": numpy.ones((8, 4), "f4"), "count": numpy.int32(5)})
+
+
+def stepped(state, x):
+    w = state["w"] + np.sum(np.tanh(x @ state["w"]))
+    count = state["count"].astype("f32")
+    return {"w": w, "count": state["count"] + 1}, np.sum(w) * count
+
+
+@aotc.entry(x=aotc.Spec((16, 8)))
+def one(first, x):
+    return stepped(first, x)
+
+
+@aotc.entry(x=aotc.Spec((16, 8)))
+def other(second, x):
+    return stepped(second, x)
+
+
+@aotc.entry(x=aotc.Spec(("n", 8)))
+def sums(x):
+    return np.sum(np.exp(x), axis=0)
+"""
+
+
+def test_launches_that_are_kept_are_those_of_the_numbers_of_a_call(tmp_path):
+    """As on CUDA: a state lies elsewhere after a call, and sizes change."""
+    try:
+        engine.device("vulkan-spirv", 1)
+    except SetupError:
+        pytest.skip("there is no Vulkan here")
+    source = tmp_path / "moving.py"
+    source.write_text(MOVING)
+    vulkan = Target.parse("vulkan")
+    flags = (*vulkan.flags, "--iree-hal-force-indirect-command-buffers")
+    options = {"sign": False, "self_check": "off"}
+    report = build(
+        source, targets=[replace(vulkan, flags=flags)], output=tmp_path, **options
+    )
+    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    x = np.linspace(-0.1, 0.1, 16 * 8, dtype=np.float32).reshape(16, 8)
+    for step, count in ((model.one, 0), (model.other, 5)):
+        w = np.ones((8, 4), np.float32)
+        for number in range(3):
+            w = w + np.tanh(x @ w).sum()
+            found = step(x=x)
+            np.testing.assert_allclose(found, w.sum() * (count + number), rtol=1e-5)
+    for rows in (3, 3, 5, 3):
+        found = model.sums(x=x[:rows])
+        np.testing.assert_allclose(found, np.exp(x[:rows]).sum(0), rtol=1e-5)

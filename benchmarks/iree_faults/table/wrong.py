@@ -160,6 +160,14 @@ ROWS = (
         ),
     ),
     Fault(
+        "global-that-lags",
+        Symptom.WRONG,
+        "Takes a global that is only ever given what another one holds for that other "
+        "one, which may hold something else by then.",
+        ("aotc/worker/recordings.py: _keep_recording",),
+        _wrong("global-that-lags", 3, right=lambda x: 5),
+    ),
+    Fault(
         "signed-extremes-on-gpus",
         Symptom.WRONG,
         "Takes 0 for the least integer and -1 for the greatest, where threads share "
