@@ -112,7 +112,10 @@ _COMPARED = {
         Call("attend", {"batch": 2, "length": 131}),
         Call("attend_before", {"batch": 2, "length": 131}),
     ),
-    "reduction": (Call("sums", {"rows": 33, "columns": 1025}),),
+    "reduction": (
+        Call("sums", {"rows": 33, "columns": 1025}),
+        Call("ordered", {"rows": 67, "columns": 130}),
+    ),
     "scan": (
         Call("recur", {"steps": 33, "batch": 17}),
         Call("running", {"steps": 33, "batch": 17}),

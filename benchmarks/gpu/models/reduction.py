@@ -34,3 +34,9 @@ def whole(x, y):
     """Extremes and products of integers with signs, and where the extremes are."""
     found = np.max(x, 1), np.min(x, 1), np.argmin(x, 1), np.prod(x, 1)
     return *found, np.max(y, 1), np.min(y, 1), np.argmax(y, 1), np.sum(y, 1)
+
+
+@aotc.entry(x=matrix)
+def ordered(x):
+    """Each row in order, where its elements were, and the sum of all before each."""
+    return np.sort(x, 1), np.argsort(x, 0), np.cumsum(x, 1)
