@@ -217,6 +217,35 @@ def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
     return 0
 
 
+def as_difference(expr: Expr) -> tuple[Expr, Expr]:
+    """Two expressions without negative factors or number, whose difference it is."""
+    atoms, number = as_sum(expr)
+    added = {atom: factor for atom, factor in atoms.items() if factor > 0}
+    taken = {atom: -factor for atom, factor in atoms.items() if factor < 0}
+    return _sum_of(added, max(number, 0)), _sum_of(taken, max(-number, 0))
+
+
+def is_misjudged(expr: Expr) -> bool:
+    """Whether IREE is wrong about what numbers divide an expression, or a part of it.
+
+    Note [multiples less a number]: IREE 3.13 takes the greatest common divisor of the
+    terms of a sum, of negative ones as unsigned 64-bit numbers: of `3 * n - 1` that of
+    3 and 2**64 - 1, which is 3. Code for GPUs that believes it leaves out the last
+    elements of a tensor of such a size. With a subtraction in the place of the negative
+    term it makes no claim.
+    """
+    expr = expr.maybe_downcast()
+    atoms, number = as_sum(expr)
+    if atoms != {expr: 1}:
+        terms = [*atoms.values(), number]
+        if math.gcd(*terms) % math.gcd(*(term % 2**64 for term in terms)):
+            return True
+        return any(map(is_misjudged, atoms))
+    if not isinstance(expr, ir.AffineBinaryExpr):
+        return False
+    return is_misjudged(expr.lhs) or is_misjudged(expr.rhs)
+
+
 def _sum_of(atoms: Atoms, number: int) -> Expr:
     total = constant(number)
     for atom, factor in atoms.items():

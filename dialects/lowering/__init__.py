@@ -102,7 +102,10 @@ class Lowering:
         return self.once(size, lambda: self._index_of(size.expr))
 
     def _index_of(self, expr: AffineExpr) -> Value:
-        """An expression: affine.apply, and arith where it says min or max."""
+        """An expression: affine.apply, and arith where it says min or max.
+
+        See Note [multiples less a number] for differences.
+        """
         whole = _map_of(expr)
         if whole is not None:
             return apply_map(whole, self.symbols[: whole.n_symbols])
@@ -110,6 +113,9 @@ class Lowering:
         if found is not None:
             kind, *both = found
             return _EXTREMA[kind](*map(self._index_of, both))
+        both = affine.as_difference(expr)
+        if not affine.is_number(both[1]) or both[1].value != 0:
+            return arith.subi(*map(self._index_of, both))
         pair = [ir.AffineSymbolExpr.get(0), ir.AffineSymbolExpr.get(1)]
         assert isinstance(expr, ir.AffineBinaryExpr)
         operation: Any = type(expr)
@@ -474,8 +480,11 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """An expression as a map of the symbols it needs; None where it says min or max."""
-    if affine.has_extremum(expr):
+    """An expression as a map of the symbols that it needs.
+
+    None where it says min or max, or IREE would be wrong about it.
+    """
+    if affine.has_extremum(expr) or affine.is_misjudged(expr):
         return None
     return ir.AffineMap.get(0, affine.symbol_count([expr]), [expr])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.artifacts.shapes import Dim as ManifestDim
-from aotc.dialects import context
+from aotc.dialects import affine, context
 from aotc.dialects.contracts import Contract
 from aotc.dialects.symbol_solver import solve_symbols
 from aotc.dialects.symbols import known_contracts
@@ -211,3 +211,22 @@ def test_a_product_is_one_size_in_whatever_order_it_is_written():
         assert a * ((b * 6) * (c * d)) == expected
         assert a * b * c + d == d + c * b * a
         assert shape_of_map(shape_map((a * b * c,))) == (c * (a * b),)
+
+
+def test_iree_misjudges_sums_whose_negative_terms_share_a_factor_as_unsigned() -> None:
+    n, m, _ = sizes()
+    wrong = [n * 3 - 1, n * 3 - m, (n * 5 - 1) // 2, n * 6 - 1, n * 3 - 4]
+    right = [n - 1, n * 2 - 1, n * 3 + 1, n * 3 - 3, n * 4 - 2, n // 3, n * m - m]
+    assert all(affine.is_misjudged(size.expr) for size in wrong)
+    assert not any(affine.is_misjudged(size.expr) for size in right)
+
+
+@given(VALUES, st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+def test_a_difference_of_two_sums_is_the_size(values, factors) -> None:
+    size = sum((s * f for s, f in zip(sizes(), factors, strict=True)), start=-7)
+    if isinstance(size, Dim):
+        added, taken = map(Dim, affine.as_difference(size.expr))
+        known = [values[0], values[1], values[2] // 4]
+        left, right = (evaluate_size(each, known) for each in (added, taken))
+        assert left - right == evaluate_size(size, known)
+        assert min(left, right) >= 0

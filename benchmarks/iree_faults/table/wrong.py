@@ -188,6 +188,19 @@ ROWS = (
         ),
     ),
     Fault(
+        "multiples-less-a-number",
+        Symptom.WRONG,
+        "Takes `3 * n - 1` for a multiple of 3, as 2**64 - 1 is one: code for GPUs "
+        "then leaves out the last elements of a tensor of such a size.",
+        ("dialects/affine.py: Note [multiples less a number]",),
+        Code(
+            Source("multiple-less-one", "cuda:sm_80"),
+            "executable-sources",
+            "udiv = 3",
+            right=0,
+        ),
+    ),
+    Fault(
         "states-and-their-readers",
         Symptom.WRONG,
         "Runs what writes over a state at the same time as what reads its old value, "
