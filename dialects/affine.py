@@ -238,7 +238,8 @@ def is_misjudged(expr: Expr) -> bool:
     atoms, number = as_sum(expr)
     if atoms != {expr: 1}:
         terms = [*atoms.values(), number]
-        if math.gcd(*terms) % math.gcd(*(term % 2**64 for term in terms)):
+        claimed = math.gcd(*(term % 2**64 for term in terms))
+        if claimed and math.gcd(*terms) % claimed:
             return True
         return any(map(is_misjudged, atoms))
     if not isinstance(expr, ir.AffineBinaryExpr):
