@@ -155,5 +155,5 @@ def test_schedules_that_the_model_chooses_were_fast_on_an_h200():
         assert off < 1.2, kernel
         assert loss < 1.25, kernel
         losses.append(loss)
-    assert len(losses) == 20
+    assert len(losses) == 21
     assert sum(losses) / len(losses) < 1.06
