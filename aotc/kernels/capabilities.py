@@ -56,8 +56,8 @@ class Emitted:
         part_count: in how many parts a reduction is computed, which are then added up.
         is_better_composed: whether no kernel computes an op as well as those of the
             reductions that it is made of do.
-        gains_by_transposing: whether a product is faster if its right factor is
-            transposed first, such that its columns lie beside each other.
+        factor_order: the order of axes in which the right factor of a product is read
+            faster; None for its own.
     """
 
     families: Mapping[str, Family[Any, Any]]
@@ -68,7 +68,7 @@ class Emitted:
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
     is_better_composed: Callable[[GraphOp], bool] = lambda op: False
-    gains_by_transposing: Callable[[DotGeneral, Any, str], bool] = lambda *_: False
+    factor_order: Callable[..., tuple[int, ...] | None] = lambda *_, **__: None
 
 
 _GPUS = Emitted(
@@ -80,7 +80,7 @@ _GPUS = Emitted(
     on_gpus=True,
     part_count=gpu_families.part_count,
     is_better_composed=gpu_families.is_better_composed,
-    gains_by_transposing=gpu_families.gains_by_transposing,
+    factor_order=gpu_families.factor_order,
 )
 BACKENDS = {
     "llvm-cpu": Emitted(
@@ -135,9 +135,18 @@ class Capabilities:
         """Return whether an op is better computed as the reductions that it is of."""
         return self.emitted.is_better_composed(op)
 
-    def gains_by_transposing(self, op: DotGeneral, numerics: str) -> bool:
-        """Return whether a product is faster with its right factor transposed first."""
-        return self.emitted.gains_by_transposing(op, self.machine, numerics)
+    def factor_order(
+        self, op: DotGeneral, numerics: str, *, by_weight: bool
+    ) -> tuple[int, ...] | None:
+        """Return the order of axes in which a right factor is read faster, if any.
+
+        Args:
+            op: a product.
+            numerics: what results may be.
+            by_weight: whether the build transposes the factor, and no call.
+        """
+        given = op, self.machine, numerics
+        return self.emitted.factor_order(*given, by_weight=by_weight)
 
     def is_cheap(self, op: GraphOp) -> bool:
         """Return whether kernels compute an elementwise op, by few instructions."""

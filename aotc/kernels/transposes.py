@@ -5,7 +5,7 @@
 
 A kernel reads an operand in any order of axes (`layout`), so no copy of it is needed.
 Where one is slower so than with a copy, the operand is transposed again
-(`with_columns_beside`); of a weight, by the build.
+(`with_factor_in_order`); of a weight, by the build.
 """
 
 from __future__ import annotations
@@ -70,20 +70,23 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
     return _replace(shorter, op)
 
 
-def with_columns_beside(op: DotGeneral) -> DotGeneral:
-    """Return a product of the same result whose right columns lie beside each other.
+def with_factor_in_order(op: DotGeneral, order: Axes) -> DotGeneral:
+    """Return a product of the same result by its right factor, transposed.
 
     It takes the place of `op`.
+
+    Args:
+        op: a product.
+        order: of the factor's axes; free ones come one after the other as before.
     """
-    count, rank = len(op.rhs_batch), Tensor.of(op.rhs).rank
-    first = (*op.rhs_batch, *op.rhs_contract)
-    order = (*first, *free_axes(rank, op.rhs_batch, op.rhs_contract))
     with ir.InsertionPoint(op), op.location:
         turned = Builder().transpose(op.rhs, permutation=order)
+    batch, contract = (
+        tuple(order.index(axis) for axis in axes)
+        for axes in (op.rhs_batch, op.rhs_contract)
+    )
     left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
-    summed = tuple(range(count, len(first)))
-    right = _Operand(turned, tuple(range(count)), summed)
-    return _replace(_insert_product(op, left, right), op)
+    return _replace(_insert_product(op, left, _Operand(turned, batch, contract)), op)
 
 
 def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:

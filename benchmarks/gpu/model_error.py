@@ -3,9 +3,9 @@
     python -m benchmarks.gpu.model_error [FILE] [--arch sm_90]
 
 FILE is a table of products in many schedules (`benchmarks/gpu/measured`), by default
-that of an H200, of several runs the least. Prints for each kernel how long the schedule that the model chooses
-among them took, beside the best one, and how far the model's times are off, as the
-geometric mean of factors.
+that of an H200, with the least of several runs. Prints for each kernel how long the
+schedule that the model chooses among them took, beside the best one, and how far the
+model's times are off, as the geometric mean of factors.
 """
 
 from __future__ import annotations
