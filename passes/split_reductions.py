@@ -31,6 +31,7 @@ from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone, defining_op, has_one_use
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import functions_with_weights
+from aotc.kernels.transposes import with_factor_in_order
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN
@@ -51,12 +52,17 @@ class SplitReductions(Pass):
             return False
         changed = False
         for function, weights in functions_with_weights(unit.module):
-            changed |= _split_in(function, weights, capabilities)
+            changed |= _split_in(
+                function, weights, capabilities, unit.program.numerics
+            )
         return changed
 
 
 def _split_in(
-    function: Function, weights: Container[Value], capabilities: Capabilities
+    function: Function,
+    weights: Container[Value],
+    capabilities: Capabilities,
+    numerics: str,
 ) -> bool:
     changed = False
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
@@ -67,6 +73,11 @@ def _split_in(
     for op in _computed_ops(function, weights):
         if isinstance(op, DotGeneral):
             changed |= _dequantize_alone(op)
+            by_weight = op.rhs in weights
+            order = capabilities.factor_order(op, numerics, by_weight=by_weight)
+            if order is not None:  # as `fuse-regions` does, of what is no transpose
+                op = with_factor_in_order(op, order)
+                changed = True
         if isinstance(op, Reduction) and op.results[0] not in before_all:
             _compute_alone(op, capabilities)
         parts = capabilities.part_count(op)
