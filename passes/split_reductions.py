@@ -52,9 +52,7 @@ class SplitReductions(Pass):
             return False
         changed = False
         for function, weights in functions_with_weights(unit.module):
-            changed |= _split_in(
-                function, weights, capabilities, unit.program.numerics
-            )
+            changed |= _split_in(function, weights, capabilities, unit.program.numerics)
         return changed
 
 

@@ -79,7 +79,13 @@ def with_factor_in_order(op: DotGeneral, order: Axes) -> DotGeneral:
         op: a product.
         order: of the factor's axes; free ones come one after the other as before.
     """
-    with ir.InsertionPoint(op), op.location:
+    made = op.rhs.owner
+    # an argument's is there before all products that may be joined with this one
+    is_given = isinstance(made, ir.Block)
+    point = (
+        ir.InsertionPoint.at_block_begin(made) if is_given else ir.InsertionPoint(op)
+    )
+    with point, op.location:
         turned = Builder().transpose(op.rhs, permutation=order)
     batch, contract = (
         tuple(order.index(axis) for axis in axes)
