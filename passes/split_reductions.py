@@ -9,7 +9,8 @@ So are products of few rows, gradients of biases and other sums over a batch. Ea
 is made in an order that depends on nothing but the program and the target. In how many
 parts, a model of the chip says (`Capabilities.part_count`); processors, which have few
 cores, are left alone. A norm over the first axes, as that of a batch, becomes the
-reductions that it is made of.
+reductions that it is made of, and attention of few queries by many keys, as in a step
+of a decoder, two products with a softmax between (`Capabilities.is_better_composed`).
 
 Requires that derivatives are written. Ensures that reductions have as many parts as
 they gain by.

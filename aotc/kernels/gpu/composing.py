@@ -21,6 +21,7 @@ from aotc.kernels.typical import typical
 _STEP = {"f32": 4400.0, "f16": 1500.0, "bf16": 1500.0}
 _KEYS = 64
 _USUAL = 1024  # keys, where no contract says how many
+_DEPTH = 128  # of a query and a value
 _MOST_ROWS = 16  # that heads which share keys have, of queries
 _LAUNCH = 2500.0  # nanoseconds of a kernel of few elements
 _LAUNCHES = 4  # scores, their softmax, and the sums by it in parts
@@ -54,6 +55,7 @@ def _is_long(op: Attention, machine: Gpu) -> bool:
     if not is_few or query.dtype not in _STEP:
         return False
     whole = START + -(-positions // _KEYS) * _STEP[query.dtype]
-    read = batch * positions * (query.shape[3] + Tensor.of(op.value).shape[3])
+    depths = query.shape[3] + Tensor.of(op.value).shape[3]
+    read = batch * positions * typical(depths, _DEPTH)
     moved = read * bits(query.dtype) // 8 + _PASSES * batch * rows * positions * _WIDE
     return _LAUNCHES * _LAUNCH + moved / machine.bandwidth < _GAIN * whole
