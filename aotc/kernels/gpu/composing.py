@@ -10,7 +10,7 @@ from __future__ import annotations
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.normalization import Normalize
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Tensor
 from aotc.dtypes import bits
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.matrices import START
@@ -47,10 +47,12 @@ def is_better_composed(op: GraphOp, machine: Gpu) -> bool:
 
 def _is_long(op: Attention, machine: Gpu) -> bool:
     """Whether an attention takes long for a chip that is not busy with it."""
-    query, key = Tensor.of(op.query), Tensor.of(op.key)
-    batch = typical(key.shape[0] * key.shape[2], 1)
-    rows = typical(element_count(query.shape[:3]), _MOST_ROWS + 1) // max(batch, 1)
-    positions = typical(key.shape[1], _USUAL)
+    query = Tensor.of(op.query)
+    count, positions, shared, _ = Tensor.of(op.key).shape
+    heads = typical(shared, 1)
+    batch, positions = typical(count, 1) * heads, typical(positions, _USUAL)
+    rows = typical(query.shape[1], _MOST_ROWS + 1)
+    rows *= typical(query.shape[2], heads) // max(heads, 1)
     is_few = 0 < batch < machine.multiprocessors and 0 < rows <= _MOST_ROWS
     if not is_few or query.dtype not in _STEP:
         return False
