@@ -9,7 +9,8 @@ So are products of few rows, gradients of biases and other sums over a batch. Ea
 is made in an order that depends on nothing but the program and the target. In how many
 parts, a model of the chip says (`Capabilities.part_count`); processors, which have few
 cores, are left alone. A norm over the first axes, as that of a batch, becomes the
-reductions that it is made of.
+reductions that it is made of, and attention of few queries by many keys, as in a step
+of a decoder, two products with a softmax between (`Capabilities.is_better_composed`).
 
 Requires that derivatives are written. Ensures that reductions have as many parts as
 they gain by.
@@ -23,6 +24,7 @@ from aotc.dialects.builder import Builder, replace_op
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.attention import Attention, compose
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
@@ -66,7 +68,7 @@ def _split_in(
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
     for op in _computed_ops(function, weights):
         if capabilities.is_better_composed(op):
-            replace_op(op, type(op).cascade)
+            replace_op(op, compose if isinstance(op, Attention) else type(op).cascade)
             changed = True
     for op in _computed_ops(function, weights):
         if isinstance(op, DotGeneral):

@@ -28,6 +28,7 @@ from aotc.installation import has_triton, install_command
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.gpu import families as gpu_families
+from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.mlir import Function
@@ -54,8 +55,8 @@ class Emitted:
         on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
             loader share their work.
         part_count: in how many parts a reduction is computed, which are then added up.
-        is_better_composed: whether no kernel computes an op as well as those of the
-            reductions that it is made of do.
+        is_better_composed: whether no kernel computes an op as fast as those of the
+            ops that it is made of do.
         factor_order: the order of axes in which the right factor of a product is read
             faster; None for its own.
     """
@@ -67,7 +68,7 @@ class Emitted:
     why_unwritten: Callable[[Function], str] = lambda region: ""
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
-    is_better_composed: Callable[[GraphOp], bool] = lambda op: False
+    is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
     factor_order: Callable[..., tuple[int, ...] | None] = lambda *_, **__: None
 
 
@@ -79,7 +80,7 @@ _GPUS = Emitted(
     why_unwritten=gpu_families.why_unwritten,
     on_gpus=True,
     part_count=gpu_families.part_count,
-    is_better_composed=gpu_families.is_better_composed,
+    is_better_composed=is_better_composed,
     factor_order=gpu_families.factor_order,
 )
 BACKENDS = {
@@ -132,8 +133,8 @@ class Capabilities:
         return self.emitted.part_count(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
-        """Return whether an op is better computed as the reductions that it is of."""
-        return self.emitted.is_better_composed(op)
+        """Return whether an op is better computed as those that it is made of."""
+        return self.emitted.is_better_composed(op, self.machine)
 
     def factor_order(
         self, op: DotGeneral, numerics: str, *, by_weight: bool

@@ -258,6 +258,46 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     ]
 
 
+def compose(b: Builder, op: Attention) -> list[Value]:
+    """Return the results by ops of their own: products, and a softmax between.
+
+    Each of them has as many programs as its results, where one kernel for all of it
+    has one for each row. Nothing may read `logsum`, which is not computed.
+    """
+    assert not op.causal
+    scores = b.scale(_grouped_products(b, op, op.query, op.key), op.scale)
+    like = Tensor.of(scores)
+    if Tensor.of(op.bias).rank:
+        bias = _wide_bias(b, op, op.bias)
+        if Tensor.of(bias).shape != like.shape:
+            bias = b.reshape(bias, shape=like.shape)
+        scores = b.add(scores, bias)
+    p = b.softmax(scores, axis=3)
+    if op.safe:
+        p = _with_zeros(b, p, scores)
+    value = Tensor.of(op.value)
+    flat = b.dot_general(
+        cast(b, p, value.dtype),
+        op.value,
+        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
+    )
+    batch, length, heads, width = Tensor.of(op.y).shape
+    y = b.reshape(flat, shape=(batch, heads, length, width))
+    return [_swap_middle(b, y), op.logsum]
+
+
+def _with_zeros(b: Builder, p: Value, scores: Value) -> Value:
+    """Return a softmax with zeros for NaN in rows that are all -infinity.
+
+    Where it is no NaN, there is no score of infinity. Each op reads what the softmax
+    gives, so that all are computed where that is.
+    """
+    low, high = (b.full_like(scores, n) for n in (-np.inf, np.inf))
+    is_nan = b.compare(p, p, direction="ne")
+    hidden = b.compare(b.select(is_nan, low, high), scores, direction="eq")
+    return b.select(hidden, b.full_like(p, 0.0), p)
+
+
 def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     for x in (query, key, value):
         if x.rank != 4:
@@ -313,9 +353,16 @@ def _group_heads(b: Builder, op: Attention, x: Value) -> Value:
     """`x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
-    moved = b.transpose(x, permutation=(0, 2, 1, 3))
     shape = (batch, shared, _times(heads, shared) * length, depth)
-    return b.reshape(moved, shape=shape)
+    return b.reshape(_swap_middle(b, x), shape=shape)
+
+
+def _swap_middle(b: Builder, x: Value) -> Value:
+    """`x` with its second and third axis swapped."""
+    first, second, third, last = Tensor.of(x).shape
+    if 1 in (second, third):  # no element moves
+        return b.reshape(x, shape=(first, third, second, last))
+    return b.transpose(x, permutation=(0, 2, 1, 3))
 
 
 def _times(heads: Size, shared: Size) -> int:
@@ -327,14 +374,18 @@ def _times(heads: Size, shared: Size) -> int:
 
 def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
     """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
-    batch, heads, length = Tensor.of(op.logsum).shape
-    flat = b.dot_general(
+    shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
+    return b.reshape(_grouped_products(b, op, x, y), shape=shape)
+
+
+def _grouped_products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
+    """The same as batch, key heads, heads of each * length, positions."""
+    return b.dot_general(
         _group_heads(b, op, x),
         y,
         **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
         dtype=Tensor.of(op.logsum).dtype,
     )
-    return b.reshape(flat, shape=(batch, heads, length, Tensor.of(y).shape[1]))
 
 
 def _weighted_sum(
@@ -350,8 +401,7 @@ def _weighted_sum(
         **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
         dtype=dtype,
     )
-    split = b.reshape(flat, shape=(batch, heads, length, depth))
-    return b.transpose(split, permutation=(0, 2, 1, 3))
+    return _swap_middle(b, b.reshape(flat, shape=(batch, heads, length, depth)))
 
 
 def _sum_over_rows(b: Builder, op: Attention, p: Value, x: Value) -> Value:

@@ -4,6 +4,8 @@ A program has some rows of queries of one head, or of heads that share keys, and
 through blocks of keys. What is summed up under the greatest score so far is scaled when
 there is a greater one (`Term.rescaled_by`); no score goes through memory. Masks, biases
 and scales are whatever elementwise ops the term has between scores and exponentials.
+Keys behind the last one that a row of the program sees (`causal`) are not read: what is
+not finite there is not seen, while the reference multiplies it by 0.
 """
 
 from __future__ import annotations
@@ -23,9 +25,16 @@ from aotc.dialects.types import (
     lowered_element,
     same_count,
 )
-from aotc.dialects.views import View
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.causal import last_seen
+from aotc.kernels.gpu.frames import (
+    Axis,
+    Frame,
+    Reindexing,
+    WithoutLoop,
+    axis_of,
+    batch_of,
+)
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
@@ -237,11 +246,27 @@ class _Attention:
             ops.constant(self._kind(1, f32), 0),
             ops.constant(self._kind(width, f32), 0),
         ]
-        sizes = self._writing.sizes
-        end = sizes.integers.value(sizes.of(self._shape[-1]))
-        step = sizes.integers.value(self._schedule.keys)
+        integers = self._writing.sizes.integers
+        end = integers.value(self._end_of_keys())
+        step = integers.value(self._schedule.keys)
         found = ops.loop(end, step, begin, lambda k, held: self._step(k, *held))
         self._finish(*found)
+
+    def _end_of_keys(self) -> Int:
+        """Return the first position that no row of the program sees."""
+        highest, sizes = self._parts.highest, self._writing.sizes
+        end, last = sizes.of(self._shape[-1]), last_seen(highest)
+        if last is None:
+            return end
+        loops = WithoutLoop(self._shape[:-1], loop=highest.nest.combined[0])
+        view, integers = loops.view(last), sizes.integers
+        if view is None:
+            return end
+        most = self._frame(self._rows).index(view, 0)
+        if ops.shape_of(most) is not None:
+            width = f"i{integers.kind.width}"
+            most = ops.reduce_all(most, combination("maximum", width))
+        return integers.least(end, integers.add(most, 1))
 
     def _step(self, k: Value, highest: Value, total: Value, sums: Value) -> list[Value]:
         """Go through a block of keys."""
@@ -296,7 +321,7 @@ class _Attention:
             frame,
             tile.memories,
             tile.held,
-            _without_loop(statement, len(self._shape) - 1),
+            WithoutLoop.of_loops(statement.nest.sizes, len(self._shape) - 1),
         )
         powers = self._elements(here, statement.factors[0], 0)
         narrow = Tensor.of(widened(statement.factors[1]).value).dtype
@@ -362,28 +387,3 @@ def _scale(old: Value, new: Value) -> Value:
     same = arith.cmpf(arith.CmpFPredicate.OEQ, old, new)
     found: Value = math.exp(arith.subf(old, new))
     return arith.select(same, number(old.type, 1.0), found)
-
-
-def _without_loop(statement: Statement, loop: int) -> Reindexing:
-    """Return what leaves out a loop along which a factor is the same."""
-    sizes = statement.nest.sizes
-    shape = (*sizes[:loop], *sizes[loop + 1 :])
-    return _Without(shape, loop=loop)
-
-
-@dataclass(frozen=True)
-class _Without(Reindexing):
-    """Leaves out a loop along which what is read is the same.
-
-    Args:
-        loop: of it.
-    """
-
-    loop: int = 0
-
-    def view(self, view: View) -> View | None:
-        """Return a view without the loop; None if it goes along that."""
-        if any(not stride.repeats for stride in view.axes[self.loop]):
-            return None
-        axes = (*view.axes[: self.loop], *view.axes[self.loop + 1 :])
-        return super().view(view.with_axes(axes))

@@ -334,14 +334,6 @@ def part_count(op: GraphOp, machine: Gpu) -> int:
     return splitting.part_count(op, machine, term_of_op)
 
 
-def is_better_composed(op: GraphOp) -> bool:
-    """Return whether a norm goes along other axes than the last."""
-    if not isinstance(op, Normalize):
-        return False
-    axes, rank = reduced_axes(op), Tensor.of(op.x).rank
-    return axes != tuple(range(rank - len(axes), rank))
-
-
 def factor_order(
     op: DotGeneral, machine: Gpu, numerics: str, *, by_weight: bool
 ) -> tuple[int, ...] | None:

@@ -156,6 +156,29 @@ class Reindexing:
 
 
 @dataclass(frozen=True)
+class WithoutLoop(Reindexing):
+    """Leaves out a loop along which what is read is the same.
+
+    Args:
+        loop: of it.
+    """
+
+    loop: int = 0
+
+    @classmethod
+    def of_loops(cls, shape: Shape, loop: int) -> WithoutLoop:
+        """Return what leaves one of some loops out, and the others as they are."""
+        return cls((*shape[:loop], *shape[loop + 1 :]), loop=loop)
+
+    def view(self, view: View) -> View | None:
+        """Return a view without the loop; None if it goes along that."""
+        if any(not stride.repeats for stride in view.axes[self.loop]):
+            return None
+        axes = (*view.axes[: self.loop], *view.axes[self.loop + 1 :])
+        return super().view(view.with_axes(axes))
+
+
+@dataclass(frozen=True)
 class Frame:
     """The indices of a program.
 

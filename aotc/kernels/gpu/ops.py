@@ -269,17 +269,34 @@ def dot(x: Value, y: Value, total: Value, precision: str) -> Value:
 def reduce(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
     """Return a tile of one column, of which each element combines those of a row."""
     rows, element = x.type.shape[0], x.type.element_type
+    made = _reduce(x, 1, tensor_of([rows], element), combine)
+    return make("tt.expand_dims", [made], tensor_of([rows, 1], element), axis=1)
+
+
+def reduce_all(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """Return the number that combines all elements of a tile."""
+    rows, element = x.type.shape[0], x.type.element_type
+    made = _reduce(x, 1, tensor_of([rows], element), combine)
+    return _reduce(made, 0, element, combine)
+
+
+def _reduce(
+    x: Value, axis: int, kind: Type, combine: Callable[[Value, Value], Value]
+) -> Value:
+    """Return what is left of a tensor without an axis: the type `kind`."""
+    element = x.type.element_type
     made = ir.Operation.create(
         "tt.reduce",
-        results=[tensor_of([rows], element)],
+        results=[kind],
         operands=[x],
-        attributes={"axis": _i32(1)},
+        attributes={"axis": _i32(axis)},
         regions=1,
     )
     block = made.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
         make("tt.reduce.return", [combine(*block.arguments)], None)
-    return make("tt.expand_dims", [made.result], tensor_of([rows, 1], element), axis=1)
+    found: Value = made.result
+    return found
 
 
 def loop(

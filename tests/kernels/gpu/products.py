@@ -43,6 +43,8 @@ ATTENTION = {
     "grouped": ("f32", (1, 33, 6, 24), (1, 50, 2, 24), {"scale": 0.3}),
     "decoding": ("bf16", (3, 1, 8, 40), (3, "n", 2, 40), {}),
     "symbolic": ("f32", ("b", "n", 2, 16), ("b", "n", 2, 16), {"causal": True}),
+    "few_seen": ("f32", (1, 50, 6, 24), (1, 150, 2, 24), {"causal": True}),
+    "few_keys": ("bf16", (1, 150, 1, 16), (1, 70, 1, 16), {"causal": True}),
 }
 LONG = 20000  # columns, which no block has all of
 

@@ -116,3 +116,37 @@ def packed(weights, x):
     shape = (x.shape[0], 21, 2, 16)
     q, k, v = (np.reshape(h[..., n : n + 32], shape) for n in (0, 32, 64))
     return nn.attention(q, k, v, causal=True)
+
+
+@aotc.entry(
+    q=aotc.Spec((2, 1, 4, 16)),
+    k=aotc.Spec((2, 200, 2, 16)),
+    v=aotc.Spec((2, 200, 2, 24)),
+    shown=aotc.Spec((2, 1, 1, 200)),
+)
+def decoding(q, k, v, shown):
+    """A query of each head by a long cache, of which a batch sees nothing."""
+    some = (np.arange(2) > 0)[:, None, None, None]
+    return nn.attention(q, k, v, mask=some & (shown > 0))
+
+
+@aotc.entry(
+    q=aotc.Spec((1, 2, 8, 16), "bf16"),
+    k=aotc.Spec((1, "n", 2, 16), "bf16"),
+    bias=aotc.Spec((1, 8, 2, "n"), "bf16"),
+)
+def decoding_halves(q, k, bias):
+    """Two queries of heads that share keys, of which there are any number."""
+    return nn.attention(q, k, k, bias=bias)
+
+
+@aotc.entry(q=aotc.Spec((70, 1, 2, 16)), k=aotc.Spec((70, 200, 2, 16)))
+def decoding_batch(q, k):
+    """As many heads as fill a chip."""
+    return nn.attention(q, k, k)
+
+
+@aotc.entry(q=aotc.Spec((1, 1, 2, 16)), k=aotc.Spec((1, 200, 2, 16)))
+def decoding_derivative(q, k):
+    """A derivative, which reads the logarithms of sums."""
+    return aotc.grad(lambda q: nn.attention(q, k, k).sum())(q)

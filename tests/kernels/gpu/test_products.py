@@ -96,6 +96,15 @@ def test_kernels_compute_what_functions_do(name: str) -> None:
         require_equal(name, symbols)
 
 
+def test_keys_that_no_row_of_a_program_sees_are_not_read() -> None:
+    """Of 50 queries, in tiles that have rows of two heads; blocks have 64 keys."""
+    function = functions()[1]["attention_few_seen"]
+    q, k, v = drawn(function, [])
+    (wanted,) = launched(function, [q, k, v], [])
+    k[:, 64:], v[:, 64:] = np.nan, np.nan
+    np.testing.assert_array_equal(launched(function, [q, k, v], [])[0], wanted)
+
+
 def test_relaxed_products_of_f32_are_three_of_tf32() -> None:
     assert "inputPrecision = 2" in compiled_kernel("square").text
     relaxed = compiled_kernel("square", numerics="relaxed")

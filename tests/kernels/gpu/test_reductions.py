@@ -11,7 +11,7 @@ import pytest
 
 from aotc import reference
 from aotc.checks.kernel_check import EvaluatedKernels
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.slicing import Slice
@@ -19,6 +19,7 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels import capabilities
+from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -38,8 +39,10 @@ KERNELS = {
     "masked": 4,
     "side_by_side": 1,
     "packed": 2,
+    "decoding": 3,
+    "decoding_halves": 3,
 }
-OF_ANY_SIZE = ("rows_by_bytes", "side_by_side", "packed")
+OF_ANY_SIZE = ("rows_by_bytes", "side_by_side", "packed", "decoding_halves")
 IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")
 
 
@@ -93,7 +96,7 @@ def test_reductions_in_parts_and_fused_ops_are_right(entry: str) -> None:
         wanted = reference.evaluate(original.module, entry, given)
         for mine, theirs in zip(found, wanted, strict=True):
             mine, theirs = (np.asarray(x).astype("f8") for x in (mine, theirs))
-            bound = 1e-2 if entry == "halves" else 1e-4
+            bound = 1e-2 if entry.endswith("halves") else 1e-4
             scale = np.abs(theirs).max(initial=1.0)
             np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
 
@@ -127,6 +130,20 @@ def test_kernels_read_the_integers_of_weights() -> None:
 def test_attention_reads_columns_of_a_product_where_they_lie() -> None:
     operations = functions_of(units()[1].module)["packed"].entry_block.operations
     assert not any(isinstance(op, Slice) for op in operations)
+
+
+def test_attention_is_one_kernel_where_it_fills_a_chip_or_more_of_it_is_read() -> None:
+    functions = functions_of(units()[1].module)
+
+    def kernels(entry: str) -> set[str]:
+        calls = functions[entry].entry_block.operations
+        regions = [
+            functions[callee_of(op)] for op in calls if isinstance(op, func.CallOp)
+        ]
+        return {fused.kernel for each in regions if (fused := fused_of(each))}
+
+    assert "attention" in kernels("decoding_batch") & kernels("decoding_derivative")
+    assert "attention" not in kernels("decoding") | kernels("decoding_halves")
 
 
 def test_processors_sum_up_in_one_step() -> None:
