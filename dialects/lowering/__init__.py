@@ -113,9 +113,9 @@ class Lowering:
         if found is not None:
             kind, *both = found
             return _EXTREMA[kind](*map(self._index_of, both))
-        both = affine.as_difference(expr)
-        if not affine.is_number(both[1]) or both[1].value != 0:
-            return arith.subi(*map(self._index_of, both))
+        added, taken = affine.as_difference(expr)
+        if not affine.is_number(taken) or taken.value != 0:
+            return arith.subi(self._index_of(added), self._index_of(taken))
         pair = [ir.AffineSymbolExpr.get(0), ir.AffineSymbolExpr.get(1)]
         assert isinstance(expr, ir.AffineBinaryExpr)
         operation: Any = type(expr)

@@ -197,7 +197,7 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
             used = _used_by_matrices(tile, machine)
         own = multiplied / used, loaded / arriving, loaded / _SHARED
         parts = [*(count * each for each in own), waited]
-        step = sum(each**_OVERLAP for each in parts) ** (1 / _OVERLAP)
+        step: float = sum(each**_OVERLAP for each in parts) ** (1 / _OVERLAP)
         return steps * (step + count * _STEP)
 
     most = (_BESIDE_OF_SCALARS if is_scalar else _BESIDE) // tile.warps
@@ -232,7 +232,7 @@ def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
     shared memory.
     """
     sums = tile.rows * tile.columns / (tile.warps * machine.warp)
-    return (
+    used: float = (
         _USED
         * min(1.0, warps / _ENOUGH)
         * (_FEWEST_WARPS / tile.warps) ** 0.1  # which wait for each other
@@ -241,3 +241,4 @@ def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
         * min(1.0, tile.columns / _COLUMNS) ** 0.4
         * min(1.0, tile.depth / _DEPTH) ** 0.1
     )
+    return used
