@@ -34,6 +34,8 @@ class KernelCount:
         }
 
     def __str__(self) -> str:
+        if not self.launches:
+            return "no kernel of it was evaluated"
         return (
             f"kernels evaluated in {self.launches} launches, {self.evaluated:,} of "
             f"{self.programs:,} programs, and right; neither what they are compiled to "

@@ -204,13 +204,18 @@ def _evaluate_kernels(
         if kernel_texts(variant.kernels)
     ]
     work = Work(_WORK, _ELEMENTS)
-    for number, (name, subject) in enumerate(subjects.items() if evaluated else ()):
-        begin(f"{name}, kernels for {', '.join(str(x) for x, _ in evaluated)}")
-        limit = 2 * work.left / (len(subjects) - number + 1)
-        _evaluate_entry(subject, evaluated, work.part(limit))
-        for target, kernels in evaluated:
-            key = name, str(target)
-            found[key] = replace(found[key], kernels=kernels.count)
+    left = [*subjects.items()] if evaluated else []
+    for _ in range(2):  # large entries again, when it is known what others have left
+        large = []
+        for number, (name, subject) in enumerate(left):
+            begin(f"{name}, kernels for {', '.join(str(x) for x, _ in evaluated)}")
+            limit = 2 * work.left / (len(left) - number + 1)
+            if not _evaluate_entry(subject, evaluated, work.part(limit)):
+                large.append((name, subject))
+            for target, kernels in evaluated:
+                key = name, str(target)
+                found[key] = replace(found[key], kernels=kernels.count)
+        left = large
     return [*found.values()]
 
 
@@ -218,11 +223,12 @@ def _evaluate_entry(
     subject: Subject,
     evaluated: Sequence[tuple[Target, EvaluatedKernels]],
     work: Work,
-) -> None:
+) -> bool:
     """Evaluate the kernels of an entry in the calls of some items, for all targets.
 
     What the reference evaluator makes of the calls is the same for all. Another item
-    follows where the ones before it took little of the work.
+    follows where the ones before it took little of the work. Returns false if more
+    work would let an entry be evaluated that was not.
 
     Raises:
         CompileError: `self-check`: the entry computes something else by them.
@@ -231,26 +237,36 @@ def _evaluate_entry(
         kernels.count = KernelCount()
     items, given = items_of(subject.program, subject.graph, subject.entry), work.left
     usual = [item for item in items if item.share is Share.USUAL][:_EVALUATED]
+    is_compared = is_large = False
     for number, item in enumerate(usual):
         if number and work.left < (1 - _LITTLE) * given:
             break
         try:
             trial = _trial(subject, item, work.part(work.left / (len(usual) - number)))
-            for target, kernels in evaluated:
-                _judge_kernels(trial, target, kernels)
-        except NothingToCompare:
+        except NothingToCompare as reason:
+            is_large |= type(reason) is OverBudget
             continue
+        is_compared = True
+        for target, kernels in evaluated:
+            _judge_kernels(trial, target, kernels)
+    return is_compared or not is_large
 
 
 def _judge_kernels(trial: _Trial, target: Target, kernels: EvaluatedKernels) -> None:
     """Compare an entry by its evaluated kernels with the reference.
 
+    Launches count only where there is something to compare.
+
     Raises:
         CompileError: `self-check`: the entry computes something else by them.
-        NothingToCompare: see `_judged`.
     """
-    subject = trial.subject
-    rows = _judged(trial, [*subject.compiled_results(trial.calls, kernels)])
+    subject, before = trial.subject, kernels.count
+    results = [*subject.compiled_results(trial.calls, kernels)]
+    try:
+        rows = _judged(trial, results)
+    except NothingToCompare:
+        kernels.count = before
+        return
     wrong = [each for row in rows for each in row if not each.passed]
     if wrong:
         lines = "\n".join(f"  FAIL {each}" for each in wrong)

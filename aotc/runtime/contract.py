@@ -53,7 +53,8 @@ class Input:
         if self._gpu is not None:
             tensor = self._gpu.tensor(value, self._describe)
             if tensor is not None:
-                self._require_dtype(tensor.dtype, f"to(torch.{self.dtype.name})")
+                if tensor.dtype != self.dtype:
+                    raise self._dtype_error(tensor.dtype, "to(torch.{})")
                 return tensor
         return self.array(value)
 
@@ -66,17 +67,17 @@ class Input:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._from_number(value)
         array = host_array(value, self._describe)
-        self._require_dtype(array.dtype, f"astype({self.dtype.name!r})")
+        if array.dtype != self.dtype:
+            raise self._dtype_error(array.dtype, "astype('{}')")
         return array
 
-    def _require_dtype(self, dtype: Any, cast: str) -> None:
-        if dtype != self.dtype:
-            raise self.error(
-                "dtype-mismatch",
-                f"an array of {dtype}",
-                dtype_guard(self.leaf.name),
-                hint=f"cast it: {self.leaf.name}.{cast}",
-            )
+    def _dtype_error(self, dtype: Any, cast: str) -> InputError:
+        return self.error(
+            "dtype-mismatch",
+            f"an array of {dtype}",
+            dtype_guard(self.leaf.name),
+            hint=f"cast it: {self.leaf.name}.{cast.format(self.dtype.name)}",
+        )
 
     def _describe(self) -> Described:
         leaf = self.leaf

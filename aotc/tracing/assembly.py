@@ -222,16 +222,16 @@ def _warn_of_idle(
         if port.kind == "input" and fixed and not list(argument.uses):
             _warn(declared, f"the input '{port.name}'", "is not used")
     returned = list(block.operations)[-1].operands
+    given = {
+        port.name: argument
+        for argument, port in zip(block.arguments, arguments, strict=True)
+        if port.kind == "state"
+    }
     kept: dict[str, bool] = {}
     for value, port in zip(returned, results, strict=True):
         if port.kind == "state":
-            same = value in [
-                each
-                for each, given in zip(block.arguments, arguments, strict=True)
-                if given.name == port.name
-            ]
             name = port.name.partition(".")[0]
-            kept[name] = kept.get(name, True) and same
+            kept[name] = kept.get(name, True) and value == given.get(port.name)
     for name in (name for name, same in kept.items() if same):
         advice = "is returned as it was; an entry that only reads it takes its .frozen"
         _warn(declared, f"the State '{name}'", advice)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import dtypes
+from aotc.dialects import iree_text
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import (
     Body,
@@ -201,6 +202,10 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
         return arith.select(int_compare("eq", position, here), word, found)
 
     words = low.reshape(words, of, split)
+    if low.on_gpu:
+        # Note [sorted blocks]: IREE 3.13's code for Vulkan took words of another block
+        # where rows have several, unless they lie in memory, where they come in any case.
+        words = iree_text.optimization_barrier(words)
     zeros = low.full(split, 0)
     ranks = low.generic([words, words], [own, other, own], zeros, kinds, count)
     placed = low.generic([words, ranks], [other, other, own], zeros, kinds, place)

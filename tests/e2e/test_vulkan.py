@@ -153,6 +153,34 @@ def test_sizes_of_0_are_sizes_as_any_other(tmp_path):
             np.testing.assert_allclose(one, other, atol=1e-5, strict=True)
 
 
+_SORTED = """
+import aotc
+import aotc.numpy as np
+
+
+@aotc.entry(x=aotc.Spec((3, "n")))
+def ordered(x):
+    return np.sort(x, 1), np.argsort(x, 1)
+"""
+
+
+def test_rows_of_several_blocks_are_sorted(tmp_path):
+    try:
+        engine.device("vulkan-spirv", 1)
+    except SetupError:
+        pytest.skip("there is no Vulkan here")
+    source = tmp_path / "sorted.py"
+    source.write_text(_SORTED)
+    options = {"sign": False, "self_check": "off"}
+    report = build(source, targets=[Target.parse("vulkan")], output=tmp_path, **options)
+    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    for size in (32, 33, 64, 191):
+        x = np.random.default_rng(size).normal(size=(3, size)).astype("f4")
+        values, positions = model.ordered(x=x)
+        np.testing.assert_array_equal(values, np.sort(x, 1))
+        np.testing.assert_array_equal(positions, np.argsort(x, 1))
+
+
 MOVING = """
 import numpy
 import aotc

@@ -1,11 +1,14 @@
 """Machine models of processors, and what schedules make of them."""
 
+import json
+
 import pytest
 
 import aotc
 from aotc import nn
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
+from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -26,6 +29,13 @@ def test_processors_with_multiply_adds_of_vectors_have_kernels():
         "aarch64-v8.6": 4,
         "riscv64-v": 4,
     }
+
+
+def test_models_of_machines_are_the_same_when_a_tuning_file_is_read():
+    found = [machine_of(each) or gpu_of(each) for each in TARGETS.values()]
+    told = [each.to_plain() for each in found if each]
+    assert len(told) > 15
+    assert json.loads(json.dumps(told)) == told
 
 
 @pytest.mark.parametrize("target", ["x86_64-v3", "x86_64-v4", "aarch64"])

@@ -94,7 +94,8 @@ class Gpu:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the model as a tuning file and the IR hold it."""
-        return {**asdict(self), "rates": [[*pair] for pair in self.rates]}
+        rates = [[*pair] for pair in self.rates]
+        return {**asdict(self), "rates": rates, "scalar": [*self.scalar]}
 
     def rate(self, dtype: str) -> int:
         """Return the operations of products of a dtype in a nanosecond."""

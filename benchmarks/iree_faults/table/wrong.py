@@ -201,6 +201,14 @@ ROWS = (
         ),
     ),
     Fault(
+        "sorted-blocks-on-vulkan",
+        Symptom.WRONG,
+        "Reads another block than it says, in code for Vulkan, where a reshape parts "
+        "rows into blocks that are ranked and placed.",
+        ("dialects/lowering/sorting.py: Note [sorted blocks]",),
+        Elsewhere("takes a device of Vulkan: tests/e2e/test_vulkan.py"),
+    ),
+    Fault(
         "states-and-their-readers",
         Symptom.WRONG,
         "Runs what writes over a state at the same time as what reads its old value, "

@@ -13,21 +13,27 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import aotc
 from aotc import reference
 from aotc.backend import Compiled, compile_units, crossing, device_kernels
 from aotc.backend.crossing import with_executables
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.cache import digest
+from aotc.checks import self_check
 from aotc.checks.kernel_check import (
     EvaluatedKernels,
     kernel_texts,
     uncompiled_texts,
 )
+from aotc.checks.kernel_count import KernelCount
+from aotc.checks.report import SelfCheck
+from aotc.checks.subject import Subject
 from aotc.cli.main import main
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
@@ -49,6 +55,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.target import Target
+from aotc.tracing.assembly import trace
 from aotc.worker.alignment import unaligned_kernels
 
 HERE = Path(__file__).parent
@@ -534,6 +541,51 @@ def test_kernels_of_entries_are_evaluated_as_far_as_steps_allow() -> None:
         shares.append((kernels.count.evaluated, kernels.count.programs))
     assert shares[0][0] == shares[0][1] == shares[1][1]
     assert 1 < shares[1][0] < shares[1][1]
+
+
+def test_a_large_entry_is_evaluated_with_the_work_that_small_ones_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @aotc.entry(x=aotc.Spec((512, 512)), y=aotc.Spec((512, 512)))
+    def large(x, y):
+        return x @ y
+
+    def small(number: int) -> Any:
+        def product(x, y):
+            return x @ y + number
+
+        product.__name__ = f"small_{number}"
+        return aotc.entry(x=aotc.Spec((32, 64)), y=aotc.Spec((64, 32)))(product)
+
+    target = Target.parse("cuda:sm_80")
+    program = trace([large, *map(small, range(8))], {})
+    unit = Unit(program).fork(target)
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    texts = [
+        kernel_of_region(function).text
+        for function in functions_of(unit.module).values()
+        if fused_of(function) is not None
+    ]
+    regions = [{"device": {"text": digest(text)}} for text in texts]
+    variant: Any = SimpleNamespace(target=target, kernels={"regions": regions})
+    entries = {entry.name: entry for entry in program.entry_points}
+
+    def unevaluated(work: float) -> set[str]:
+        monkeypatch.setattr(self_check, "_WORK", work)
+        found = self_check._evaluate_kernels(
+            [SelfCheck(name, str(target)) for name in entries],
+            {x: Subject(program, program.module, y) for x, y in entries.items()},
+            [variant],
+            lambda _: unit.program,
+            lambda _: None,
+            full=False,
+        )
+        return {x.entry for x in found if not (x.kernels and x.kernels.launches)}
+
+    assert not unevaluated(15e6)
+    assert unevaluated(5e6) == {"large"}
+    assert str(KernelCount()) == "no kernel of it was evaluated"
 
 
 def test_regions_whose_kernels_are_not_compiled_are_not_evaluated() -> None:
