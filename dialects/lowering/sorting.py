@@ -203,8 +203,9 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
 
     words = low.reshape(words, of, split)
     if low.on_gpu:
-        # Note [sorted blocks]: where rows have several, IREE 3.13's code for Vulkan took
-        # words of another block, unless they lie in memory. They come there in any case.
+        # Note [sorted blocks]: where rows have several, IREE 3.13's code for Vulkan
+        # took words of another block, unless they lie in memory, where they come in
+        # any case.
         words = iree_text.optimization_barrier(words)
     zeros = low.full(split, 0)
     ranks = low.generic([words, words], [own, other, own], zeros, kinds, count)
