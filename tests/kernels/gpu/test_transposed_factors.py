@@ -12,12 +12,19 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.kernels import capabilities
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.program import Program
 from aotc.target import Target
 from aotc.tracing.assembly import trace
+
+
+@pytest.fixture(autouse=True)
+def _with_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capabilities, "has_triton", lambda: True)
+
 
 MODEL = """
 import numpy
