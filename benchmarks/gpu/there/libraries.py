@@ -11,11 +11,11 @@ names of `benchmarks/gpu/models/kernels.py`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 import torch
+from measuring import captured, write
 from torch.nn import functional as F
 
 HERE = Path(__file__).resolve().parent
@@ -49,21 +49,13 @@ ATTENTIONS = {
 
 def microseconds(call):
     """The median of a call among many in one CUDA graph."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            call()
-    graph.replay()
+    replay = captured(lambda: [call() for _ in range(CALLS)])
+    replay()
     times = []
     for _ in range(REPEATS):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
-        graph.replay()
+        replay()
         last.record()
         torch.cuda.synchronize()
         times.append(first.elapsed_time(last) * 1e3 / CALLS)
@@ -113,7 +105,7 @@ def main():
         for name, call in calls():
             found[name] = microseconds(call)
             print(f"{name}: {found[name]:.1f} us", flush=True)
-    asked.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write(asked.out, found)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tarfile
 import tempfile
 import time
@@ -20,23 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-
-HERE = Path(__file__).resolve().parent
-WARM_UP, LEAST, MOST = 3, 10, 2000
-
-
-def measure(call, seconds):
-    """Milliseconds of calls: the least, the median, and what 90 % take at most."""
-    for _ in range(WARM_UP):
-        call()
-    times, clock = [], time.perf_counter
-    end = clock() + seconds
-    while len(times) < LEAST or (len(times) < MOST and clock() < end):
-        before = clock()
-        call()
-        times.append((clock() - before) * 1e3)
-    least, p50, p90 = np.percentile(times, [0, 50, 90])
-    return {"calls": len(times), "min_ms": least, "p50_ms": p50, "p90_ms": p90}
+from measuring import captured, measure, write
 
 
 def arrays_of(folder, row):
@@ -134,21 +117,6 @@ def in_torch(folder, row, seconds, is_compiled):
     return facts
 
 
-def captured(call):
-    """A call as a CUDA graph."""
-    import torch
-
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
-
-
 def main():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -180,9 +148,7 @@ def main():
                 facts = {"failed": f"{type(failure).__name__}: {failure}"[:400]}
             found.append({**row, **facts})
             print(json.dumps(line(found[-1])), flush=True)
-            aside = Path(f"{asked.out}.part")
-            aside.write_text(json.dumps(found), encoding="utf-8")
-            os.replace(aside, asked.out)
+            write(asked.out, found)
 
 
 def line(row):

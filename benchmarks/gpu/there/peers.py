@@ -11,16 +11,15 @@ processor is timed, and only eagerly.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import torch
+from measuring import captured, device_events, is_copy, measure, write
 from torch import nn
 from torch.nn import functional as F
 
-WARM_UP, LEAST, MOST = 5, 10, 5000
 PROFILED = 5
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -186,31 +185,15 @@ CALLS = {
 }
 
 
-def settle():
-    """Wait for the device."""
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
+def settled(call):
+    """A call that ends when the device is done."""
 
+    def run():
+        call()
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
 
-def measure(call, seconds):
-    """Milliseconds of calls, each until the device is done."""
-    for _ in range(WARM_UP):
-        call()
-    settle()
-    times, clock = [], time.perf_counter
-    end = clock() + seconds
-    while len(times) < LEAST or (len(times) < MOST and clock() < end):
-        before = clock()
-        call()
-        settle()
-        times.append((clock() - before) * 1e3)
-    times.sort()
-    return {
-        "calls": len(times),
-        "min_ms": times[0],
-        "p50_ms": times[len(times) // 2],
-        "p99_ms": times[int(len(times) * 0.99)],
-    }
+    return run
 
 
 def from_host(function, inputs):
@@ -225,29 +208,10 @@ def from_host(function, inputs):
     return call
 
 
-def captured(function, inputs):
-    """The call as a CUDA graph."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            function(*inputs)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function(*inputs)
-    return graph.replay
-
-
 def launches(run):
     """The kernels that a call launches."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        for _ in range(PROFILED):
-            run()
-        settle()
-    events = [e for e in found.events() if "CUDA" in str(e.device_type)]
-    copies = [e for e in events if e.name.lower().startswith(("memcpy", "memset"))]
+    events = device_events(lambda: [run() for _ in range(PROFILED)])
+    copies = list(filter(is_copy, events))
     return {
         "kernels": (len(events) - len(copies)) / PROFILED,
         "copies": len(copies) / PROFILED,
@@ -265,16 +229,15 @@ def main():
         row = found["calls"][name] = {}
         try:
             function, inputs = CALLS[name](sizes)
-            row["call"] = measure(from_host(function, inputs), seconds)
-            row["eager"] = measure(lambda f=function, x=inputs: f(*x), seconds)
+            run = partial(function, *inputs)
+            row["call"] = measure(settled(from_host(function, inputs)), seconds)
+            row["eager"] = measure(settled(run), seconds)
             if DEVICE == "cuda":
-                row["launches"] = launches(lambda f=function, x=inputs: f(*x))
-                row["graph"] = measure(captured(function, inputs), seconds)
+                row["launches"] = launches(run)
+                row["graph"] = measure(settled(captured(run)), seconds)
         except Exception as error:  # one that fails leaves the others
             row["error"] = f"{type(error).__name__}: {error}"[:300]
-        aside = Path(f"{out}.part")
-        aside.write_text(json.dumps(found), encoding="utf-8")
-        os.replace(aside, out)
+        write(out, found)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import driver
 import numpy as np
+from measuring import write
 
 HERE = Path(__file__).resolve().parent
 WARM_UP, LEAST, MOST = 3, 5, 400
@@ -145,13 +146,6 @@ def one(cuda, kernel, row, folder):
     facts = {"error": largest_error(made, kernel.first), **measure(cuda, launch)}
     launch.unload()
     return facts
-
-
-def write(out, document):
-    """Replace the file of what was found."""
-    aside = Path(f"{out}.part")
-    aside.write_text(json.dumps(document), encoding="utf-8")
-    os.replace(aside, out)
 
 
 def summary(rows):

@@ -12,19 +12,16 @@ what any code of the process launches.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import iree.runtime as iree
-import numpy as np
+from measuring import device_events, is_copy, measure, write
 
 from aotc.runtime import load
 from aotc.timing.inputs import arrays_for
 
-WARM_UP, LEAST, MOST = 5, 10, 5000
 PROFILED = 5
 
 
@@ -52,32 +49,6 @@ def main():
         write(out, facts)
 
 
-def write(out, facts):
-    """Replace the file of what was found."""
-    aside = Path(f"{out}.part")
-    aside.write_text(json.dumps(facts), encoding="utf-8")
-    os.replace(aside, out)
-
-
-def measure(call, seconds):
-    """Milliseconds of calls: the least, the median, and what 99 % take at most."""
-    for _ in range(WARM_UP):
-        call()
-    times, clock = [], time.perf_counter
-    end = clock() + seconds
-    while len(times) < LEAST or (len(times) < MOST and clock() < end):
-        before = clock()
-        call()
-        times.append((clock() - before) * 1e3)
-    p50, p99 = np.percentile(times, [50, 99])
-    return {
-        "calls": len(times),
-        "min_ms": min(times),
-        "p50_ms": float(p50),
-        "p99_ms": float(p99),
-    }
-
-
 def invocation(function, leaves, outputs):
     """A function that runs the code on arguments that are on the device."""
     prepared = function.prepare(leaves)
@@ -92,18 +63,10 @@ def invocation(function, leaves, outputs):
 def launches(run):
     """What a call launches on the GPU, by PyTorch's profiler; why not, if it is not."""
     try:
-        import torch
-        from torch.profiler import ProfilerActivity, profile
-
-        torch.zeros(1, device="cuda")
-        with profile(activities=[ProfilerActivity.CUDA]) as found:
-            for _ in range(PROFILED):
-                run()
-            torch.cuda.synchronize()
-        events = [e for e in found.events() if "CUDA" in str(e.device_type)]
+        events = device_events(lambda: [run() for _ in range(PROFILED)])
     except Exception as error:  # of a library that need not be there
         return {"error": f"{type(error).__name__}: {error}"[:300]}
-    copies = [e for e in events if e.name.lower().startswith(("memcpy", "memset"))]
+    copies = list(filter(is_copy, events))
     kernels = [e for e in events if e not in copies]
     return {
         "kernels": len(kernels) / PROFILED,
@@ -114,16 +77,9 @@ def launches(run):
 
 
 def kernel_times(run):
-    """The kernels of a call in their order, with microseconds and grid, by PyTorch."""
+    """The kernels of a call in their order, with microseconds, by PyTorch."""
     try:
-        import torch
-        from torch.profiler import ProfilerActivity, profile
-
-        torch.zeros(1, device="cuda")
-        with profile(activities=[ProfilerActivity.CUDA]) as found:
-            run()
-            torch.cuda.synchronize()
-        events = [e for e in found.events() if "CUDA" in str(e.device_type)]
+        events = device_events(run)
     except Exception as error:  # of a library that need not be there
         return {"error": f"{type(error).__name__}: {error}"[:300]}
     events.sort(key=lambda e: e.time_range.start)
