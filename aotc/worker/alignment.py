@@ -8,9 +8,10 @@ then. Its own code expects that. Kernels that were compiled before expect multip
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import gcd
 from typing import Any
+
+from aotc.worker.ops import ops_in
 
 _BYTES = 16
 _ANY = 0  # what zero is a multiple of: all numbers
@@ -46,14 +47,10 @@ def unaligned_kernels(module: Any) -> list[str]:
         _symbol(op) for op in module.body if op.operation.name == _COMPILED_EXECUTABLE
     }
     memory, found = _Memory(module), dict[str, None]()
-
-    def visit(op: Any) -> None:
-        if op.name == "stream.cmd.dispatch":
-            names = {str(each.value[0]) for each in op.attributes["entry_points"]}
-            if names & compiled and not memory.is_aligned_for(op):
-                found.update(dict.fromkeys(sorted(names & compiled)))
-
-    _walk(module, visit)
+    for op in ops_in(module.operation, "stream.cmd.dispatch"):
+        names = {str(each.value[0]) for each in op.attributes["entry_points"]}
+        if names & compiled and not memory.is_aligned_for(op):
+            found.update(dict.fromkeys(sorted(names & compiled)))
     return [*found]
 
 
@@ -62,16 +59,6 @@ _COMPILED_EXECUTABLE = "hal.executable.source"
 
 def _symbol(op: Any) -> str:
     return str(op.attributes["sym_name"].value)
-
-
-def _walk(module: Any, visit: Callable[[Any], None]) -> None:
-    from iree.compiler import ir
-
-    def each(op: Any) -> Any:
-        visit(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(each)
 
 
 class _Memory:
@@ -84,13 +71,9 @@ class _Memory:
     def __init__(self, module: Any) -> None:
         self._stores: dict[str, list[Any]] = {}
         self._known: dict[Any, bool] = {}
-
-        def visit(op: Any) -> None:
-            if op.name == "util.global.store":
-                name = str(op.attributes["global"].value)
-                self._stores.setdefault(name, []).append(op.operands[0])
-
-        _walk(module, visit)
+        for op in ops_in(module.operation, "util.global.store"):
+            name = str(op.attributes["global"].value)
+            self._stores.setdefault(name, []).append(op.operands[0])
 
     def is_aligned_for(self, dispatch: Any) -> bool:
         """Return whether all memory that a dispatch is given begins at multiples."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from aotc.worker.ops import make, ops_in
+
 _ALLOCATIONS = ("hal.allocator.allocate", "hal.device.queue.alloca")
 _DISPATCH = "hal.command_buffer.dispatch"
 _COUNTS = slice(3, 6)  # of the operands of a dispatch: workgroups along each axis
@@ -26,16 +28,7 @@ def leave_out_empty_work(module: Any) -> bool:
     Args:
         module: what IREE has made of a module up to its phase `hal`.
     """
-    from iree.compiler import ir
-
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name in (*_ALLOCATIONS, _DISPATCH):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    found = [*ops_in(module.operation, *_ALLOCATIONS, _DISPATCH)]
     changes = []
     with module.context:
         for op in found:
@@ -55,7 +48,7 @@ def _allocate_some(op: Any) -> bool:
     if _is_positive(size):
         return False
     with ir.InsertionPoint(op), op.location:
-        op.operands[number] = _make("arith.maxui", size.type, size, _index(1))
+        op.operands[number] = make("arith.maxui", size.type, size, _index(1))
     return True
 
 
@@ -68,7 +61,7 @@ def _launch_if_any(op: Any) -> bool:
         return False
     with ir.InsertionPoint(op), op.location:
         *_, has_all = accumulate(
-            map(_is_some, counts), lambda x, y: _make("arith.andi", x.type, x, y)
+            map(_is_some, counts), lambda x, y: make("arith.andi", x.type, x, y)
         )
         choice = ir.Operation.create("scf.if", operands=[has_all], regions=2)
         block = choice.regions[0].blocks.append()
@@ -106,7 +99,7 @@ def _bind_some(op: Any) -> bool:
 
 def _choose(condition: Any, values: list[Any], others: list[Any]) -> list[Any]:
     return [
-        _make("arith.select", x.type, condition, x, y)
+        make("arith.select", x.type, condition, x, y)
         for x, y in zip(values, others, strict=True)
     ]
 
@@ -117,7 +110,7 @@ def _is_some(size: Any) -> Any:
 
     predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _NOT_EQUAL)
     flag = ir.IntegerType.get_signless(1)
-    return _make("arith.cmpi", flag, size, _index(0), predicate=predicate)
+    return make("arith.cmpi", flag, size, _index(0), predicate=predicate)
 
 
 def _is_positive(size: Any) -> bool:
@@ -133,12 +126,4 @@ def _index(number: int) -> Any:
     from iree.compiler import ir
 
     kind = ir.IndexType.get()
-    return _make("arith.constant", kind, value=ir.IntegerAttr.get(kind, number))
-
-
-def _make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
-    """The result of a new op, at the insertion point."""
-    from iree.compiler import ir
-
-    made = ir.Operation.create(name, [kind], operands, attributes=attributes)
-    return made.result
+    return make("arith.constant", kind, value=ir.IntegerAttr.get(kind, number))

@@ -13,9 +13,10 @@ if these are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from typing import Any
+
+from aotc.worker.ops import insert, make, ops_in
 
 _BARRIER = "util.optimization_barrier"
 
@@ -53,8 +54,8 @@ def hold_hidden_numbers(module: Any) -> bool:
 
     barriers = [
         op
-        for function in _ops_in(module.operation, "util.func")
-        for op in _ops_in(function, _BARRIER)
+        for function in ops_in(module.operation, "util.func")
+        for op in ops_in(function, _BARRIER)
         if len(op.operands) == 1 and _is_constant_number(op.operands[0])
     ]
     with module.context, ir.Location.unknown():
@@ -68,7 +69,7 @@ def hold_hidden_numbers(module: Any) -> bool:
                 op.results[0].replace_all_uses_with(_load(name, kind))
             op.erase()
             text = _HIDDEN.format(name=name, kind=kind, number=number)
-            _insert(text, first)
+            insert(text, first)
     return bool(barriers)
 
 
@@ -83,8 +84,8 @@ def keep_recordings(module: Any) -> bool:
     """
     calls = [
         call
-        for function in _ops_in(module.operation, "util.func")
-        for call in _ops_in(function, "util.call")
+        for function in ops_in(module.operation, "util.func")
+        for call in ops_in(function, "util.call")
         if [str(each.type) for each in call.results] == [_RECORDING]
         and len(call.operands)
         and all(_is_number(each.type) for each in call.operands)
@@ -108,10 +109,10 @@ def _keep_recording(module: Any, call: Any, name: str) -> None:
     first, kind = ir.InsertionPoint.at_block_begin(module.body), call.results[0].type
     numbers = {f"{name}.{n}": each for n, each in enumerate(call.operands)}
     with ir.Location.unknown():
-        _insert(_IS_KEPT.format(name=f"{name}.is_kept"), first)
-        _insert(_KEPT.format(name=name, kind=kind), first)
+        insert(_IS_KEPT.format(name=f"{name}.is_kept"), first)
+        insert(_KEPT.format(name=name, kind=kind), first)
         for each, number in numbers.items():
-            _insert(_KEPT.format(name=each, kind=number.type), first)
+            insert(_KEPT.format(name=each, kind=number.type), first)
     flag = ir.IntegerType.get_signless(1)
     equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQUAL)
     with ir.InsertionPoint(call), call.location:
@@ -120,17 +121,17 @@ def _keep_recording(module: Any, call: Any, name: str) -> None:
         # held for the other one, whatever that holds meanwhile.
         numbers = {each: _one_more(x) for each, x in numbers.items()}
         same += [
-            _make("arith.cmpi", flag, _load(each, x.type), x, predicate=equal)
+            make("arith.cmpi", flag, _load(each, x.type), x, predicate=equal)
             for each, x in numbers.items()
         ]
-        is_kept = reduce(lambda x, y: _make("arith.andi", flag, x, y), same)
+        is_kept = reduce(lambda x, y: make("arith.andi", flag, x, y), same)
         choice = ir.Operation.create("scf.if", [kind], [is_kept], regions=2)
     call.results[0].replace_all_uses_with(choice.results[0])
     kept, new = (region.blocks.append() for region in choice.regions)
     with ir.InsertionPoint(kept), call.location:
         ir.Operation.create("scf.yield", operands=[_load(name, kind)])
     with ir.InsertionPoint(new), call.location:
-        yes = _make("arith.constant", flag, value=ir.IntegerAttr.get(flag, 1))
+        yes = make("arith.constant", flag, value=ir.IntegerAttr.get(flag, 1))
         end = ir.Operation.create("scf.yield", operands=[call.results[0]])
     call.move_before(end)
     with ir.InsertionPoint(end), call.location:
@@ -144,11 +145,11 @@ def _one_more(number: Any) -> Any:
     from iree.compiler import ir
 
     one = ir.IntegerAttr.get(number.type, 1)
-    return _make(
+    return make(
         "arith.addi",
         number.type,
         number,
-        _make("arith.constant", number.type, value=one),
+        make("arith.constant", number.type, value=one),
     )
 
 
@@ -158,19 +159,11 @@ def _is_number(kind: Any) -> bool:
     return isinstance(kind, ir.IntegerType | ir.IndexType)
 
 
-def _make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
-    """The result of a new op, at the insertion point."""
-    from iree.compiler import ir
-
-    made = ir.Operation.create(name, [kind], operands, attributes=attributes)
-    return made.result
-
-
 def _load(name: str, kind: Any) -> Any:
     from iree.compiler import ir
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
-    return _make("util.global.load", kind, **at)
+    return make("util.global.load", kind, **at)
 
 
 def _store(value: Any, name: str) -> None:
@@ -178,15 +171,6 @@ def _store(value: Any, name: str) -> None:
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
     ir.Operation.create("util.global.store", operands=[value], attributes=at)
-
-
-def _insert(text: str, point: Any) -> None:
-    """Put the ops of a text into a module."""
-    from iree.compiler import ir
-
-    written = ir.Module.parse(text)  # which holds its ops as long as it lives
-    for each in written.body.operations:
-        each.operation.clone(ip=point)
 
 
 def _is_constant_number(value: Any) -> bool:
@@ -197,13 +181,3 @@ def _is_constant_number(value: Any) -> bool:
     return is_constant and (
         _is_number(value.type) or isinstance(value.type, ir.FloatType)
     )
-
-
-def _ops_in(op: Any, *names: str) -> Iterator[Any]:
-    """Yield the ops in the regions of an op, at any depth: all, or of these names."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                if not names or inner.operation.name in names:
-                    yield inner.operation
-                yield from _ops_in(inner.operation, *names)

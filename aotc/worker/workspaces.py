@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
+from aotc.worker.ops import insert
+
 _BUFFER = "!stream.resource<transient>"
 
 # Names begin with what none of a user's does.
@@ -160,9 +162,7 @@ def _define(module: Any, affinities: dict[int, Any]) -> None:
         text += _KEPT.format(**words)
         body += _GIVEN_BACK.format(place=place, **words)
     text += _GIVE_BACK.format(release=_RELEASE, body=body)
-    written = ir.Module.parse(text)  # which holds its ops as long as it lives
-    for op in written.body.operations:
-        op.operation.clone(ip=ir.InsertionPoint(module.body))
+    insert(text, ir.InsertionPoint(module.body))
 
 
 def _keep_between_calls(block: _Block, size: int) -> None:

@@ -1,0 +1,33 @@
+"""Finds and makes ops of IREE's IR: what the passes over it share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def ops_in(op: Any, *names: str) -> Iterator[Any]:
+    """Yield the ops in the regions of an op, at any depth: all, or of these names."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if not names or inner.operation.name in names:
+                    yield inner.operation
+                yield from ops_in(inner.operation, *names)
+
+
+def make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
+    """Return the result of a new op, at the insertion point."""
+    from iree.compiler import ir
+
+    made = ir.Operation.create(name, [kind], operands, attributes=attributes)
+    return made.result
+
+
+def insert(text: str, point: Any) -> None:
+    """Put the ops of a text into a module, at an insertion point."""
+    from iree.compiler import ir
+
+    written = ir.Module.parse(text)  # which holds its ops as long as it lives
+    for each in written.body.operations:
+        each.operation.clone(ip=point)
