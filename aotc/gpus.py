@@ -86,7 +86,7 @@ def probe() -> dict[str, Any]:
     return {"cuda": _cuda(), "vulkan": _vulkan(), "rocm": _rocm()}
 
 
-def _library(*names: str) -> Any:
+def library(*names: str) -> Any:
     """The first of the libraries that is here, or None."""
     for name in names:
         try:
@@ -100,7 +100,7 @@ def _library(*names: str) -> Any:
 
 
 def _cuda() -> dict[str, Any] | None:
-    cuda = _library("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    cuda = library("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     version, count = ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
         return None
@@ -210,7 +210,7 @@ class _MemoryProperties(ctypes.Structure):
 
 def _vulkan() -> dict[str, Any] | None:
     """The loader's version, and what each device offers of what IREE's driver wants."""
-    vulkan = _library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
+    vulkan = library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
     if vulkan is None:
         return None
     word = ctypes.c_uint32()
@@ -299,7 +299,7 @@ def _rocm() -> dict[str, Any] | None:
         return None
     folders = [_KFD_NODES / str(node) for node in nodes]
     found = [device for device in map(_rocm_device, folders) if device]
-    return {"hip": bool(found) and _library(_HIP) is not None, "devices": found}
+    return {"hip": bool(found) and library(_HIP) is not None, "devices": found}
 
 
 def _rocm_device(folder: Path) -> dict[str, Any] | None:

@@ -274,16 +274,11 @@ def gpu_of(driver: str) -> Gpu | None:
     IREE computes on the first GPU that a process sees, as frameworks count them.
     """
     kind = _KINDS_OF_GPUS.get(driver)
-    library = kind and _library(kind.runtime.LIBRARIES)
-    if kind is None or library is None:
+    if kind is None:
+        return None
+    from aotc import gpus
+
+    library = gpus.library(*kind.runtime.LIBRARIES)
+    if library is None:
         return None
     return Gpu(kind, 0, kind.runtime(library, 0).synchronize)
-
-
-def _library(names: tuple[str, ...]) -> Any:
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None

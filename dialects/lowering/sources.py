@@ -101,19 +101,25 @@ _WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
 
 def _has_gaps(slice_op: Operation) -> bool:
     """Whether a slice leaves elements out along, or below, its last axis."""
-    source = ir.RankedTensorType(slice_op.operands[0].type).shape
-    sizes = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_sizes"]))
-    strides = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_strides"]))
+    source, sizes, strides = _sliced(slice_op)
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last >= 0 and (strides[last] != 1 or any(n != 1 for n in source[last + 1 :]))
 
 
 def _is_parted(slice_op: Operation) -> bool:
     """Whether the elements of a slice are not neighbours in what they are taken of."""
-    source = ir.RankedTensorType(slice_op.operands[0].type).shape
-    sizes = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_sizes"]))
-    strides = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_strides"]))
+    source, sizes, strides = _sliced(slice_op)
     first = next((axis for axis, n in enumerate(sizes) if n != 1), len(sizes))
     below = zip(sizes[first + 1 :], source[first + 1 :], strict=True)
     is_part = any(n != whole or n < 0 for n, whole in below)
     return is_part or any(step != 1 for step in strides[first:])
+
+
+def _sliced(slice_op: Operation) -> tuple[list[int], list[int], list[int]]:
+    """Return the shape that a slice is taken of, and its sizes and strides."""
+    source = ir.RankedTensorType(slice_op.operands[0].type).shape
+    sizes, strides = (
+        [*ir.DenseI64ArrayAttr(slice_op.attributes[name])]
+        for name in ("static_sizes", "static_strides")
+    )
+    return source, sizes, strides

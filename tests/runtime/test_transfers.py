@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc import runtime
+from aotc import gpus, runtime
 from aotc.artifacts.manifest import Leaf
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
@@ -326,7 +326,7 @@ def test_the_default_stream_of_cuda_is_waited_for_in_its_context(monkeypatch):
         def __getattr__(self, name):
             return lambda *given: calls.append(name) or 0
 
-    monkeypatch.setattr(foreign_tensors, "_library", lambda names: Library())
+    monkeypatch.setattr(gpus, "library", lambda *names: Library())
     for driver, last in (("cuda", "cuCtxPopCurrent_v2"), ("hip", "hipSetDevice")):
         gpu = foreign_tensors.gpu_of.__wrapped__(driver)
         calls.clear()
