@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,62 +32,8 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 
-MODEL = """
-import aotc
-import aotc.numpy as np
-from aotc import nn
-
-
-def product(name, rows, depth, columns, dtype):
-    def entry(x, y, b):
-        return nn.gelu(x @ y + b)
-
-    entry.__name__ = name
-    shapes = {"x": (rows, depth), "y": (depth, columns), "b": (columns,)}
-    return aotc.entry(**{k: aotc.Spec(n, dtype) for k, n in shapes.items()})(entry)
-
-
-def convolution(name, size, window, inputs, outputs, dtype):
-    def entry(x, k, b):
-        return nn.relu(nn.conv(x, k, padding="SAME") + b)
-
-    entry.__name__ = name
-    shapes = {"x": (8, size, size, inputs), "k": (window, window, inputs, outputs)}
-    shapes["b"] = (outputs,)
-    return aotc.entry(**{k: aotc.Spec(n, dtype) for k, n in shapes.items()})(entry)
-
-
-def attention(name, length, heads, depth, dtype, causal):
-    def entry(q, k, v):
-        return nn.attention(q, k, v, causal=causal)
-
-    entry.__name__ = name
-    x = aotc.Spec((8, length, heads, depth), dtype)
-    return aotc.entry(q=x, k=x, v=x)(entry)
-
-
-bert_up = product("bert_up", 4096, 768, 3072, "bf16")
-bert_up_f32 = product("bert_up_f32", 4096, 768, 3072, "f32")
-bert_small_f32 = product("bert_small_f32", 128, 768, 3072, "f32")
-bert_out = product("bert_out", 4096, 768, 768, "bf16")
-large = product("large", 4096, 4096, 4096, "f16")
-decoding = product("decoding", 1, 4096, 4096, "bf16")
-resnet_3x3 = convolution("resnet_3x3", 56, 3, 64, 64, "f16")
-resnet_late = convolution("resnet_late", 7, 3, 512, 512, "f16")
-resnet_f32 = convolution("resnet_f32", 28, 3, 128, 128, "f32")
-bert_attention = attention("bert_attention", 512, 12, 64, "bf16", False)
-gpt_attention = attention("gpt_attention", 1024, 12, 64, "f16", True)
-
-
-@aotc.entry(x=aotc.Spec((4096, 768), "bf16"))
-def norm(x):
-    return nn.layer_norm(x)
-
-
-@aotc.entry(x=aotc.Spec((4096, 1000)))
-def softmax(x):
-    return nn.softmax(x)
-"""
+# the shapes that `benchmarks.gpu` times on a GPU
+MODEL = Path(__file__).with_name("gpu") / "models" / "kernels.py"
 
 
 def main() -> int:
@@ -110,10 +55,7 @@ def main() -> int:
 
 def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
     """The kernels of the model."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.py"
-        file.write_text(MODEL)
-        unit = Unit(load(file))
+    unit = Unit(load(MODEL))
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for name, function in functions_of(unit.module).items():
         with function.context, known_contracts(contracts_of(function)):
