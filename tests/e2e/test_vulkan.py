@@ -115,6 +115,19 @@ def test_arrays_of_narrow_numbers_are_right_to_their_last_byte(narrow):
             np.testing.assert_array_equal(made, x, f"{dtype}, {count}")
 
 
+def build_and_load(folder, text, target):
+    """Return the loaded model of a text; skip the test without a Vulkan device."""
+    try:
+        engine.device("vulkan-spirv", 1)
+    except SetupError:
+        pytest.skip("there is no Vulkan here")
+    source = folder / "model.py"
+    source.write_text(text)
+    options = {"sign": False, "self_check": "off"}
+    report = build(source, targets=[target], output=folder, **options)
+    return aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+
+
 EMPTY = """
 import aotc
 import aotc.numpy as np
@@ -135,15 +148,7 @@ def parts(x):
 
 def test_sizes_of_0_are_sizes_as_any_other(tmp_path):
     """IREE asks GPUs for no memory, no workgroups and empty bindings then."""
-    try:
-        engine.device("vulkan-spirv", 1)
-    except SetupError:
-        pytest.skip("there is no Vulkan here")
-    source = tmp_path / "empty.py"
-    source.write_text(EMPTY)
-    options = {"sign": False, "self_check": "off"}
-    report = build(source, targets=[Target.parse("vulkan")], output=tmp_path, **options)
-    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    model = build_and_load(tmp_path, EMPTY, Target.parse("vulkan"))
     for rows in (0, 1, 5, 0):
         x = np.linspace(-1, 1, rows * 8, dtype=np.float32).reshape(rows, 8)
         known = [x.sum(1), x.sum(0), x.T @ x]
@@ -165,15 +170,7 @@ def ordered(x):
 
 
 def test_rows_of_several_blocks_are_sorted(tmp_path):
-    try:
-        engine.device("vulkan-spirv", 1)
-    except SetupError:
-        pytest.skip("there is no Vulkan here")
-    source = tmp_path / "sorted.py"
-    source.write_text(_SORTED)
-    options = {"sign": False, "self_check": "off"}
-    report = build(source, targets=[Target.parse("vulkan")], output=tmp_path, **options)
-    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    model = build_and_load(tmp_path, _SORTED, Target.parse("vulkan"))
     for size in (32, 33, 64, 191):
         x = np.random.default_rng(size).normal(size=(3, size)).astype("f4")
         values, positions = model.ordered(x=x)
@@ -214,19 +211,9 @@ def sums(x):
 
 def test_launches_that_are_kept_are_those_of_the_numbers_of_a_call(tmp_path):
     """As on CUDA: a state lies elsewhere after a call, and sizes change."""
-    try:
-        engine.device("vulkan-spirv", 1)
-    except SetupError:
-        pytest.skip("there is no Vulkan here")
-    source = tmp_path / "moving.py"
-    source.write_text(MOVING)
     vulkan = Target.parse("vulkan")
     flags = (*vulkan.flags, "--iree-hal-force-indirect-command-buffers")
-    options = {"sign": False, "self_check": "off"}
-    report = build(
-        source, targets=[replace(vulkan, flags=flags)], output=tmp_path, **options
-    )
-    model = aotc.load(report.bundle, target="vulkan", allow_unsigned=True)
+    model = build_and_load(tmp_path, MOVING, replace(vulkan, flags=flags))
     x = np.linspace(-0.1, 0.1, 16 * 8, dtype=np.float32).reshape(16, 8)
     for step, count in ((model.one, 0), (model.other, 5)):
         w = np.ones((8, 4), np.float32)
