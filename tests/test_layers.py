@@ -59,7 +59,7 @@ ALLOWED = {
     "special": TRACING | {"numpy"},
     "complexes": TRACING | {"numpy"},
     "fft": TRACING | {"numpy", "complexes"},
-    "optim": TRACING | {"numpy"},
+    "optim": TRACING | {"numpy", "random"},
     "debug": TRACING,
     "collectives": TRACING | {"numpy"},
     "transforms": TRACING | {"numpy"},

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from aotc.numpy.creation import zeros_like
 from aotc.optim.numbers import in_dtype, number
 from aotc.optim.trees import Tree, leafwise, like
+from aotc.pytree import flatten
+from aotc.random.rounding import stochastic_round
+from aotc.random.threefry import split
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
+from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail
 
 
@@ -133,14 +137,47 @@ def chain(*args: GradientTransformation) -> GradientTransformation:
 # ---- how parameters change ----------------------------------------------------------
 
 
-def apply_updates(params: Tree, updates: Tree) -> Tree:
+def apply_updates(params: Tree, updates: Tree, key: Any = None) -> Tree:
     """New parameters: params + updates, in the dtypes of the old ones.
 
     Args:
         params: a pytree of float arrays.
         updates: one of the same form and shapes.
+        key: a random key (u32[2]), another one in each step. With it parameters of bf16
+            are added to in f32 and rounded by chance
+            (`aotc.random.stochastic_round`), so that updates too small to change them
+            count in the mean.
+
+    Raises:
+        InputError: the trees differ in form or shapes, or hold something else than
+            floats; `bad-key`; `bad-dtype`: with a key, parameters of f16.
     """
-    return like(leafwise(lambda p, u: p + u, params, updates), params)
+    if key is None:
+        return like(leafwise(lambda p, u: p + u, params, updates), params)
+    sums = leafwise(lambda p, u: p + u, leafwise(_wide, params), updates)
+    leaves, structure = flatten(params)
+    keys = split(key, len(leaves))
+    found = zip(leaves, flatten(sums)[0], strict=True)
+    return structure.unflatten(
+        [
+            stochastic_round(keys[i], total)
+            if lift(old).dtype == "bf16"
+            else astype(total, lift(old).dtype)
+            for i, (old, total) in enumerate(found)
+        ]
+    )
+
+
+def _wide(params: Array) -> Array:
+    """Return parameters in the dtype of sums that are rounded by chance."""
+    if params.dtype == "f16":
+        fail(
+            "bad-dtype",
+            f"expected parameters of bf16, or wider, to round by chance; got "
+            f"{params.type}",
+            "keep them in bf16, or call apply_updates without a key",
+        )
+    return astype(params, "f32") if params.dtype == "bf16" else params
 
 
 def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Any) -> Tree:

@@ -18,6 +18,7 @@ from aotc.random.distributions import (
 )
 from aotc.random.drawing import categorical, choice, permutation
 from aotc.random.gammas import beta, chisquare, dirichlet, gamma, loggamma, t
+from aotc.random.rounding import stochastic_round
 from aotc.random.threefry import bits, fold_in, key, split
 from aotc.random.transformed import (
     lognormal,
@@ -61,6 +62,7 @@ __all__ = [
     "randint",
     "rayleigh",
     "split",
+    "stochastic_round",
     "t",
     "triangular",
     "truncated_normal",

@@ -296,6 +296,7 @@ CALLS = {
     "random.permutation": given(key, line),
     "random.randint": given(key, (2, 3), 0, 9),
     "random.split": given(key, 3),
+    "random.stochastic_round": given(key, x),
     "random.truncated_normal": given(key, -1.0, 1.0, (2, 3)),
     "control.associative_scan": given(anp.add, x),
     "control.cond": given(True, anp.exp, anp.sin, x),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import optim, reference
+from aotc import optim, random, reference
 from aotc.errors import InputError
 from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
@@ -182,6 +182,22 @@ def test_averages_may_have_a_dtype_of_their_own():
     updates, after = optimizer.update(params, state, params)
     assert (after[0].mu.dtype, after[0].nu.dtype) == ("f32", "bf16")
     assert optim.apply_updates(params, updates).dtype == "bf16"
+
+
+def test_updates_too_small_for_bf16_count_in_the_mean_if_rounded_by_chance():
+    """An update is an eighth of a step of bf16 at 1; f32 is not rounded."""
+    params = {"w": np.ones(4000, ml_dtypes.bfloat16), "b": np.ones(3, "f4")}
+    updates = {"w": np.full(4000, 2.0**-10, "f4"), "b": np.full(3, 2.0**-10, "f4")}
+    assert (np.asarray(optim.apply_updates(params, updates)["w"]) == 1).all()
+    key = random.key(3)
+    for step in range(16):
+        params = optim.apply_updates(params, updates, random.fold_in(key, step))
+    assert (params["w"].dtype, params["b"].dtype) == ("bf16", "f32")
+    np.testing.assert_array_equal(np.asarray(params["b"]), np.float32(1 + 2**-6))
+    mean = np.asarray(params["w"]).astype("f8").mean()
+    assert abs(mean - (1 + 2**-6)) < 2**-10
+    with pytest.raises(InputError, match="bf16"):
+        optim.apply_updates(np.ones(3, "f2"), np.ones(3, "f4"), key)
 
 
 def step_of(make_optimizer, params, **state):

@@ -380,3 +380,31 @@ def test_a_known_key_is_kept_apart_from_what_is_drawn_with_it():
     first, second = random.split(random.key(7))
     wanted = random.normal(first, (3, 4)) + random.normal(second, (3, 4))
     assert found.tolist() == wanted.tolist()
+
+
+# ---- rounding by chance -------------------------------------------------------------
+
+
+def test_stochastic_rounding_gives_one_of_both_neighbours_and_the_number_in_the_mean():
+    steps = np.float32(1) + np.linspace(0, 1, 9, dtype="f4") * np.float32(2**-7)
+    numbers = np.concatenate([steps, -steps * 2**20])
+    x = np.repeat(numbers, 20_000).reshape(18, -1)
+    rounded = np.asarray(random.stochastic_round(random.key(5), x)).astype("f4")
+    spacing = 2.0**-7 * np.where(x > 0, 1, 2**20)
+    assert (np.abs(rounded - x) < spacing).all()
+    off = (rounded.mean(1, dtype="f8") - numbers) / spacing[:, 0]
+    assert np.abs(off).max() < 0.02
+    kept = [0, 8, 9, 17]  # what bf16 can hold
+    np.testing.assert_array_equal(rounded[kept], x[kept])
+    assert all(len(np.unique(row)) == 2 for row in np.delete(rounded, kept, axis=0))
+
+
+def test_stochastic_rounding_keeps_infinities_nan_and_signs_of_zeros():
+    bits = np.array([0x7F800000, 0xFF800000, 0x7FFFFFFF, 0xFF800001, 1 << 31, 0], "u4")
+    x = np.tile(bits.view("f4"), (50, 1))
+    rounded = np.asarray(random.stochastic_round(random.key(1), x)).astype("f4")
+    np.testing.assert_array_equal(rounded, x)
+    np.testing.assert_array_equal(np.signbit(rounded[:, 4:]), np.signbit(x[:, 4:]))
+    assert random.stochastic_round(random.key(1), x[:0]).shape == (0, 6)
+    with pytest.raises(InputError, match="f32"):
+        random.stochastic_round(random.key(1), x.astype("f2"))

@@ -2,10 +2,11 @@
 
 import aotc
 from aotc import numpy as np
-from aotc import optim
+from aotc import optim, random
 
 START = {"w": np.reshape(np.linspace(-1.0, 1.0, 30), (6, 5)), "b": np.ones(5)}
 HALF = {name: x.astype("f16") for name, x in START.items()}
+ROUNDED = {name: x.astype("bf16") for name, x in START.items()}
 RATE = optim.warmup_cosine_decay_schedule(0.0, 0.1, 2, 5)
 JOINED = optim.join_schedules(
     [
@@ -31,15 +32,17 @@ OPTIMIZERS = {
     "finite": optim.apply_if_finite(optim.adam(0.1), 5),
     "accumulated": optim.MultiSteps(optim.adam(0.1), 2),
     "half": optim.adam(0.1, eps=1e-4),
+    "rounded": optim.sgd(0.125),  # a power of two: sums are rounded once, by chance
 }
-PARAMS = {name: HALF if name == "half" else START for name in OPTIMIZERS}
+PARAMS = {name: START for name in OPTIMIZERS} | {"half": HALF, "rounded": ROUNDED}
 
 
 def stepped(optimizer, state, grads):
     """The state after a step."""
     updates, moments = optimizer.update(grads, state["moments"], state["params"])
+    chance = random.key(1) if state["params"]["w"].dtype == "bf16" else None
     return {
-        "params": optim.apply_updates(state["params"], updates),
+        "params": optim.apply_updates(state["params"], updates, chance),
         "moments": moments,
     }
 
