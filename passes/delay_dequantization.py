@@ -106,7 +106,7 @@ def _copy_late(reader: Operation, chain: list[Operation], event: Value) -> Value
         for op in chain:
             operands = [known.get(x, x) for x in op.operands]
             if isinstance(op, Dequantize):
-                operands[1] = b.after(operands[1], event)
+                operands[:2] = [b.after(x, event) for x in operands[:2]]
             copy = clone_op(op, operands)
             known.update(zip(op.results, copy.results, strict=True))
     return known[chain[-1].results[0]]
