@@ -6,6 +6,8 @@
 
 where weights decide %q, integers of at most 8 bits, and %s, %z and what may be added
 are the same in each block along the axis that is summed up; one block may be all of it.
+Of a matrix, blocks may be along the other axis, as where a gradient goes back through a
+product.
 The scale may be 1, of a product that is scaled afterwards. So kernels can make floats
 of integers as they read them, and nothing else is stored. A zero point that is one
 known number is subtracted when the model is built. How many bits integers have is found
@@ -48,6 +50,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dtypes import INTEGERS, to_numpy
 from aotc.kernels.bit_planes import bits_for, in_planes, pack_rows, unpack_rows
+from aotc.kernels.planning.dequantized import COLUMNS_OF_BLOCKS
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
@@ -84,7 +87,7 @@ def _keep_in(function: Function, weights: set[Value]) -> bool:
         read = _table_of(op)
         if read is not None and op.results[0] not in weights:
             value, axis = read
-            changed |= value in weights and _keep(value, axis)
+            changed |= value in weights and _keep(op, value, axis)
         if isinstance(op, Gather):
             changed |= _dequantize_rows(op)
         elif isinstance(op, DotGeneral) and _is_turned(op):
@@ -149,19 +152,30 @@ def _is_turned(op: DotGeneral) -> bool:
     return turned is not None and made_by(turned.x, Dequantize) is not None
 
 
-def _keep(value: Value, axis: int) -> bool:
-    """Put an op in the place of those that dequantise a weight; whether they do."""
+def _keep(reader: Operation, value: Value, axis: int) -> bool:
+    """Put an op in the place of those that dequantise a weight; whether they do.
+
+    Args:
+        reader: of the weight, or of its transpose.
+        value: the weight.
+        axis: that the reader sums over, or reads rows along.
+    """
     kind = Tensor.of(value)
     if kind.dtype != "f32" or not kind.rank or made_by(value, Dequantize) is not None:
         return False
     found = _form_of(value)
     if found is None:
         return False
-    block = found.block(axis)
+    block = run = found.block(axis)
+    if block < 2 and isinstance(reader, DotGeneral) and kind.rank == 2:
+        run, axis = kind.shape[axis], 1 - axis
+        block = found.block(axis)
+        if block % COLUMNS_OF_BLOCKS and block != kind.shape[axis]:
+            return False
     if block < 2:
         return False
     with before(value.owner):
-        new = found.write(Builder(), axis, block)
+        new = found.write(Builder(), axis, block, run)
     value.replace_all_uses_with(new)
     return True
 
@@ -231,7 +245,7 @@ class _Form:
         return gcd(whole, *(run_length(x, axis) for x in parts))
 
     def write(
-        self, b: Builder, axis: int, block: int, *, is_scale: bool = False
+        self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
     ) -> Value:
         """Write the op, and what makes its operands.
 
@@ -239,6 +253,7 @@ class _Form:
             b: the builder.
             axis: that blocks are along.
             block: elements of one.
+            run: elements that are added up one after the other.
             is_scale: whether these are scales of another: bytes, with floats as scales.
         """
         number = self.known_zero()
@@ -265,7 +280,7 @@ class _Form:
         if offset is None:
             offset = b.constant(value=np.zeros((), np.float32))
         dtype = "u8" if bounds[0] >= 0 else "i8"
-        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], block)
+        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], run)
         if Tensor.of(q).dtype != dtype:
             q = b.cast(q, dtype=dtype)
         found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)
@@ -312,7 +327,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
         return None
     if is_negated:
         found = replace(found, scale=b.negate(found.scale))
-    return found.write(b, axis, block, is_scale=True)
+    return found.write(b, axis, block, block, is_scale=True)
 
 
 def _are_bytes(low: int, high: int) -> bool:

@@ -50,7 +50,7 @@ def _panel_packing(tile: Tile | None) -> Packing | None:
     return Packing(
         lambda b, op, right: packing.pack(b, op, tile, right),
         lambda b, op, packed, kind: packing.unpack(b, op, packed, tile, kind),
-        blocks=blocks if tile.group else None,
+        blocks=blocks if tile.dequantizes else None,
     )
 
 

@@ -60,20 +60,23 @@ def packed_shape(op: GraphOp, tile: Tile) -> Shape:
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
-    """What there is for each block of the right operand as [panel][block][column]."""
-    return _packing(op, replace(tile, terms=1), Tensor.of(part)).apply(b, part)
+    """What there is for each block of the right operand as [panel][block][column].
+
+    Of blocks of columns as [block][term].
+    """
+    return _packing_of_blocks(op, tile, Tensor.of(part)).apply(b, part)
 
 
 def packed_blocks_shape(op: GraphOp, tile: Tile, kind: Tensor) -> Shape:
     """The shape of what `pack_blocks` gives of a type."""
-    return _packing(op, replace(tile, terms=1), kind).shape
+    return _packing_of_blocks(op, tile, kind).shape
 
 
 def unpack_blocks(
     b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor
 ) -> Value:
     """The inverse of `pack_blocks`, which gives a type."""
-    return _packing(op, replace(tile, terms=1), kind).undo(b, packed)
+    return _packing_of_blocks(op, tile, kind).undo(b, packed)
 
 
 def unpack(
@@ -91,6 +94,15 @@ def unpack(
     if tile.has_planes:
         packed = from_words(b, packed, tile.bits)
     return _packing(op, tile, kind or Tensor.of(op.operands[1])).undo(b, packed)
+
+
+def _packing_of_blocks(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
+    """Return the chain that packs what there is for each block of a right operand."""
+    if not tile.across:
+        return _packing(op, replace(tile, terms=1), kind)
+    assert isinstance(op, DotGeneral)
+    (term,) = op.rhs_contract
+    return Rearrangement(kind.shape).transpose((1 - term, term))
 
 
 def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:

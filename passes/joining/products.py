@@ -80,7 +80,8 @@ class Product:
         kinds = [Tensor.of(value) for value in self.packed]
         counts = [kind.shape[1] for kind in kinds[1:]]  # of scales, in each column
         dtypes, tile = [kind.dtype for kind in kinds], self.tile
-        return (*rows, tile.terms, tile.group, tile.bits, *dtypes, *counts)
+        blocks = tile.group, tile.across
+        return (*rows, tile.terms, *blocks, tile.bits, *dtypes, *counts)
 
     @property
     def packed_arguments(self) -> list[Value]:
@@ -106,7 +107,7 @@ class Product:
 
     def right_of(self, packed: Sequence[Value], tile: Tile) -> Value:
         """Write the right operand, given what is packed for the panels of a tile."""
-        if self.tile.group:  # whose panels do not depend on the tile
+        if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
             return copy_value(self.anchor.operands[1], known)
         return unpack(Builder(), self.anchor, packed[0], tile)

@@ -138,6 +138,37 @@ for _name, _of in FORMATS.items():
     globals()[_name] = aotc.entry(weights=weights, x=_x)(_product(_name, _of))
 
 
+# of formats above, by which gradients go back: their blocks are then of columns
+BACKWARDS = (
+    "bytes_32",
+    "bytes_64_zeros",
+    "bytes_channel",
+    "bytes_channel_zero",
+    "halves_32",
+    "halves_64_zeros",
+    "halves_128_minima",
+    "halves_channel",
+    "fives_32_minima",
+    "sixes_16",
+    "scaled_halves",
+    "scaled_sixes",
+)
+
+
+def _backwards(weights, x):
+    return [x @ _dequantized(FORMATS[name], weights[name]).T for name in BACKWARDS]
+
+
+@aotc.entry(weights=weights, x=aotc.Spec(("n", 80), "f32"))
+def backwards(weights, x):
+    return _backwards(weights, x)
+
+
+@aotc.entry(weights=weights, x=aotc.Spec((37, 80), "f32"))
+def backwards_of_many(weights, x):
+    return [y * 2 + 1 for y in _backwards(weights, x)]
+
+
 @aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
 def packed_bytes(weights, x):
     """As files have 4 bits: two neighbours a byte, the first in its lower half."""

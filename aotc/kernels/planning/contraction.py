@@ -173,7 +173,7 @@ def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
     """The tiles that may be better than the planned one, which comes first."""
     geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
-    if planned.group:
+    if planned.dequantizes:
         return [planned, *([replace(planned, ahead=0)] if planned.ahead else [])]
     tiles = [planned]
     for tile in candidate_tiles(geometry.typical, machine, planned.terms):
@@ -275,7 +275,7 @@ def plan_joined(
     whole = whole_geometry(geometries)
     if any(tile.lanes != machine.lanes for tile in own):
         return None
-    if own[0].group:
+    if own[0].dequantizes:
         tile = dequantized.plan_joined(
             ops[0], whole, own, machine, interleaved=interleaved
         )
@@ -364,7 +364,7 @@ def cycles_of(
 def _why_not_made(anchor: GraphOp, right: Value, joined: Joined) -> str:
     """Return why a kernel cannot make the second operand of its second argument."""
     tile = joined.tile
-    if tile.group:
+    if tile.dequantizes:
         return dequantized.why_misread(anchor, tile, joined.panels)
     return why_no_prologue(anchor, right, is_packed=bool(tile.packed))
 
@@ -379,7 +379,7 @@ def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
         lhs, rhs = (through.get(value, value) for value in anchor.operands)
         if lhs != left:
             return "expected its first argument to be the left operand of its product"
-        if tile.group or is_computed(anchor):
+        if tile.dequantizes or is_computed(anchor):
             if why := _why_not_made(anchor, right, joined):
                 return why
         elif not tile.packed and rhs not in (left, right):

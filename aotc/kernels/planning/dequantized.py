@@ -8,6 +8,9 @@ Where these are dequantised in turn, it reads their integers and what scales tho
 some blocks each. Where instructions multiply bytes by fours, four terms of a column lie
 together, [panel][terms by 4][column][term]. The panels do not depend on how many rows
 there are, so that all products by a weight read one packing of it.
+
+Where the blocks are along its columns, as where a gradient goes back through a product,
+scales and offsets are [block][term].
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.contraction import DotGeneral, contracted_axes
+from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.patterns.values import made_by, splat_of
@@ -45,6 +48,7 @@ _LEAST_TOGETHER = 16  # terms with one scale of a rounded row and one of the wei
 _LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
 _ROWS = ("bf16",)  # that kernels of all processors widen as they read them
 _COLUMNS = 32  # of a panel, where vectors are long
+COLUMNS_OF_BLOCKS = 16  # of which blocks have a multiple, as vectors have them
 _VECTORS = 4  # of a panel, where they are short
 # the same of fewer bits where there are few registers: a row has four sums of each
 _FEWER_VECTORS, _PLENTY = 2, 28
@@ -81,20 +85,30 @@ def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | Non
     table = table_of(op)
     if table is None or geometry is None or why_not(op, table, geometry):
         return None
-    shape: Any = Tensor.of(table.q).shape
-    blocks: Any = Tensor.of(table.scale).shape
     vectors = max(1, min(_VECTORS, _COLUMNS // machine.lanes))
     if in_planes(table.bits) and machine.registers < _PLENTY:
         vectors = min(vectors, _FEWER_VECTORS)
     vectors = min(vectors, -(-geometry.features // machine.lanes))
-    group = shape[table.axis] // blocks[table.axis]
-    own = replace(
-        choose_tile(geometry.typical, machine, 1, vectors),
-        terms=_terms_of(table.bits, group, machine),
-        group=group,
-        bits=table.bits,
-    )
+    chosen = choose_tile(geometry.typical, machine, 1, vectors)
+    block = _block_of(table)
+    if _is_across(op, table):
+        terms = _terms_of(table.bits, geometry.depth, machine)
+        return replace(chosen, terms=terms, bits=table.bits, across=block)
+    terms = _terms_of(table.bits, block, machine)
+    own = replace(chosen, terms=terms, bits=table.bits, group=block)
     return _for_rows(op, own, machine)
+
+
+def _block_of(table: Dequantize) -> int:
+    """Return how many integers along the axis of a table have one scale."""
+    sizes: Any = [Tensor.of(x).shape[table.axis] for x in (table.q, table.scale)]
+    return int(sizes[0] // sizes[1])
+
+
+def _is_across(op: GraphOp, table: Dequantize) -> bool:
+    """Return whether a product has the blocks of its second operand in columns."""
+    assert isinstance(op, DotGeneral)
+    return table.axis not in op.rhs_contract
 
 
 def has_dots(machine: Machine) -> bool:
@@ -117,7 +131,7 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     if table is None or geometry is None or not has_dots(machine):
         return False
     is_beside = geometry.left_steps[0] in (0, geometry.depth)  # 0 of one row
-    if why_not(op, table, geometry) or not is_beside:
+    if why_not(op, table, geometry) or not is_beside or _is_across(op, table):
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
     blocks: Any = Tensor.of(table.scale).shape[table.axis]
@@ -200,7 +214,7 @@ def plan_joined(
         interleaved: whether a panel has the same columns of all of them.
     """
     one, *_ = own
-    if any(tile.columns != one.columns for tile in own):
+    if one.across or any(tile.columns != one.columns for tile in own):
         return None
     vectors = one.vectors * len(own) if interleaved else one.vectors
     if vectors not in widths_of(geometry.typical, machine):
@@ -213,17 +227,17 @@ def plan_joined(
 def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
     """Return why a kernel cannot read the integers of a product; "" if it can."""
     assert isinstance(op, DotGeneral)
-    kind, rows = Tensor.of(table.q), Tensor.of(op.lhs)
+    rows = Tensor.of(op.lhs)
     if rows.dtype != "f32" or Tensor.of(op.y).dtype != "f32":
         return f"its rows are {rows.dtype}, not f32"
-    if contracted_axes(op)[1] != (table.axis,) or geometry.layout is None:
-        return "its blocks are not along the one axis that is summed up"
+    if len(op.rhs_contract) != 1 or geometry.layout is None:
+        return "more than one of its axes is summed up"
     layout = geometry.layout
     if geometry.products != 1 or len(layout.sums) != 1 or layout.depth != 1:
         return "its rows are not at one distance, or their terms not beside each other"
-    size: Any = kind.shape[table.axis]
-    blocks: Any = Tensor.of(table.scale).shape[table.axis]
-    group = size // blocks
+    if _is_across(op, table):
+        return _why_not_across(table, geometry)
+    group = _block_of(table)
     if _has_one_offset(table):
         return "its offset is one number"
     nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
@@ -233,6 +247,36 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
         in_planes(table.bits) and group % run_length(table.bits) == 0
     )
     return "" if is_whole else f"it has {table.bits} bits in blocks of {group}"
+
+
+def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
+    """Return the same of blocks of columns, with offsets and nested scales of any kind.
+
+    No vector has columns of two blocks, and the last run has all of its terms.
+    """
+    if Tensor.of(table.q).rank != 2 or not _has_one_axis(table):
+        return (
+            "its blocks are neither along the axis summed up nor along the only other"
+        )
+    block, blocks = _block_of(table), Tensor.of(table.scale).shape[table.axis]
+    if blocks != 1 and block % COLUMNS_OF_BLOCKS:
+        return f"its columns have blocks of {block}, no multiple of {COLUMNS_OF_BLOCKS}"
+    is_whole = table.bits == 8 or (
+        in_planes(table.bits) and geometry.depth % run_length(table.bits) == 0
+    )
+    return (
+        "" if is_whole else f"{geometry.depth} terms of {table.bits} bits fill no run"
+    )
+
+
+def _has_one_axis(table: Dequantize) -> bool:
+    """Return whether scales that are bytes have scales along the same axis."""
+    nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
+    return all(
+        each is None
+        or ((each.axis, each.bits) == (table.axis, 8) and _has_one_axis(each))
+        for each in nested
+    )
 
 
 def _has_one_offset(table: Dequantize) -> bool:
@@ -268,8 +312,9 @@ def why_misread(anchor: GraphOp, tile: Tile, panels: int) -> str:
         return "expected its second operand to be dequantised"
     for part in blocks_of(anchor):
         argument = argument_behind(part)
-        _, *rest = packed_blocks_shape(anchor, tile, Tensor.of(part))
-        expected = (panels, *rest)
+        expected = packed_blocks_shape(anchor, tile, Tensor.of(part))
+        if not tile.across:
+            expected = (panels, *expected[1:])
         if argument is None or Tensor.of(argument).shape != expected:
             return f"expected scales and offsets of the shape {expected}"
     return ""

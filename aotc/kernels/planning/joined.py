@@ -86,7 +86,8 @@ def why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) -> 
     are_beside = tile.interleaved == len(anchors) and not tile.vectors % len(anchors)
     fits = tile.lanes == machine.lanes and tile.packed == 1 and tile.ahead in (0, 1)
     fits = fits and all(
-        tile.group or tile.terms == terms_at_a_time(known_geometry(anchor), machine)
+        tile.dequantizes
+        or tile.terms == terms_at_a_time(known_geometry(anchor), machine)
         for anchor in anchors
     )
     if fits and min(sizes) >= 1 and (are_apart or are_beside):

@@ -34,6 +34,8 @@ class Tile(Schedule):
         group: of a right operand that is dequantised: terms of a sum that have one
             scale; 0 for others.
         bits: of its integers in memory; 0 for others.
+        across: of one that is dequantised by blocks of columns: columns that have one
+            scale, in each term; 0 for others.
     """
 
     lanes: int
@@ -47,6 +49,7 @@ class Tile(Schedule):
     terms: int = 1
     group: int = 0
     bits: int = 0
+    across: int = 0
 
     phrases = {
         "packed": "right operand as it lies",
@@ -54,7 +57,13 @@ class Tile(Schedule):
         "ahead": "fetches ahead",
         "group": "scales of {} terms",
         "bits": "{} bits",
+        "across": "scales of {} columns",
     }
+
+    @property
+    def dequantizes(self) -> bool:
+        """Whether the right operand is integers, which kernels make floats of."""
+        return bool(self.group or self.across)
 
     @property
     def has_planes(self) -> bool:

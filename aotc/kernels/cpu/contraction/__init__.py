@@ -25,6 +25,7 @@ from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.dequantized import DequantizedSums
 from aotc.kernels.cpu.contraction.rounded import RoundedSums
+from aotc.kernels.cpu.contraction.scaled_columns import ScaledColumnSums
 from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
 from aotc.kernels.cpu.epilogue import Epilogue, Place
@@ -45,6 +46,8 @@ from aotc.kernels.planning.tile import (
 )
 from aotc.mlir import Function, Value, arith
 
+_AnySums = Sums | DequantizedSums | ScaledColumnSums | RoundedSums
+
 
 def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> None:
     """Write the kernel of a region."""
@@ -63,9 +66,11 @@ def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> 
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
         geometry = joined.geometries[part]
-        sums: Sums | DequantizedSums | RoundedSums
+        sums: _AnySums
         if rounded_rows(anchor) is not None:
             sums = RoundedSums.of(function, anchor, tile, given)
+        elif tile.across:
+            sums = ScaledColumnSums.of(function, anchor, tile, given)
         elif tile.group:
             sums = DequantizedSums.of(function, anchor, tile, given)
         else:
@@ -108,7 +113,7 @@ class Contraction:
     part: int
     given: Arguments
     epilogue: Epilogue
-    sums: Sums | DequantizedSums | RoundedSums
+    sums: _AnySums
     others: Sequence[Value] = ()
 
     @property

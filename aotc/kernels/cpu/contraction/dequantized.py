@@ -20,8 +20,9 @@ from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.block_sums import BlockSums
 from aotc.kernels.cpu.contraction.blocks import Blocks
-from aotc.kernels.cpu.contraction.integers import Integers
+from aotc.kernels.cpu.contraction.integers import Integers, Read
 from aotc.kernels.cpu.contraction.sums import Panel
+from aotc.kernels.cpu.contraction.term_sums import TermSums
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
@@ -30,8 +31,6 @@ from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith
 
-_UNROLLED = 8  # terms that the code of a step has, or a run of them
-_UNDER_WAY = 8  # sums that multiply-adds wait for, at least
 _MOST_SUMS = STACK_BYTES // 8  # of blocks, which are f32 on the stack
 _HALF = 16  # bits of a word, in which fields are converted where they are
 
@@ -136,45 +135,19 @@ class DequantizedSums:
                 integers.
             number: of the block.
         """
-        (left, right), tile, size = begin, self.tile, rows * count
+        (left, right), tile = begin, self.tile
         at_byte = self.integers.byte(right)
         if rows == 1 and tile.has_planes and not self.integers.looks_up:
             return self._sum_in_place(count, left, at_byte, number)
-        terms = max(gcd(tile.group, _UNROLLED), tile.terms)
-        sets = min(terms, -(-_UNDER_WAY // size))
-        step = self.integers.bytes_of(terms)
 
-        def add_terms(number: Value, sums: Values) -> Values:
-            found = list(sums)
-            at, here = (
-                add(left, scale(number, terms)),
-                add(at_byte, scale(number, step)),
-            )
+        def read(number: Value, terms: int) -> Read:
+            step = self.integers.bytes_of(terms)
+            here = add(at_byte, scale(number, step))
             self._fetch(here, step)
-            factors = self.integers.floats(here)
-            for term in range(terms):
-                own = slice(term % sets * size, (term % sets + 1) * size)
+            return self.integers.floats(here)
 
-                def element(row: int, term: int = term) -> Value:
-                    place = add(at, row * self._row + term)
-                    x = vectors.load_element(self.left, place)
-                    return vectors.repeat(x, tile.lanes)
-
-                def floats(vector: int, term: int = term) -> Value:
-                    return factors(term, vector)
-
-                found[own] = vectors.outer_product(
-                    element, floats, (rows, count), found[own]
-                )
-            return found
-
-        zeros = [vectors.splat(0.0, tile.lanes)] * (sets * size)
-        sums = loops.loop(0, tile.group // terms, 1, zeros, add_terms)
-        while len(sums) > size:
-            half = (len(sums) // size + 1) // 2 * size
-            rest = [*map(arith.addf, sums, sums[half:])]
-            sums = rest + sums[len(rest) : half]
-        return sums
+        sums = TermSums(tile, self.left, self._row, tile.group)
+        return sums.of((rows, count), left, read)
 
     def _sum_in_place(
         self, count: int, left: Value, begin: Value, block: Value
