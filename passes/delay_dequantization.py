@@ -1,14 +1,16 @@
 """Make floats of a weight right before each op that reads them.
 
     %w = graph.dequantize(%q, %s)          %y = call @contraction(%x, %q', …)
-    %y = call @contraction(%x, %q', …)  →  %t = graph.after(%s, %dy)
-    %dx = graph.dot_general(%dy, %w)       %w = graph.dequantize(%q, %t)
+    %y = call @contraction(%x, %q', …)  →  %i = graph.after(%q, %dy)
+    %dx = graph.dot_general(%dy, %w)       %t = graph.after(%s, %dy)
+                                           %w = graph.dequantize(%i, %t)
                                            %dx = graph.dot_general(%dy, %w)
 
-What weights alone decide may be computed at any time, and IREE computes it first: a
-step of training that makes floats of the weights of a decoder would hold those of all
-layers. A reader in the forward pass and one in the backward pass get floats of their
-own. Weights of which kernels read the integers are in no such op any more.
+What weights alone decide may be computed at any time, and IREE computes it first, or
+when the model is loaded: a step of training that makes floats of the weights of a
+decoder would hold those of all layers. A reader in the forward pass and one in the
+backward pass get floats of their own. Weights of which kernels read the integers are in
+no such op any more.
 """
 
 from __future__ import annotations

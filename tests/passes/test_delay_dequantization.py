@@ -67,6 +67,6 @@ def test_each_reader_waits_for_what_it_reads_besides(most):
         assert not record.changed
         return
     # three in the backward pass, and those of the second and third in the forward pass,
-    # before which something is computed
-    assert text.count("graph.after") == 5
+    # before which something is computed; of each the integers and the scales wait
+    assert text.count("graph.after") == 2 * 5
     assert text.count('"graph.dequantize"') == 6
