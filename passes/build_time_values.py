@@ -8,8 +8,9 @@ they compute. The choice is a matter of cost, and its rules are here and nowhere
 - what is made of constants alone stays code, unless it holds floats;
 - what takes more bytes than the weights that it saves is stored if that is not much
   more, or if products or factorizations are computed for it;
-- of IR for a target, what is a weight in another order is stored beside the weight, if
-  that is read as well: the loader would make it, and hold both;
+- of IR for a target, what is a weight in another order, or its integers in half the
+  bytes or less, is stored beside the weight, if that is read as well: the loader would
+  make it, and hold both;
 - what is dequantised stays an op, and what is computed of that;
 - constants of many different elements are always stored.
 """
@@ -245,9 +246,14 @@ class _Choice:
             for name, value in weights.items()
             if name not in self.read and name not in self._saved
         }
-        replaced = weights if self._stores_orders and _reorders(op) else saved
+        size = sum(map(bytes_of, types))
+        replaced = saved
+        if self._stores_orders:
+            every = _weights_among(entry, entry.values_below(op.operands))
+            if _reorders(op) or _packs_integers(types, 2 * size, every.values()):
+                replaced = every
         spared = sum(bytes_of(Tensor.of(value)) for value in replaced.values())
-        extra = sum(map(bytes_of, types)) - spared
+        extra = size - spared
         is_costly = any(value in entry.costly for value in results)
         most = most_extra(spared)
         if extra > most and not is_costly:
@@ -326,6 +332,15 @@ def _reorders(op: GraphOp) -> bool:
     return type(op).rearranges and (
         bytes_of(Tensor.of(op.results[0])) == bytes_of(Tensor.of(op.operands[0]))
     )
+
+
+def _packs_integers(
+    types: Sequence[Tensor], least: int, weights: Iterable[Value]
+) -> bool:
+    """Whether results are integers, of weights that take so many bytes or more."""
+    known = [Tensor.of(value) for value in weights]
+    are_integers = not any(dtypes.is_float(kind.dtype) for kind in (*types, *known))
+    return are_integers and sum(map(bytes_of, known)) >= least
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:

@@ -103,6 +103,36 @@ def test_kernels_and_archives_have_no_more_than_the_bits(level):
     assert not [note for note in unit.notes if isinstance(note, Refusal)]
 
 
+BOTH_WAYS = """
+import numpy
+import aotc
+from aotc import nn
+
+SIZE = 2048  # more bytes than may be stored for nothing
+weights = aotc.Weights({
+    "q": numpy.arange(SIZE * SIZE).reshape(SIZE, SIZE).astype("i1") >> 4,
+    "scale": numpy.ones((SIZE, SIZE // 32), "f2"),
+})
+
+@aotc.entry(weights=weights, x=aotc.Spec((4, SIZE)), dy=aotc.Spec((4, SIZE)))
+def both_ways(weights, x, dy):
+    scale = weights["scale"].astype("f32")
+    w = nn.dequantize(weights["q"], scale, axis=1, block=32, bits=4)
+    return x @ w.T, dy @ w
+"""
+
+
+def test_integers_that_are_read_both_ways_are_stored_in_both_orders_alone(tmp_path):
+    (tmp_path / "model.py").write_text(BOTH_WAYS)
+    unit = Unit(load(tmp_path / "model.py")).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes(), silently=True)
+    size, scales = 2048 * 2048 // 2, 2 * 2048 * 2048 // 32
+    stored = sum(each.nbytes for each in unit.program.parameters.values())
+    assert stored == 2 * (size + scales)
+    assert not [note for note in unit.notes if isinstance(note, Refusal)]
+
+
 def test_rows_of_bf16_are_read_as_they_are():
     unit = Unit(load(MODEL, ["narrow_one", "narrow_many"]))
     unit = unit.fork(Target.parse("x86_64-v4"))
