@@ -27,7 +27,7 @@ from aotc.backend import Compiled, Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
-from aotc.computed_arrays import StoredArray
+from aotc.computed_arrays import ComputedArray, StoredArray
 from aotc.counting import counters
 from aotc.installation import has_triton, triton_version
 from aotc.mlir import Module, bytecode, ir
@@ -38,9 +38,11 @@ from aotc.program import Program
 from aotc.provenance import BINDINGS
 from aotc.target import Target
 
-# Of arrays that passes have made, such as packed weights. Those of large models would
-# soon fill the cache, and passes are a small part of their builds.
+# Of elements that passes have made. What is computed when it is written has none: it is
+# kept as the ops that compute it, however large it is.
 MOST_BYTES = 64 << 20
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,9 @@ class KeptBuild:
         found = [each for each in variants if each is not None]
         if len(found) < len(variants):
             return None
-        module, *arrays = _blobs(facts["sizes"], rest)
-        parameters = _parameters(facts["parameters"], self.own, arrays)
+        module, *blobs = _blobs(facts["sizes"], rest)
+        arrays = _arrays_of_rows(facts["arrays"], self.own, blobs, self.context)
+        parameters = {name: arrays[row] for name, row in facts["parameters"]}
         return Made(
             ir.Module.parse(module, self.context),
             facts["graph_ops"],
@@ -159,12 +162,13 @@ class KeptBuild:
 
     def keep(self, made: Made) -> None:
         """Keep what was made; not if the cache has not the modules, or it is large."""
-        rows, arrays = _parameter_rows(made.parameters, self.own)
-        if sum(each.nbytes for each in arrays) > MOST_BYTES:
+        table = _ArrayTable(self.own)
+        parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
+        if table.nbytes > MOST_BYTES:
             return
         if any(each.kept is None for each in made.variants):
             return
-        stored = (np.asarray(each).tobytes() for each in arrays)
+        stored = (x if isinstance(x, bytes) else x.tobytes() for x in table.blobs)
         blobs = [bytecode(made.module), *stored]
         facts = {
             "sizes": [len(each) for each in blobs],
@@ -175,7 +179,8 @@ class KeptBuild:
                 for target, records in made.variant_passes.items()
             },
             "variants": [_variant_row(each) for each in made.variants],
-            "parameters": rows,
+            "arrays": table.rows,
+            "parameters": parameters,
             "weights": [
                 [each.path, [*each.parameters], each.required_by]
                 for each in made.weights
@@ -250,36 +255,65 @@ def _find_variant(
 # ---- the weights --------------------------------------------------------------------
 
 
-def _parameter_rows(
-    parameters: Arrays, own: Arrays
-) -> tuple[list[list[Any]], list[StoredArray]]:
-    """Return parameters as JSON, and the arrays that the program does not have.
+class _ArrayTable:
+    """Arrays as rows of JSON, each of which stands behind those that it is made of.
 
-    A row is the name, and that of an array of the program, or dtype and shape.
+    A row is the name of an array of the program; or dtype, shape and the number of a
+    blob with the elements; or, of what is still to be computed, the number of a blob
+    with the module that does, and the numbers of the rows that it reads.
+
+    Args:
+        own: the arrays of the program, by name.
     """
-    names = {id(array): name for name, array in own.items()}
-    rows: list[list[Any]] = []
-    changed: list[StoredArray] = []
-    for name, array in parameters.items():
-        if id(array) in names:
-            rows.append([name, names[id(array)]])
-        else:
-            rows.append([name, dtypes.canonical(array.dtype), array.shape])
-            changed.append(array)
-    return rows, changed
+
+    def __init__(self, own: Arrays) -> None:
+        self.rows: list[list[Any]] = []
+        self.blobs: list[bytes | Array] = []
+        self._numbers: dict[int, int] = {}  # of rows, by the identity of their arrays
+        self._names = {id(array): name for name, array in own.items()}
+
+    def number_of(self, array: StoredArray) -> int:
+        """Return the number of the row of an array, which is added if there is none."""
+        if id(array) not in self._numbers:
+            row = self._row(array)
+            self._numbers[id(array)] = len(self.rows)
+            self.rows.append(row)
+        return self._numbers[id(array)]
+
+    def _row(self, array: StoredArray) -> list[Any]:
+        if id(array) in self._names:
+            return [self._names[id(array)]]
+        if isinstance(array, ComputedArray):
+            leaves = [self.number_of(each) for each in array.leaves]
+            return [self._keep(bytecode(array.module)), leaves]
+        return [dtypes.canonical(array.dtype), array.shape, self._keep(array)]
+
+    def _keep(self, blob: bytes | Array) -> int:
+        self.blobs.append(blob)
+        return len(self.blobs) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements that are kept."""
+        return sum(x.nbytes for x in self.blobs if not isinstance(x, bytes))
 
 
-def _parameters(
-    rows: Sequence[Sequence[Any]], own: Arrays, blobs: list[bytes]
-) -> Arrays:
-    """Return the parameters that `_parameter_rows` has written."""
-    rest = iter(blobs)
-    return {
-        name: own[kind[0]]
-        if len(kind) == 1
-        else np.ndarray(kind[1], dtypes.to_numpy(kind[0]), next(rest))
-        for name, *kind in rows
-    }
+def _arrays_of_rows(
+    rows: Sequence[Sequence[Any]], own: Arrays, blobs: Sequence[bytes], context: Any
+) -> list[StoredArray]:
+    """Return the arrays of the rows of an `_ArrayTable`."""
+    found: list[StoredArray] = []
+    for row in rows:
+        match row:
+            case [name]:
+                found.append(own[name])
+            case [blob, leaves]:
+                module = ir.Module.parse(blobs[blob], context)
+                read = [found[number] for number in leaves]
+                found.append(ComputedArray.of_module(module, read))
+            case [dtype, shape, blob]:
+                found.append(np.ndarray(shape, dtypes.to_numpy(dtype), blobs[blob]))
+    return found
 
 
 def _weight_file(
