@@ -169,9 +169,7 @@ def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Has
     return tuple(value.type for value in read), tuple(rows), numbers[result]
 
 
-def _copy_ops(
-    ops: Sequence[GraphOp], read: Sequence[Value], result: Value
-) -> Module:
+def _copy_ops(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Module:
     """Return a module of copies of ops: a function of what they read."""
     with result.type.context, ir.Location.unknown():
         module = ir.Module.create()

@@ -12,7 +12,6 @@ The modules themselves are kept by `aotc.backend.reuse`; they are named here.
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -22,17 +21,22 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, options, processor
+from aotc import options, processor
 from aotc.backend import Compiled, Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
-from aotc.computed_arrays import ComputedArray, StoredArray
 from aotc.counting import counters
 from aotc.installation import has_triton, triton_version
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
 from aotc.passes.base import PassRecord
+from aotc.pipeline.array_tables import (
+    ArrayTable,
+    arrays_of_rows,
+    parts_of_value,
+    value_of,
+)
 from aotc.pipeline.request import Request
 from aotc.program import Program
 from aotc.provenance import BINDINGS
@@ -41,8 +45,6 @@ from aotc.target import Target
 # Of elements that passes have made. What is computed when it is written has none: it is
 # kept as the ops that compute it, however large it is.
 MOST_BYTES = 64 << 20
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,20 @@ class Made:
     parameters: Arrays
     weights: list[WeightFile]
     source: dict[str, str] | None
+
+
+def computing_parts() -> dict[str, str]:
+    """Return the parts of a recipe that decide what aotc and NumPy compute here."""
+    return {
+        "aotc": code_digest(),
+        "packages": digest(
+            platform.python_version(),
+            np.__version__,
+            installed_version("ml_dtypes"),
+            installed_version(BINDINGS),
+        ),
+        "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
+    }
 
 
 def is_reusable(request: Request, stage: str) -> bool:
@@ -119,16 +135,11 @@ class KeptBuild:
             "weights and states": weights,
             "examples": examples_digest(program),  # by which self-checks are known
             "targets": digest(*map(repr, targets)),
-            "aotc": code_digest(),
-            "packages": digest(
-                platform.python_version(),
-                np.__version__,
-                installed_version("ml_dtypes"),
-                installed_version(BINDINGS),
+            "compilers": digest(
                 stated_version("iree.compiler"),
                 triton_version() if has_triton() else "no triton",
             ),
-            "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
+            **computing_parts(),
         }
         label = f"{', '.join(map(str, targets))}: {names}"
         recipe = Recipe("build", label, parts)
@@ -140,14 +151,13 @@ class KeptBuild:
         value = self.cache.find(self.recipe)
         if value is None:
             return None
-        header, _, rest = value.partition(b"\n")
-        facts = json.loads(header)
+        facts, (module, *blobs) = parts_of_value(value)
         variants = [_find_variant(self.cache, row, start) for row in facts["variants"]]
         found = [each for each in variants if each is not None]
         if len(found) < len(variants):
             return None
-        module, *blobs = _blobs(facts["sizes"], rest)
-        arrays = _arrays_of_rows(facts["arrays"], self.own, blobs, self.context)
+        rows = facts["arrays"]
+        arrays = arrays_of_rows(rows, blobs, self.context, lambda row: self.own[row[0]])
         parameters = {name: arrays[row] for name, row in facts["parameters"]}
         return Made(
             ir.Module.parse(module, self.context),
@@ -162,16 +172,13 @@ class KeptBuild:
 
     def keep(self, made: Made) -> None:
         """Keep what was made; not if the cache has not the modules, or it is large."""
-        table = _ArrayTable(self.own)
+        table = ArrayTable({id(array): [name] for name, array in self.own.items()})
         parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
         if table.nbytes > MOST_BYTES:
             return
         if any(each.kept is None for each in made.variants):
             return
-        stored = (x if isinstance(x, bytes) else x.tobytes() for x in table.blobs)
-        blobs = [bytecode(made.module), *stored]
         facts = {
-            "sizes": [len(each) for each in blobs],
             "graph_ops": made.graph_ops,
             "passes": [(each.name, each.changed) for each in made.passes],
             "variant_passes": {
@@ -187,17 +194,8 @@ class KeptBuild:
             ],
             "source": made.source,
         }
-        header = json.dumps(facts).encode()
-        self.cache.keep(self.recipe, b"\n".join([header, b"".join(blobs)]))
-
-
-def _blobs(sizes: Sequence[int], data: bytes) -> list[bytes]:
-    """Return the parts of `data`, by their sizes."""
-    found, start = [], 0
-    for size in sizes:
-        found.append(data[start : start + size])
-        start += size
-    return found
+        value = value_of(facts, [bytecode(made.module), *table.stored_blobs()])
+        self.cache.keep(self.recipe, value)
 
 
 def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
@@ -253,67 +251,6 @@ def _find_variant(
 
 
 # ---- the weights --------------------------------------------------------------------
-
-
-class _ArrayTable:
-    """Arrays as rows of JSON, each of which stands behind those that it is made of.
-
-    A row is the name of an array of the program; or dtype, shape and the number of a
-    blob with the elements; or, of what is still to be computed, the number of a blob
-    with the module that does, and the numbers of the rows that it reads.
-
-    Args:
-        own: the arrays of the program, by name.
-    """
-
-    def __init__(self, own: Arrays) -> None:
-        self.rows: list[list[Any]] = []
-        self.blobs: list[bytes | Array] = []
-        self._numbers: dict[int, int] = {}  # of rows, by the identity of their arrays
-        self._names = {id(array): name for name, array in own.items()}
-
-    def number_of(self, array: StoredArray) -> int:
-        """Return the number of the row of an array, which is added if there is none."""
-        if id(array) not in self._numbers:
-            row = self._row(array)
-            self._numbers[id(array)] = len(self.rows)
-            self.rows.append(row)
-        return self._numbers[id(array)]
-
-    def _row(self, array: StoredArray) -> list[Any]:
-        if id(array) in self._names:
-            return [self._names[id(array)]]
-        if isinstance(array, ComputedArray):
-            leaves = [self.number_of(each) for each in array.leaves]
-            return [self._keep(bytecode(array.module)), leaves]
-        return [dtypes.canonical(array.dtype), array.shape, self._keep(array)]
-
-    def _keep(self, blob: bytes | Array) -> int:
-        self.blobs.append(blob)
-        return len(self.blobs) - 1
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements that are kept."""
-        return sum(x.nbytes for x in self.blobs if not isinstance(x, bytes))
-
-
-def _arrays_of_rows(
-    rows: Sequence[Sequence[Any]], own: Arrays, blobs: Sequence[bytes], context: Any
-) -> list[StoredArray]:
-    """Return the arrays of the rows of an `_ArrayTable`."""
-    found: list[StoredArray] = []
-    for row in rows:
-        match row:
-            case [name]:
-                found.append(own[name])
-            case [blob, leaves]:
-                module = ir.Module.parse(blobs[blob], context)
-                read = [found[number] for number in leaves]
-                found.append(ComputedArray.of_module(module, read))
-            case [dtype, shape, blob]:
-                found.append(np.ndarray(shape, dtypes.to_numpy(dtype), blobs[blob]))
-    return found
 
 
 def _weight_file(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotc import importers, options, packager
 from aotc.artifacts import Signer
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.pack import TRIAL_SUFFIX, scratch_folder
 from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache, arrays_digest
@@ -99,6 +100,8 @@ class Build:
         parse_without(request.without or "")
         self.tuning = _tuning_file(request, self.targets)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
+        # to evaluate the kernels of, in the place of running them
+        self.regions: dict[Target, Program] = {}
         # once they are compiled: the parameters of all of them, and their files
         self.parameters: packager.Arrays = {}
         self.weights: list[packager.WeightFile] = []
@@ -300,6 +303,13 @@ class Build:
         run_passes(unit, passes, dump=folder and folder / f"{stage}-passes")
         unit.program.stage = stage
         self.dump_ir(unit)
+
+    def keep_regions(self, unit: Unit) -> None:
+        """Keep a program as it has regions, if a self-check evaluates their kernels."""
+        target = unit.target
+        assert target is not None
+        if self.self_check != "off" and not BACKENDS[target.backend].on_cpu:
+            self.regions[target] = unit.program.copy()
 
     def folder_of(self, unit: Unit) -> Path | None:
         """Where IR of a unit is dumped, if it is."""
