@@ -210,6 +210,34 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         """The same, whose exponentials are not rounded to a narrower value's dtype."""
         return _normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
 
+    @staticmethod
+    def composition(b: Builder, op: "Attention") -> list[Value]:
+        """Two products with a softmax between, each with a kernel of its own.
+
+        Each of them has as many programs as its results, where one kernel for all of it
+        has one for each row. Nothing may read `logsum`, which is not computed.
+        """
+        assert not op.causal
+        scores = b.scale(_grouped_products(b, op, op.query, op.key), op.scale)
+        like = Tensor.of(scores)
+        if Tensor.of(op.bias).rank:
+            bias = _wide_bias(b, op, op.bias)
+            if Tensor.of(bias).shape != like.shape:
+                bias = b.reshape(bias, shape=like.shape)
+            scores = b.add(scores, bias)
+        p = b.softmax(scores, axis=3)
+        if op.safe:
+            p = _with_zeros(b, p, scores)
+        value = Tensor.of(op.value)
+        flat = b.dot_general(
+            cast(b, p, value.dtype),
+            op.value,
+            **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
+        )
+        batch, length, heads, width = Tensor.of(op.y).shape
+        y = b.reshape(flat, shape=(batch, heads, length, width))
+        return [_swap_middle(b, y), op.logsum]
+
     @classmethod
     def flops(cls, op: Self) -> Size:
         """Those of its two products."""
@@ -256,34 +284,6 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             smooth=False,
         ),
     ]
-
-
-def compose(b: Builder, op: Attention) -> list[Value]:
-    """Return the results by ops of their own: products, and a softmax between.
-
-    Each of them has as many programs as its results, where one kernel for all of it
-    has one for each row. Nothing may read `logsum`, which is not computed.
-    """
-    assert not op.causal
-    scores = b.scale(_grouped_products(b, op, op.query, op.key), op.scale)
-    like = Tensor.of(scores)
-    if Tensor.of(op.bias).rank:
-        bias = _wide_bias(b, op, op.bias)
-        if Tensor.of(bias).shape != like.shape:
-            bias = b.reshape(bias, shape=like.shape)
-        scores = b.add(scores, bias)
-    p = b.softmax(scores, axis=3)
-    if op.safe:
-        p = _with_zeros(b, p, scores)
-    value = Tensor.of(op.value)
-    flat = b.dot_general(
-        cast(b, p, value.dtype),
-        op.value,
-        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
-    )
-    batch, length, heads, width = Tensor.of(op.y).shape
-    y = b.reshape(flat, shape=(batch, heads, length, width))
-    return [_swap_middle(b, y), op.logsum]
 
 
 def _with_zeros(b: Builder, p: Value, scores: Value) -> Value:
