@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from aotc import options, processor
-from aotc.backend import Compiled, Memory
+from aotc.backend import Compiled
+from aotc.backend.memory_plans import Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
