@@ -66,7 +66,7 @@ class ComputedArray(UnevaluatedArray):
     def _take(self, module: Module, leaves: Sequence[StoredArray]) -> None:
         """Compute from leaves what the only function of a module returns of them."""
         self.module, self.leaves = module, [*leaves]
-        (function,) = module.body.operations
+        (function,) = _ops_of(module.body)
         self._block = function.entry_block
         kind = Tensor.of(_ops_of(self._block)[-1].operands[0])
         super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
