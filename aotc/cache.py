@@ -18,10 +18,12 @@ import json
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from aotc.writing import atomic_write, make_folder
 _SUFFIX = ".cached"
 _DIGEST = 32
 _DAY = 24 * 3600
+_LARGE = 1 << 20  # bytes that are worth a thread
 _SOURCES = ("*.py", "*.json")
 
 
@@ -237,15 +240,35 @@ def sources_digest(folder: Path) -> str:
 def arrays_digest(named: Mapping[str, Any]) -> str:
     """Return the SHA-256 of named arrays in order: types, shapes and elements.
 
-    What is still to be computed (`__array__`) is so when its turn comes.
+    What is still to be computed (`__array__`) is so when its turn comes. Large arrays
+    are hashed by several threads, of each the digest counts.
     """
     found = hashlib.sha256()
-    for name, array in named.items():
-        whole = np.ascontiguousarray(array)
-        kind = f"{name}: {whole.dtype} {array.shape}".encode()
-        found.update(len(kind).to_bytes(8, "little") + kind)
-        found.update(whole.reshape(-1).view(np.uint8).data)
+    waiting: deque[tuple[bytes, Callable[[], bytes]]] = deque()
+    threads = os.cpu_count() or 1
+
+    def take_first() -> None:
+        kind, result = waiting.popleft()
+        found.update(len(kind).to_bytes(8, "little") + kind + result())
+
+    with ThreadPoolExecutor(threads) as pool:
+        for name, array in named.items():
+            whole = np.ascontiguousarray(array)
+            kind = f"{name}: {whole.dtype} {array.shape}".encode()
+            data = whole.reshape(-1).view(np.uint8).data
+            if whole.nbytes < _LARGE:
+                waiting.append((kind, partial(_sha256, data)))
+            else:
+                waiting.append((kind, pool.submit(_sha256, data).result))
+            if len(waiting) > threads:  # so that few are in memory
+                take_first()
+        while waiting:
+            take_first()
     return found.hexdigest()
+
+
+def _sha256(data: memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def _user_caches() -> Path:

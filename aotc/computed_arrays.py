@@ -27,7 +27,7 @@ from aotc.array_parts import (
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import clone
-from aotc.mlir import Block, Value, func, ir
+from aotc.mlir import Block, Module, Value, func, ir
 from aotc.parameter_archive import (
     PROBE,
     UnevaluatedArray,
@@ -53,11 +53,23 @@ class ComputedArray(UnevaluatedArray):
         result: Value,
         arrays: Mapping[Value, StoredArray],
     ) -> None:
-        kind = Tensor.of(result)
-        super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
         read = _read_by(ops)
-        self.leaves = [arrays[value] for value in read]
-        self._module, self._block = _copy_ops(ops, read, result)
+        self._take(_copy_ops(ops, read, result), [arrays[value] for value in read])
+
+    @classmethod
+    def of_module(cls, module: Module, leaves: Sequence[StoredArray]) -> ComputedArray:
+        """Return the array that `module` of another one computes from its leaves."""
+        found = cls.__new__(cls)
+        found._take(module, leaves)
+        return found
+
+    def _take(self, module: Module, leaves: Sequence[StoredArray]) -> None:
+        """Compute from leaves what the only function of a module returns of them."""
+        self.module, self.leaves = module, [*leaves]
+        (function,) = _ops_of(module.body)
+        self._block = function.entry_block
+        kind = Tensor.of(_ops_of(self._block)[-1].operands[0])
+        super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute it."""
@@ -74,7 +86,7 @@ class ComputedArray(UnevaluatedArray):
         """Yield it in parts: what lies between takes little memory then."""
         compute = self._whole if self._count == 1 else self._parts(self._count)
         for number in range(self._count):
-            with self._module.context, np.errstate(all="ignore"):  # as in a call
+            with self.module.context, np.errstate(all="ignore"):  # as in a call
                 part = compute(number)
             yield part
 
@@ -84,7 +96,7 @@ class ComputedArray(UnevaluatedArray):
     @cached_property
     def _count(self) -> int:
         """In how many parts it is computed."""
-        with self._module.context:
+        with self.module.context:
             return count_of_parts(self._divided, self._most_parts)
 
     def _parts(self, count: int) -> Callable[[int], Array]:
@@ -157,10 +169,8 @@ def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Has
     return tuple(value.type for value in read), tuple(rows), numbers[result]
 
 
-def _copy_ops(
-    ops: Sequence[GraphOp], read: Sequence[Value], result: Value
-) -> tuple[ir.Module, Block]:
-    """Copy ops to a function of a module of their own; return that and its block."""
+def _copy_ops(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Module:
+    """Return a module of copies of ops: a function of what they read."""
     with result.type.context, ir.Location.unknown():
         module = ir.Module.create()
         kind = ir.FunctionType.get([value.type for value in read], [result.type])
@@ -172,7 +182,7 @@ def _copy_ops(
                 copied = clone(op, [copies[value] for value in op.operands])
                 copies.update(zip(op.results, copied, strict=True))
             func.ReturnOp([copies[result]])
-    return module, block
+    return module
 
 
 def _ops_of(block: Block) -> list[Any]:

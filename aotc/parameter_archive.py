@@ -167,8 +167,8 @@ def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
 
 
 def _digest_of(parts: Iterable[memoryview]) -> bytes:
-    """Return the digest of the first bytes of parts, as many as one may have."""
-    digest, missing = hashlib.sha256(), PART
+    """Return the digest of the first bytes of parts, of which few tensors share all."""
+    digest, missing = hashlib.sha256(), LARGE
     for part in parts:
         digest.update(part[:missing])
         missing = max(0, missing - len(part))

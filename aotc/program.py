@@ -119,7 +119,7 @@ class Program:
         self.module = module
         self.has_arrays = parameters is not None
         self.parameters: dict[str, StoredArray] = dict(parameters or {})
-        self.networks = dict(networks or {})
+        self.networks: Mapping[str, Any] = {} if networks is None else networks
 
     @classmethod
     def of_functions(cls, module: Module, entries: Sequence[Entry]) -> Program:

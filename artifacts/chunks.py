@@ -7,7 +7,7 @@ other verifiers name: both are of the same bytes, as one writer hashed them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,17 +47,49 @@ class Hasher:
 
     def update(self, data: bytes | memoryview) -> None:
         """Take the bytes that follow."""
-        view = memoryview(data)
+        for work in self.updates(data):
+            work()
+
+    def updates(self, data: bytes | memoryview) -> list[Callable[[], None]]:
+        """Return the work of taking the bytes that follow, for one thread each.
+
+        All of it is to be done before the next bytes are taken.
+        """
+        view, begin = memoryview(data), self.size
+        self.size += len(view)
+        if not view:
+            return []
+        if begin < SIZE:
+            return [lambda: self._take(view, begin)]
+        if begin == SIZE:  # before the digest of the whole goes on
+            self._begin_chunk()
+        return [
+            lambda: self._whole.update(view),
+            lambda: self._take_in_chunks(view, begin),
+        ]
+
+    def _take(self, view: memoryview, begin: int) -> None:
+        """Take bytes that begin in the first chunk."""
+        first, rest = view[: SIZE - begin], view[SIZE - begin :]
+        self._whole.update(first)
+        if rest:
+            self._begin_chunk()
+            self._take_in_chunks(rest, SIZE)
+            self._whole.update(rest)
+
+    def _take_in_chunks(self, view: memoryview, begin: int) -> None:
+        """Take bytes that begin behind the first chunk for the digests of chunks."""
         while view:
-            if self.size and not self.size % SIZE:
-                self._done.append(self._chunk.hexdigest())
-                self._chunk = hashlib.sha256()
-            part = view[: SIZE - self.size % SIZE]
-            self._whole.update(part)
-            if self._done:
-                self._chunk.update(part)
-            self.size += len(part)
+            if begin > SIZE and not begin % SIZE:
+                self._begin_chunk()
+            part = view[: SIZE - begin % SIZE]
+            self._chunk.update(part)
+            begin += len(part)
             view = view[len(part) :]
+
+    def _begin_chunk(self) -> None:
+        self._done.append(self._chunk.hexdigest())
+        self._chunk = hashlib.sha256()
 
     @property
     def sha256(self) -> str:

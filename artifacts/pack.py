@@ -27,6 +27,8 @@ from aotc.system_errors import cannot_read, cannot_write, system_errors
 from aotc.writing import exchange, flush_directory
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from aotc.artifacts import sign
     from aotc.artifacts.keys import Signer
     from aotc.artifacts.trust import Trust
@@ -37,6 +39,8 @@ TRIAL_SUFFIX = (
 )
 T = TypeVar("T")
 _ATTEMPTS = 20
+_HASHERS = 2  # threads: of the whole, and of its parts
+_LARGE = 1 << 18  # bytes that are worth a thread
 
 # suffix or name of a file → role, media type
 _KINDS = {
@@ -478,12 +482,16 @@ def write_file(
         head: what is to stand at its beginning in the end, known when all is written;
             what changes nothing is not written.
     """
+    from concurrent.futures import ThreadPoolExecutor  # no loader needs it
+
     hasher, start = Hasher(), None
-    with open(path, "x+b") as file:
+    with open(path, "x+b") as file, ThreadPoolExecutor(_HASHERS) as pool:
         for chunk in chunks:
             start = chunk if start is None else start
+            hashing = _begin_hashing(hasher, chunk, pool)
             file.write(chunk)
-            hasher.update(chunk)
+            for work in hashing:
+                work.result()
         if head is not None and (last := head()) != start:
             file.seek(0)
             file.write(last)
@@ -491,6 +499,16 @@ def write_file(
         file.flush()
         os.fsync(file.fileno())
     return FinishedFile(path, hasher.size, hasher.sha256, hasher.chunks)
+
+
+def _begin_hashing(
+    hasher: Hasher, chunk: bytes | memoryview, pool: Executor
+) -> list[Future[None]]:
+    """Hash bytes beside what else is done; small ones at once."""
+    if len(chunk) < _LARGE:
+        hasher.update(chunk)
+        return []
+    return [pool.submit(work) for work in hasher.updates(chunk)]
 
 
 def _hash_again(file: IO[bytes]) -> Hasher:

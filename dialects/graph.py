@@ -31,10 +31,11 @@ say where an equal, cheaper value takes its place (`aotc.dialects.patterns`); `r
 itself on operands whose axes come in another order, which lets transposes move past it;
 `view`: what its result is of that which its first operand is a view of
 (`aotc.dialects.views`); `nests`: the loops over views of its operands that it is
-(`aotc.dialects.nests`); and `cascade`: itself in nests and elementwise ops, one after
-the other. Of a product, `scaled_axes` says where its operands may be scaled in the
-place of its result, and `summed_axes` where one of them in the place of the other. An
-op with an effect beside its results is not `Pure`.
+(`aotc.dialects.nests`); `cascade`: itself in nests and elementwise ops, one after the
+other; and `composition`: itself in ops that may be kernels of their own, where those of
+a GPU are faster so. Of a product, `scaled_axes` says where its operands may be scaled
+in the place of its result, and `summed_axes` where one of them in the place of the
+other. An op with an effect beside its results is not `Pure`.
 
 What passes and kernels need to know of an op they ask its class: facts that are true of
 all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
@@ -153,6 +154,7 @@ class GraphOp(_Declared):
         samples: Sequence[Any]
         # facts of some ops
         cascade: Any
+        composition: Any
         counter: Any
         counted_axis: Any
     why = ""
@@ -178,6 +180,7 @@ class GraphOp(_Declared):
     pad = CUT
     simplify = ()
     cascade = None  # of a builder and an op: its results, of nests and elementwise ops
+    composition = None  # the same, of ops each of which has a kernel of its own
     counter = None  # of an op: how its elements count along an axis, if they do
     counted_axis = None  # of an op and an axis that its operand counts along: its own
 

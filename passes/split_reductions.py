@@ -24,7 +24,6 @@ from aotc.dialects.builder import Builder, replace_op
 from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.ops.attention import Attention, compose
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
@@ -68,7 +67,7 @@ def _split_in(
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
     for op in _computed_ops(function, weights):
         if capabilities.is_better_composed(op):
-            replace_op(op, compose if isinstance(op, Attention) else type(op).cascade)
+            replace_op(op, type(op).composition)
             changed = True
     for op in _computed_ops(function, weights):
         if isinstance(op, DotGeneral):

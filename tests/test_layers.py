@@ -16,7 +16,7 @@ LEAVES = {
 }  # fmt: skip
 EDGE = LEAVES | {"artifacts"}
 MODEL = EDGE | {"mlir", "dialects"}
-PROGRAM = MODEL | {"program", "computed_arrays", "parameter_archive"}
+PROGRAM = MODEL | {"networks", "program", "computed_arrays", "parameter_archive"}
 TRACING = PROGRAM | {"tracing"}
 ALLOWED = {
     "redaction": set(),
@@ -35,6 +35,7 @@ ALLOWED = {
     "counting": LEAVES,
     "deferring": LEAVES,
     "json_values": LEAVES,
+    "networks": LEAVES,
     "printing": LEAVES,
     "system_errors": LEAVES,
     "writing": LEAVES,

@@ -11,39 +11,36 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc import options
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.leftovers import temporary_folder
+from aotc.backend.failures import disk_errors, failure_of, refusal_of
+from aotc.backend.memory_plans import (
+    Memory,
+    planned_memory,
+    plans_of,
+    unknown_memory,
+)
 from aotc.backend.reuse import KeptModule
 from aotc.cache import Cache
 from aotc.counting import counters
-from aotc.dialects.contracts import Contract
 from aotc.dialects.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
-from aotc.dialects.symbols import known_contracts
-from aotc.dialects.types import bounds, evaluate_size
-from aotc.errors import CompileError, SetupError
-from aotc.exit_status import exit_cause
+from aotc.errors import SetupError
 from aotc.installation import install_command
 from aotc.passes.base import PassRecord, Unit
 from aotc.program import Program
-from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
 from aotc.target import PEELING, Target
-from aotc.worker import IO_ERROR as WORKER_IO_ERROR
 from aotc.writing import make_folder, write_text
 
 if TYPE_CHECKING:
@@ -77,8 +74,6 @@ SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
 # for AVX-512, and sums over two axes around one that stays, of symbolic sizes.
 _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation limit"
 
-_MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined
-
 
 class Running:
     """The compilers at work; once they are stopped, what they say is of no use."""
@@ -92,32 +87,6 @@ class Running:
         self.is_stopped = True
         for process in tuple(self.processes):
             process.kill()
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The memory of a device that an entry needs, as IREE lays it out.
-
-    Args:
-        sizes: of the symbolic dimensions where it needs most: the largest ones, unless
-            something shrinks with them.
-        resident_bytes: between calls: weights (where they are copied to the device, not
-            mapped from their file), states, constants, and memory that the module keeps
-            for calls.
-        peak_bytes: at most, in a call: these, inputs, outputs and what is in between.
-        bound: what that is over all sizes: `exact`, what a call of `sizes` takes;
-            `upper`, what no call exceeds; `tried`, the most of calls of the least and
-            the greatest sizes, where the code branches on them.
-    """
-
-    sizes: dict[str, int]
-    resident_bytes: int
-    peak_bytes: int
-    bound: str = "exact"
-
-    def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -207,7 +176,7 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
     job = _Job.of(unit, only_plans=True)
     with _workers(1) as (pool, running):
         report, _ = pool.submit(_run, job, running).result()
-        return _memory(job.entries, report)
+        return planned_memory(job.entries, report)
 
 
 @contextmanager
@@ -302,7 +271,7 @@ class _Job:
         crossed = crossing(unit.program)
         settings = {
             "flags": target_flags(target),
-            "plans": _plans(entries),
+            "plans": plans_of(entries),
             "is_mapped": BACKENDS[target.backend].on_cpu,
             "only_plans": only_plans,
             "verifies_each": options.get("AOTC_VERIFY_EACH"),
@@ -334,103 +303,6 @@ class _Job:
         )
 
 
-def _plans(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Shapes of calls that may need most, and bounds of all, by entry that has such."""
-    return {
-        entry.name: {
-            "shapes": [_input_sizes(entry, symbols) for symbols in _corners(entry)],
-            "bounds": _input_bounds(entry),
-        }
-        for entry in entries
-        if _is_bounded(entry)
-    }
-
-
-def _is_bounded(entry: Entry) -> bool:
-    """Whether sizes have limits; in certificates they have no contracts at all."""
-    sizes = [size for port in entry.ports("input") for size in port.type.shape]
-    has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
-    return has_contracts and not _unlimited(entry)
-
-
-def _unlimited(entry: Entry) -> list[str]:
-    """The names of sizes without a limit."""
-    return [each.name for each in entry.symbols if each.max is None]
-
-
-def _corners(entry: Entry) -> list[tuple[int, ...]]:
-    """The symbols of calls of least and greatest sizes; first those of the greatest.
-
-    Of many symbols, those where one alone is least, or all are.
-    """
-    ranges = [_range_of(each) for each in entry.symbols]
-    if len(ranges) <= _MOST_COMBINED:
-        corners = list(product(*(dict.fromkeys(ends) for ends in ranges)))
-    else:
-        most = tuple(ends[0] for ends in ranges)
-        least = tuple(ends[1] for ends in ranges)
-        one_least = ((*most[:n], least[n], *most[n + 1 :]) for n in range(len(ranges)))
-        corners = list(dict.fromkeys([most, *one_least, least]))
-    return [each for each in corners if _is_call(entry, each)] or corners[:1]
-
-
-def _range_of(contract: Contract) -> tuple[int, int]:
-    """The greatest and the least value of a symbol that has both."""
-    step = contract.multiple_of
-    return (contract.max or 0) // step, -(-contract.min // step)
-
-
-def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Whether inputs can have the sizes that these symbols give them."""
-    return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
-
-
-def _input_sizes(entry: Entry, symbols: Sequence[int]) -> list[list[int]]:
-    shapes = (port.type.shape for port in entry.ports("input"))
-    return [[evaluate_size(size, symbols) for size in shape] for shape in shapes]
-
-
-def _input_bounds(entry: Entry) -> list[list[list[int]]]:
-    with known_contracts(entry.symbols):
-        shapes = (port.type.shape for port in entry.ports("input"))
-        return [
-            [[max(0, int(end)) for end in bounds(size)] for size in shape]
-            for shape in shapes
-        ]
-
-
-def _memory(entries: Sequence[Entry], report: dict[str, Any]) -> dict[str, Memory]:
-    return {
-        entry.name: _memory_of(entry, **found)
-        for entry in entries
-        if (found := report["memory"].get(entry.name))
-    }
-
-
-def _unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str, Any]:
-    """Of each entry that has no plan: why, and the sizes that have no limit."""
-    return {
-        entry.name: {
-            "why": "sizes without a limit"
-            if _unlimited(entry)
-            else "it depends on what the entry computes",
-            "unlimited": _unlimited(entry),
-        }
-        for entry in entries
-        if entry.name not in known
-    }
-
-
-def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
-    """What the worker has found of an entry, `call` of those that it was told."""
-    symbols = _corners(entry)[call]
-    if bound == "exact" and not entry.allows(symbols):  # by its guards
-        bound = "upper"
-    pairs = zip(entry.symbols, symbols, strict=True)
-    sizes = {each.name: part * each.multiple_of for each, part in pairs}
-    return Memory(sizes, **found, bound=bound)
-
-
 def _compile(job: _Job, running: Running) -> Compiled:
     start = time.perf_counter()
     found = job.kept.find() if job.kept else None
@@ -452,7 +324,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
     labels = {"layer": "backend", "kind": "warm" if found else "cold"}
     counters.counter("compiles", labels).add()
     counters.histogram("compile_duration_seconds", labels).observe(report["seconds"])
-    plans = _memory(job.entries, report)
+    plans = planned_memory(job.entries, report)
     return Compiled(
         target=job.target,
         vmfb=vmfb,
@@ -462,7 +334,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
         compiler=report["compiler"],
         statistics=report["statistics"],
         memory=plans,
-        memory_unknown=_unknown_memory(job.entries, plans),
+        memory_unknown=unknown_memory(job.entries, plans),
         seconds=report["seconds"],
         peak_bytes=report["peak_bytes"],
         kernels=_with_device_facts(job.kernels, report.get("device_kernels", {})),
@@ -504,7 +376,7 @@ def _run_with_kernels(
             else kernels.compile(running, unaligned)
         )
         bytecode, frame = job.cross_without([*refused]) if refused else job.crossed
-        with _disk_errors(root):
+        with disk_errors(root):
             kernels.write_objects(root, codes)
         frame = with_executables(frame, kernels.executables(codes))
         _write_module(root, bytecode, frame)
@@ -518,7 +390,7 @@ def _run_with_kernels(
 
 def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
     """Write what a worker compiles."""
-    with _disk_errors(root):
+    with disk_errors(root):
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
@@ -532,8 +404,8 @@ def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
     if running.is_stopped:
         raise CancelledError
     if code != 0 or not (root / "report.json").is_file():
-        refusal = _refusal(job.target, code, log, root)
-        raise refusal or _failure(job.target, code, log)
+        refusal = refusal_of(job.target, code, log, root)
+        raise refusal or failure_of(job.target, code, log)
     found: dict[str, Any] = json.loads(
         (root / "report.json").read_text(encoding="utf-8")
     )
@@ -576,7 +448,7 @@ def _run_worker(
     folder: Path, settings: dict[str, Any], running: Running
 ) -> tuple[int, str]:
     """Exit code and diagnostics of the compiler on the files in `folder`."""
-    with _disk_errors(folder):
+    with disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     with subprocess.Popen(
         # -P: the user's folder may hold a signal.py
@@ -595,66 +467,3 @@ def _run_worker(
         finally:
             running.processes.discard(process)
     return process.returncode, log
-
-
-# `loc(callsite("model.py":48:0 at …)): error: what is wrong`
-_DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILINE)
-_PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
-
-
-def _refusal(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
-    """What the machine refused the compiler, which is no fault of the program."""
-    if code == WORKER_IO_ERROR or is_disk_full(log):
-        return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
-    if code == -signal.SIGKILL or is_out_of_memory(log):
-        return ended_for_memory(f"IREE's compiler for target '{target}'")
-    return None
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    """Files that cannot be written into a folder are an error of the user's machine."""
-    try:
-        yield
-    except OSError as error:
-        raise _disk_error(folder, str(error)) from error
-
-
-def _disk_error(folder: Path, reason: str) -> SetupError:
-    return SetupError(
-        "cannot-write",
-        f"the compiler's files cannot be written: {reason}",
-        where=str(folder),
-        hint="free some space, or set TMPDIR to a folder that has it",
-    )
-
-
-def _failure(target: Target, code: int, log: str) -> CompileError:
-    """One message out of the compiler's output; the whole of it is kept in a file."""
-    kept = _keep(target, log)
-    if code < 0:
-        cause = f"IREE's compiler died of {exit_cause(code)}"
-        return CompileError(
-            "compiler-crashed", f"{cause} for target '{target}'", hint=kept
-        )
-    found = _DIAGNOSTIC.search(log)
-    place = _PLACE.search(found["place"]) if found else None
-    message = (
-        found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
-    )
-    return CompileError(
-        "compile-failed",
-        f"IREE could not compile for target '{target}': {message[:400]}",
-        where=f"{place['file']}:{place['line']}" if place else None,
-        hint=kept,
-    )
-
-
-def _keep(target: Target, log: str) -> str:
-    """Write the log to a file, and say where it is."""
-    try:
-        file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
-        write_text(file, log)
-    except (OSError, SetupError):  # what failed is to be told, not this
-        return "its log could not be written into the folder for temporary files"
-    return f"log: {file}"

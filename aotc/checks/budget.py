@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aotc.backend import Memory, plan_memory
+from aotc.backend import plan_memory
+from aotc.backend.memory_plans import Memory
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import copy_module, functions_of
 from aotc.errors import InputError

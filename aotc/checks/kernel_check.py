@@ -24,12 +24,11 @@ from aotc.cache import digest
 from aotc.checks.kernel_count import KernelCount
 from aotc.dialects.function_table import name_of
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import evaluate_size
 from aotc.errors import CompileError
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
-from aotc.kernels.gpu.reference import run_kernel
+from aotc.kernels.gpu.reference import Launch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.mlir import Function
@@ -119,24 +118,21 @@ class EvaluatedKernels:
         wanted = reference.evaluate(module, name, arguments)
         if digest(kernel.text) in self.uncompiled:
             return wanted
-        with function.context, known_contracts(contracts_of(function)):
-            total = evaluate_size(kernel.programs, symbols)
-        if not total:
-            return wanted
         try:
-            programs = self._chosen(kernel, term, arguments, symbols, total)
-            memories, steps = run_kernel(kernel, term, arguments, symbols, programs)
+            launch = Launch.of(kernel, term, arguments, symbols)
+            if not launch.programs:
+                return wanted
+            run = self._run_some(launch)
+            is_whole = run == launch.programs
             results = [
-                _written_over(array, memory, is_whole=programs is None)
-                for array, memory in zip(wanted, memories, strict=True)
+                _written_over(array, memory, is_whole=is_whole)
+                for array, memory in zip(wanted, launch.results, strict=True)
             ]
         except CompileError as error:
             raise CompileError(
                 "self-check", f"the kernel of the region '{name}': {error.message}"
             ) from error
-        self.steps -= steps
-        run = total if programs is None else len(programs)
-        self.count = self.count.plus(total, run)
+        self.count = self.count.plus(launch.programs, run)
         return results
 
     def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
@@ -148,24 +144,23 @@ class EvaluatedKernels:
         assert term is not None
         return kernel, term
 
-    def _chosen(
-        self,
-        kernel: GpuKernel,
-        term: Term,
-        arguments: Sequence[Any],
-        symbols: Sequence[int],
-        total: int,
-    ) -> list[int] | None:
-        """Return the programs of a launch that are evaluated; None for all."""
+    def _run_some(self, launch: Launch) -> int:
+        """Run as many programs of a launch as there are steps for; return how many.
+
+        The first one tells how many steps one takes.
+        """
         if isinf(self.steps):
-            return None
-        _, steps = run_kernel(kernel, term, arguments, symbols, [0])
+            launch.run()
+            return launch.programs
+        steps = launch.run([0])
         self.steps -= steps
         affordable = max(1, int(self.steps / _SHARE // max(1, steps)))
-        if affordable >= total:
-            return None
-        places = np.linspace(0, total - 1, min(affordable + 1, total)).round()
-        return sorted({int(place) for place in places})
+        places = np.linspace(
+            0, launch.programs - 1, min(affordable + 1, launch.programs)
+        )
+        chosen = {int(place) for place in places.round()} | {0}
+        self.steps -= launch.run(chosen - {0})
+        return len(chosen)
 
 
 def _written_over(array: Any, memory: Any, *, is_whole: bool) -> Any:

@@ -29,6 +29,7 @@ from aotc.checks.judging import Verdict
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import BlockCount, SelfCheck
 from aotc.mlir import Module
+from aotc.networks import NetworksOnDemand
 from aotc.program import Program
 from aotc.pytree import flatten
 
@@ -165,6 +166,8 @@ def _text(graph: Module) -> str:
 
 def examples_digest(program: Program) -> str:
     """Return the SHA-256 of the inputs that the sources of entries bring along."""
+    if isinstance(program.networks, NetworksOnDemand):
+        return program.networks.examples
     return digest(*_examples(program))
 
 

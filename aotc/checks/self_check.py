@@ -12,26 +12,22 @@ from __future__ import annotations
 from collections.abc import (
     Callable,
     Container,
-    Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count, groupby
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
 from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
+from aotc.checks.evaluated_entries import evaluate_kernels
 from aotc.checks.failures import (
     HINT,
     load_error,
@@ -39,19 +35,10 @@ from aotc.checks.failures import (
     wrong_block,
     wrong_results,
 )
-from aotc.checks.judging import Rounding, Verdict, judge
-from aotc.checks.kernel_check import (
-    STEPS,
-    EvaluatedKernels,
-    kernel_texts,
-    uncompiled_texts,
-)
-from aotc.checks.kernel_count import KernelCount
+from aotc.checks.judging import Verdict
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
-from aotc.checks.rounding import Noise, is_float
 from aotc.checks.samples import (
-    Calls,
     Item,
     Share,
     calls_of,
@@ -61,6 +48,7 @@ from aotc.checks.samples import (
 )
 from aotc.checks.spare import Spare
 from aotc.checks.subject import Arrays, Subject
+from aotc.checks.trials import REFUSES, SEED, Trial, judged, trial_of
 from aotc.checks.work import (
     TOO_LONG,
     NoMemoryToCompare,
@@ -78,14 +66,9 @@ from aotc.target import Target
 
 __all__ = ["SelfCheck", "check_entries", "skipped_checks"]
 
-_SEED = 20
 _SECONDS = 300  # for one compiled call
 _ENDLESS_SECONDS = 20  # where the reference evaluator has not seen it end
-_WORK = 2e10  # of the reference in a whole build: some 20 s
 _EXTRA_WORK = 2e9  # for each item beyond the usual
-_EVALUATED = 2  # items of an entry whose kernels are evaluated, at most
-_LITTLE = 0.1  # of the work for an entry, after which another item follows
-_ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 # Errors of loading that say what the machine lacks; others are faults of the code.
 _NOT_HERE = {
     "incompatible": "this machine does not run it",
@@ -94,7 +77,6 @@ _NOT_HERE = {
 }
 
 _NO_MEMORY = "this machine has not the memory for a call"
-_REFUSES = "the model refuses the random inputs"
 _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare with"
 
 
@@ -150,7 +132,7 @@ def check_entries(
                 for entry in points
                 if entry.name in known
             }
-            rows = _evaluate_kernels(rows, subjects, given, regions, begin, full=full)
+            rows = evaluate_kernels(rows, subjects, given, regions, begin, full=full)
         if not running:
             return rows
         rows += [
@@ -165,118 +147,8 @@ def check_entries(
             if entry.name in known
             for item in items_of(program, graph, entry)
         ]
-        work = Work(inf, inf) if full else Work(_WORK, _ELEMENTS)
+        work = Work(inf, inf) if full else Work.usual()
         return rows + _check(jobs, running, packed, work, begin)
-
-
-def _evaluate_kernels(
-    rows: Sequence[SelfCheck],
-    subjects: Mapping[str, Subject],
-    variants: Sequence[Compiled],
-    regions: Callable[[Target], Program],
-    begin: Callable[[str], None],
-    *,
-    full: bool,
-) -> list[SelfCheck]:
-    """What was found of entries that do not run here, with their kernels evaluated.
-
-    Args:
-        rows: what was found of all entries.
-        subjects: the entries that can be, by name.
-        variants: the targets that do not run here.
-        regions: see `check_entries`.
-        begin: is told what is evaluated next.
-        full: whether the evaluator may run as many steps as there are.
-    """
-    found = {(row.entry, row.target): row for row in rows}
-    steps = inf if full else float(STEPS)
-    evaluated = [
-        (
-            variant.target,
-            EvaluatedKernels(
-                regions(variant.target),
-                kernel_texts(variant.kernels),
-                uncompiled_texts(variant.kernels),
-                steps,
-            ),
-        )
-        for variant in variants
-        if kernel_texts(variant.kernels)
-    ]
-    work = Work(_WORK, _ELEMENTS)
-    left = [*subjects.items()] if evaluated else []
-    for _ in range(2):  # large entries again, when it is known what others have left
-        large = []
-        for number, (name, subject) in enumerate(left):
-            begin(f"{name}, kernels for {', '.join(str(x) for x, _ in evaluated)}")
-            limit = 2 * work.left / (len(left) - number + 1)
-            if not _evaluate_entry(subject, evaluated, work.part(limit)):
-                large.append((name, subject))
-            for target, kernels in evaluated:
-                key = name, str(target)
-                found[key] = replace(found[key], kernels=kernels.count)
-        left = large
-    return [*found.values()]
-
-
-def _evaluate_entry(
-    subject: Subject,
-    evaluated: Sequence[tuple[Target, EvaluatedKernels]],
-    work: Work,
-) -> bool:
-    """Evaluate the kernels of an entry in the calls of some items, for all targets.
-
-    What the reference evaluator makes of the calls is the same for all. Another item
-    follows where the ones before it took little of the work. Returns false if more
-    work would let an entry be evaluated that was not.
-
-    Raises:
-        CompileError: `self-check`: the entry computes something else by them.
-    """
-    for _, kernels in evaluated:
-        kernels.count = KernelCount()
-    items, given = items_of(subject.program, subject.graph, subject.entry), work.left
-    usual = [item for item in items if item.share is Share.USUAL][:_EVALUATED]
-    is_compared = is_large = False
-    for number, item in enumerate(usual):
-        if number and work.left < (1 - _LITTLE) * given:
-            break
-        try:
-            trial = _trial(subject, item, work.part(work.left / (len(usual) - number)))
-        except NothingToCompare as reason:
-            is_large |= type(reason) is OverBudget
-            continue
-        is_compared = True
-        for target, kernels in evaluated:
-            _judge_kernels(trial, target, kernels)
-    return is_compared or not is_large
-
-
-def _judge_kernels(trial: _Trial, target: Target, kernels: EvaluatedKernels) -> None:
-    """Compare an entry by its evaluated kernels with the reference.
-
-    Launches count only where there is something to compare.
-
-    Raises:
-        CompileError: `self-check`: the entry computes something else by them.
-    """
-    subject, before = trial.subject, kernels.count
-    results = [*subject.compiled_results(trial.calls, kernels)]
-    try:
-        rows = _judged(trial, results)
-    except NothingToCompare:
-        kernels.count = before
-        return
-    wrong = [each for row in rows for each in row if not each.passed]
-    if wrong:
-        lines = "\n".join(f"  FAIL {each}" for each in wrong)
-        raise CompileError(
-            "self-check",
-            f"entry '{subject.entry.name}' does not compute by the kernels for "
-            f"'{target}' what its graph says{sizes_text([trial.item.sizes])}:\n"
-            f"{lines}",
-            hint=HINT,
-        )
 
 
 def skipped_checks(
@@ -350,7 +222,7 @@ def _check_item(
     """Note what an item finds; return why there was nothing to compare, if so."""
     name = subject.entry.name
     try:
-        trial = _trial(subject, item, work)
+        trial = trial_of(subject, item, work)
     except NothingToCompare as reason:
         for variant, _ in running:
             rows[name, variant.target] = _skip(rows[name, variant.target], item, reason)
@@ -404,58 +276,8 @@ def _start(
 # ---- an item of an entry ------------------------------------------------------------
 
 
-@dataclass
-class _Trial:
-    """Calls of an entry, with the arguments and results of each by the reference."""
-
-    subject: Subject
-    item: Item
-    calls: Calls
-    expected: list[tuple[Arrays, Arrays]]
-    rounding: Rounding
-
-
-def _trial(subject: Subject, item: Item, work: Work) -> _Trial:
-    """The calls of an item, with what the reference evaluator makes of them.
-
-    Where no result is finite, masks show the first position and are tried again: a row
-    of a causal mask beside them may have seen nothing, and all that attends to it.
-
-    Raises:
-        NothingToCompare: it makes nothing of them.
-    """
-    trial = _trial_of(subject, item, work)
-    if _says_nothing(_all_results(trial.expected)):
-        trial = _trial_of(subject, item.with_first_shown(), work)
-        if _says_nothing(_all_results(trial.expected)):
-            raise NothingToCompare("no result is finite on the random inputs")
-    return trial
-
-
-def _trial_of(subject: Subject, item: Item, work: Work) -> _Trial:
-    try:
-        work.hold(input_elements(subject.entry, item.sizes))
-        calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
-        ops = subject.ops * len(calls.inputs)
-        work.require(ops, parts_of(subject.entry, item.sizes))
-        before = work.left
-        expected = list(subject.reference_results(calls, work))
-        spent = before - work.left
-    except MemoryError:
-        raise NoMemoryToCompare from None
-    except InputError as error:
-        raise NothingToCompare(f"{_REFUSES}: {error.message}") from None
-    results = _all_results(expected)
-
-    def with_noise(noise: Noise) -> Arrays:
-        work.count(spent)
-        return _all_results(subject.reference_results(calls, noise))
-
-    return _Trial(subject, item, calls, expected, Rounding(results, with_noise))
-
-
 def _extend(
-    row: SelfCheck, trial: _Trial, variant: Compiled, process: CompiledProcess
+    row: SelfCheck, trial: Trial, variant: Compiled, process: CompiledProcess
 ) -> SelfCheck:
     """What was found of an entry, with one more item."""
     sizes = trial.item.sizes
@@ -502,14 +324,14 @@ def _by_blocks(
     seconds = _ENDLESS_SECONDS if subject.may_be_endless else None
     try:
         work.hold(input_elements(subject.entry, item.sizes))
-        calls = calls_of(subject.program, subject.graph, subject.entry, item, _SEED)
+        calls = calls_of(subject.program, subject.graph, subject.entry, item, SEED)
         shipped = next(subject.compiled_results(calls, process, seconds))
         given = subject, blocks, calls, symbols, (variant, packed)
         found = check_blocks(*given, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)
     except InputError as error:
-        return _skip(row, item, NothingToCompare(f"{_REFUSES}: {error.message}"))
+        return _skip(row, item, NothingToCompare(f"{REFUSES}: {error.message}"))
     except MemoryError:
         return _skip(row, item, NoMemoryToCompare())
     except SetupError:
@@ -532,19 +354,8 @@ def _with_blocks(row: SelfCheck, item: Item, found: BlockFindings) -> SelfCheck:
     return row
 
 
-def _all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
-    """The results of one call after those of another."""
-    return [array for _, results in calls for array in results]
-
-
-def _says_nothing(results: Sequence[Any]) -> bool:
-    """Whether there are floats among the results, and none of them is finite."""
-    floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
-    return bool(floats) and not any(np.isfinite(x).any() for x in floats)
-
-
 def _verdicts(
-    trial: _Trial, variant: Compiled, process: CompiledProcess
+    trial: Trial, variant: Compiled, process: CompiledProcess
 ) -> list[Verdict]:
     """The verdict on each result over the calls.
 
@@ -553,7 +364,7 @@ def _verdicts(
         NothingToCompare: rounding decides everything, or a check of the model.
     """
     results = trial.subject.compiled_results(trial.calls, process)
-    rows = _judged(trial, list(_guard(trial, variant, results)))
+    rows = judged(trial, list(_guard(trial, variant, results)))
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
             raise wrong_results(
@@ -562,36 +373,8 @@ def _verdicts(
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
 
-def _judged(trial: _Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
-    """The verdicts on the results of each call.
-
-    Raises:
-        NothingToCompare: rounding decides everything, or a check of the model.
-    """
-    names = trial.subject.names
-    try:
-        verdicts = judge(
-            names * len(found),
-            [array for call in found for array in call],
-            _all_results(trial.expected),
-            trial.rounding,
-        )
-    except InputError as error:
-        raise NothingToCompare(
-            f"rounding decides a check of the model: {error.message}"
-        ) from None
-    except MemoryError:
-        raise NoMemoryToCompare from None
-    if trial.rounding.is_all:
-        raise NothingToCompare("rounding alone decides what is finite")
-    return [
-        verdicts[call * len(names) : (call + 1) * len(names)]
-        for call in range(len(found))
-    ]
-
-
 def _guard(
-    trial: _Trial, variant: Compiled, results: Iterator[Arrays]
+    trial: Trial, variant: Compiled, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 

@@ -12,6 +12,8 @@ import numpy as np
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
 
+_USUAL = 2e10  # elements: some 20 s
+_ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 TOO_LONG = "the reference evaluator would take too long (--self-check=full)"
 _WORK_OF_AN_OP = 10_000
 _PRODUCTS = 32  # that BLAS computes in the time of one element
@@ -64,6 +66,11 @@ class Work:
     whole: Work | None = None
     _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
     _evaluate: Evaluator = field(default_factory=Evaluator)
+
+    @classmethod
+    def usual(cls) -> Work:
+        """Return what the reference may do in a whole build."""
+        return cls(_USUAL, _ELEMENTS)
 
     def __call__(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]

@@ -12,7 +12,6 @@ The modules themselves are kept by `aotc.backend.reuse`; they are named here.
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -22,24 +21,30 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, options, processor
-from aotc.backend import Compiled, Memory
+from aotc import options, processor
+from aotc.backend import Compiled
+from aotc.backend.memory_plans import Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
-from aotc.computed_arrays import StoredArray
 from aotc.counting import counters
 from aotc.installation import has_triton, triton_version
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
 from aotc.passes.base import PassRecord
+from aotc.pipeline.array_tables import (
+    ArrayTable,
+    arrays_of_rows,
+    parts_of_value,
+    value_of,
+)
 from aotc.pipeline.request import Request
 from aotc.program import Program
 from aotc.provenance import BINDINGS
 from aotc.target import Target
 
-# Of arrays that passes have made, such as packed weights. Those of large models would
-# soon fill the cache, and passes are a small part of their builds.
+# Of elements that passes have made. What is computed when it is written has none: it is
+# kept as the ops that compute it, however large it is.
 MOST_BYTES = 64 << 20
 
 
@@ -67,6 +72,20 @@ class Made:
     parameters: Arrays
     weights: list[WeightFile]
     source: dict[str, str] | None
+
+
+def computing_parts() -> dict[str, str]:
+    """Return the parts of a recipe that decide what aotc and NumPy compute here."""
+    return {
+        "aotc": code_digest(),
+        "packages": digest(
+            platform.python_version(),
+            np.__version__,
+            installed_version("ml_dtypes"),
+            installed_version(BINDINGS),
+        ),
+        "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
+    }
 
 
 def is_reusable(request: Request, stage: str) -> bool:
@@ -117,16 +136,11 @@ class KeptBuild:
             "weights and states": weights,
             "examples": examples_digest(program),  # by which self-checks are known
             "targets": digest(*map(repr, targets)),
-            "aotc": code_digest(),
-            "packages": digest(
-                platform.python_version(),
-                np.__version__,
-                installed_version("ml_dtypes"),
-                installed_version(BINDINGS),
+            "compilers": digest(
                 stated_version("iree.compiler"),
                 triton_version() if has_triton() else "no triton",
             ),
-            "machine": digest(processor.arch(), *sorted(processor.cpu_features())),
+            **computing_parts(),
         }
         label = f"{', '.join(map(str, targets))}: {names}"
         recipe = Recipe("build", label, parts)
@@ -138,14 +152,14 @@ class KeptBuild:
         value = self.cache.find(self.recipe)
         if value is None:
             return None
-        header, _, rest = value.partition(b"\n")
-        facts = json.loads(header)
+        facts, (module, *blobs) = parts_of_value(value)
         variants = [_find_variant(self.cache, row, start) for row in facts["variants"]]
         found = [each for each in variants if each is not None]
         if len(found) < len(variants):
             return None
-        module, *arrays = _blobs(facts["sizes"], rest)
-        parameters = _parameters(facts["parameters"], self.own, arrays)
+        rows = facts["arrays"]
+        arrays = arrays_of_rows(rows, blobs, self.context, lambda row: self.own[row[0]])
+        parameters = {name: arrays[row] for name, row in facts["parameters"]}
         return Made(
             ir.Module.parse(module, self.context),
             facts["graph_ops"],
@@ -159,15 +173,13 @@ class KeptBuild:
 
     def keep(self, made: Made) -> None:
         """Keep what was made; not if the cache has not the modules, or it is large."""
-        rows, arrays = _parameter_rows(made.parameters, self.own)
-        if sum(each.nbytes for each in arrays) > MOST_BYTES:
+        table = ArrayTable({id(array): [name] for name, array in self.own.items()})
+        parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
+        if table.nbytes > MOST_BYTES:
             return
         if any(each.kept is None for each in made.variants):
             return
-        stored = (np.asarray(each).tobytes() for each in arrays)
-        blobs = [bytecode(made.module), *stored]
         facts = {
-            "sizes": [len(each) for each in blobs],
             "graph_ops": made.graph_ops,
             "passes": [(each.name, each.changed) for each in made.passes],
             "variant_passes": {
@@ -175,24 +187,16 @@ class KeptBuild:
                 for target, records in made.variant_passes.items()
             },
             "variants": [_variant_row(each) for each in made.variants],
-            "parameters": rows,
+            "arrays": table.rows,
+            "parameters": parameters,
             "weights": [
                 [each.path, [*each.parameters], each.required_by]
                 for each in made.weights
             ],
             "source": made.source,
         }
-        header = json.dumps(facts).encode()
-        self.cache.keep(self.recipe, b"\n".join([header, b"".join(blobs)]))
-
-
-def _blobs(sizes: Sequence[int], data: bytes) -> list[bytes]:
-    """Return the parts of `data`, by their sizes."""
-    found, start = [], 0
-    for size in sizes:
-        found.append(data[start : start + size])
-        start += size
-    return found
+        value = value_of(facts, [bytecode(made.module), *table.stored_blobs()])
+        self.cache.keep(self.recipe, value)
 
 
 def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
@@ -248,38 +252,6 @@ def _find_variant(
 
 
 # ---- the weights --------------------------------------------------------------------
-
-
-def _parameter_rows(
-    parameters: Arrays, own: Arrays
-) -> tuple[list[list[Any]], list[StoredArray]]:
-    """Return parameters as JSON, and the arrays that the program does not have.
-
-    A row is the name, and that of an array of the program, or dtype and shape.
-    """
-    names = {id(array): name for name, array in own.items()}
-    rows: list[list[Any]] = []
-    changed: list[StoredArray] = []
-    for name, array in parameters.items():
-        if id(array) in names:
-            rows.append([name, names[id(array)]])
-        else:
-            rows.append([name, dtypes.canonical(array.dtype), array.shape])
-            changed.append(array)
-    return rows, changed
-
-
-def _parameters(
-    rows: Sequence[Sequence[Any]], own: Arrays, blobs: list[bytes]
-) -> Arrays:
-    """Return the parameters that `_parameter_rows` has written."""
-    rest = iter(blobs)
-    return {
-        name: own[kind[0]]
-        if len(kind) == 1
-        else np.ndarray(kind[1], dtypes.to_numpy(kind[0]), next(rest))
-        for name, *kind in rows
-    }
 
 
 def _weight_file(

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotc import importers, options, packager
+from aotc import options, packager
 from aotc.artifacts import Signer
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.pack import TRIAL_SUFFIX, scratch_folder
 from aotc.artifacts.signers import signer_of
 from aotc.cache import Cache, arrays_digest
@@ -25,6 +26,7 @@ from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import parse_graph_passes, parse_without
 from aotc.pipeline.forms import text_of
+from aotc.pipeline.imports import import_file
 from aotc.pipeline.output import (
     bundle_title,
     channel_of,
@@ -99,6 +101,8 @@ class Build:
         parse_without(request.without or "")
         self.tuning = _tuning_file(request, self.targets)
         self.units: list[Unit] = []  # of the targets, once they go separate ways
+        # to evaluate the kernels of, in the place of running them
+        self.regions: dict[Target, Program] = {}
         # once they are compiled: the parameters of all of them, and their files
         self.parameters: packager.Arrays = {}
         self.weights: list[packager.WeightFile] = []
@@ -114,7 +118,8 @@ class Build:
     def source(self) -> Source:
         """The source, imported; at which stage it is, it says itself."""
         path = Path(self.request.source)
-        program = importers.load(path, tuple(self.request.entries))
+        self._imported = import_file(path, tuple(self.request.entries), self.cache)
+        program = self._imported.program
         if self.request.level is not None:
             program.level = self.request.level
         if self.request.numerics is not None:
@@ -241,7 +246,10 @@ class Build:
     @cached_property
     def _weights_digest(self) -> str:
         """The digest of the weights and states as they were imported."""
-        return arrays_digest(self.source.parameters)
+        now, before = self.source.parameters, self._imported.parameters
+        if now.keys() == before.keys() and all(now[k] is before[k] for k in now):
+            return self._imported.weights_digest
+        return arrays_digest(now)
 
     # ---- what is made of the program
 
@@ -300,6 +308,13 @@ class Build:
         run_passes(unit, passes, dump=folder and folder / f"{stage}-passes")
         unit.program.stage = stage
         self.dump_ir(unit)
+
+    def keep_regions(self, unit: Unit) -> None:
+        """Keep a program as it has regions, if a self-check evaluates their kernels."""
+        target = unit.target
+        assert target is not None
+        if self.self_check != "off" and not BACKENDS[target.backend].on_cpu:
+            self.regions[target] = unit.program.copy()
 
     def folder_of(self, unit: Unit) -> Path | None:
         """Where IR of a unit is dumped, if it is."""

@@ -111,6 +111,8 @@ class Lower(Stage):
             build.step(f"{unit.target}, target {number} of {len(build.units)}")
             build.run_passes(unit, self.name, self.passes(build))
             build.report.variant_passes[str(unit.target)] = unit.records
+            if self.name == "regions":
+                build.keep_regions(unit)
         from aotc.checks.budget import Fit
         from aotc.tuning import TuningUse
 
@@ -326,7 +328,15 @@ class Compile(Stage):
 
 
 def _with_regions(build: Build, original: Program, target: Target) -> Program:
-    """Return the program of a target with its regions, made anew of the original."""
+    """Return the program of a target with its regions; made anew, if no pass was run.
+
+    Args:
+        build: that has made it, or has taken what an equal one had made.
+        original: the program as it was imported, with its derivatives written.
+        target: that this machine does not run.
+    """
+    if target in build.regions:
+        return build.regions[target]
     unit = Unit(original.copy(), target)
     for stage in PASS_STAGES:
         if stage.name in ("optimized", "regions"):

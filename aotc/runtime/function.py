@@ -25,6 +25,7 @@ from aotc.runtime.signatures import require_signature
 from aotc.runtime.transfers import Transfers
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
+_NO_RESULT = "access list element"  # in what IREE says of a list that is too short
 _FAILURES = (RuntimeError, ValueError, MemoryError, IndexError)
 _REMEMBERED = 256  # shapes of calls
 
@@ -337,7 +338,8 @@ class Function:
                 f"{self._owner}: this machine has not the memory that the call needs",
                 hint="call it with smaller inputs, or free some memory",
             )
-        if isinstance(error, IndexError):  # of the list of results
+        # IREE's status OUT_OF_RANGE is an IndexError, whatever is out of range
+        if isinstance(error, IndexError) and _NO_RESULT in first_line:
             return VerificationError(
                 "result-mismatch",
                 f"{self._owner}: the manifest promises {len(self._outputs)} results, "

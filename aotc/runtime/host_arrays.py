@@ -130,6 +130,12 @@ _COPIES = {
     "jaxlib": "jax.device_get({x})",
     "cupy": "{x}.get()",
 }
+# PyTorch's dtypes that NumPy itself has not → integers as long, and those of ml_dtypes.
+_VIEWS = {
+    "torch.bfloat16": ("int16", "bfloat16"),
+    "torch.float8_e4m3fn": ("uint8", "float8_e4m3fn"),
+    "torch.float8_e5m2": ("uint8", "float8_e5m2"),
+}
 
 
 def _copy_of(name: str, value: Any) -> str:
@@ -138,4 +144,8 @@ def _copy_of(name: str, value: Any) -> str:
         return f"{name}.filled(0)"
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
         return f"numpy.from_dlpack({name})"
+    if _library(value) == "torch" and str(value.dtype) in _VIEWS:
+        raw, dtype = _VIEWS[str(value.dtype)]
+        integers = f"{name}.detach().cpu().view(torch.{raw}).numpy()"
+        return f"{integers}.view(ml_dtypes.{dtype})"
     return _COPIES.get(_library(value), "numpy.asarray(value, dtype)").format(x=name)

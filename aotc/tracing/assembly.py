@@ -64,13 +64,14 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get("aotc")
-    builder = _Builder(Program(module, {}), dict(names))
+    networks: dict[str, Any] = {}
+    builder = _Builder(Program(module, {}, networks), dict(names))
     with index_functions(module):
         for function in declared:
             with tolerate_errors(f"entry '{function.name}'"), _erase_on_error(module):
                 write_entry(module, _trace_entry(builder, function))
                 if function.network is not None:
-                    builder.program.networks[function.name] = function.network
+                    networks[function.name] = function.network
     return builder.program
 
 

@@ -17,6 +17,18 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.attention_sums import (
+    grouped_products,
+    normalized_last,
+    probabilities,
+    products_of,
+    sum_of,
+    sum_over_rows,
+    swap_middle,
+    weighted_sum,
+    wide_bias,
+    with_zeros,
+)
 from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.padding import Padding
 from aotc.dialects.products import sum_of_products
@@ -125,33 +137,33 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         dbias: Tangent,
     ) -> tuple[Tangent, Tangent]:
         """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
-        p = _probabilities(b, op)
+        p = probabilities(b, op)
         y_terms, s_terms = [], []
         if dquery is not None:
-            s_terms.append(b.scale(_products(b, op, dquery, op.key), op.scale))
+            s_terms.append(b.scale(products_of(b, op, dquery, op.key), op.scale))
         if dkey is not None:
-            s_terms.append(b.scale(_products(b, op, op.query, dkey), op.scale))
+            s_terms.append(b.scale(products_of(b, op, op.query, dkey), op.scale))
         if dbias is not None and Tensor.of(op.bias).rank:
-            s_terms.append(_wide_bias(b, op, dbias))
+            s_terms.append(wide_bias(b, op, dbias))
         dlogsum = None
         if s_terms:
-            weighted = b.multiply(p, _sum(b, s_terms))
+            weighted = b.multiply(p, sum_of(b, s_terms))
             dlogsum = b.reduce_sum(weighted, axes=(3,))
             mean = b.multiply(p, b.expand(dlogsum, Tensor.of(p), (3,)))
-            y_terms.append(_weighted_sum(b, op, b.subtract(weighted, mean), op.value))
+            y_terms.append(weighted_sum(b, op, b.subtract(weighted, mean), op.value))
         if dvalue is not None:
-            y_terms.append(_weighted_sum(b, op, p, dvalue))
-        return (_sum(b, y_terms) if y_terms else None), dlogsum
+            y_terms.append(weighted_sum(b, op, p, dvalue))
+        return (sum_of(b, y_terms) if y_terms else None), dlogsum
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value, dlogsum: Value) -> list[Tangent]:
         """P (dy value^T - sum(dy y) + dlogsum) of the scores, then through products."""
-        p = _probabilities(b, op)
+        p = probabilities(b, op)
         like = Tensor.of(p)
         products = b.multiply(*(cast(b, part, like.dtype) for part in (dy, op.y)))
         own = b.transpose(b.reduce_sum(products, axes=(3,)), permutation=(0, 2, 1))
         shift = b.expand(b.subtract(dlogsum, own), like, (3,))
-        dscores = b.multiply(p, b.add(_products(b, op, dy, op.value), shift))
+        dscores = b.multiply(p, b.add(products_of(b, op, dy, op.value), shift))
         scaled = b.scale(dscores, op.scale)
         bias = Tensor.of(op.bias)
         dbias = None
@@ -159,9 +171,9 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             total = b.sum_to(dscores, bias.shape, (0, 1, 2, 3))
             dbias = cast(b, total, bias.dtype)
         return [
-            _weighted_sum(b, op, scaled, op.key),
-            _sum_over_rows(b, op, scaled, op.query),
-            _sum_over_rows(b, op, p, dy),
+            weighted_sum(b, op, scaled, op.key),
+            sum_over_rows(b, op, scaled, op.query),
+            sum_over_rows(b, op, p, dy),
             dbias,
         ]
 
@@ -203,12 +215,40 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
         """Two products with a softmax between, normalized last: rows are shorter."""
-        return _normalized_last(b, op, op.value)
+        return normalized_last(b, op, op.value)
 
     @staticmethod
     def cascade(b: Builder, op: "Attention") -> list[Value]:
         """The same, whose exponentials are not rounded to a narrower value's dtype."""
-        return _normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
+        return normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
+
+    @staticmethod
+    def composition(b: Builder, op: "Attention") -> list[Value]:
+        """Two products with a softmax between, each with a kernel of its own.
+
+        Each of them has as many programs as its results, where one kernel for all of it
+        has one for each row. Nothing may read `logsum`, which is not computed.
+        """
+        assert not op.causal
+        scores = b.scale(grouped_products(b, op, op.query, op.key), op.scale)
+        like = Tensor.of(scores)
+        if Tensor.of(op.bias).rank:
+            bias = wide_bias(b, op, op.bias)
+            if Tensor.of(bias).shape != like.shape:
+                bias = b.reshape(bias, shape=like.shape)
+            scores = b.add(scores, bias)
+        p = b.softmax(scores, axis=3)
+        if op.safe:
+            p = with_zeros(b, p, scores)
+        value = Tensor.of(op.value)
+        flat = b.dot_general(
+            cast(b, p, value.dtype),
+            op.value,
+            **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
+        )
+        batch, length, heads, width = Tensor.of(op.y).shape
+        y = b.reshape(flat, shape=(batch, heads, length, width))
+        return [swap_middle(b, y), op.logsum]
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -258,46 +298,6 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     ]
 
 
-def compose(b: Builder, op: Attention) -> list[Value]:
-    """Return the results by ops of their own: products, and a softmax between.
-
-    Each of them has as many programs as its results, where one kernel for all of it
-    has one for each row. Nothing may read `logsum`, which is not computed.
-    """
-    assert not op.causal
-    scores = b.scale(_grouped_products(b, op, op.query, op.key), op.scale)
-    like = Tensor.of(scores)
-    if Tensor.of(op.bias).rank:
-        bias = _wide_bias(b, op, op.bias)
-        if Tensor.of(bias).shape != like.shape:
-            bias = b.reshape(bias, shape=like.shape)
-        scores = b.add(scores, bias)
-    p = b.softmax(scores, axis=3)
-    if op.safe:
-        p = _with_zeros(b, p, scores)
-    value = Tensor.of(op.value)
-    flat = b.dot_general(
-        cast(b, p, value.dtype),
-        op.value,
-        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
-    )
-    batch, length, heads, width = Tensor.of(op.y).shape
-    y = b.reshape(flat, shape=(batch, heads, length, width))
-    return [_swap_middle(b, y), op.logsum]
-
-
-def _with_zeros(b: Builder, p: Value, scores: Value) -> Value:
-    """Return a softmax with zeros for NaN in rows that are all -infinity.
-
-    Where it is no NaN, there is no score of infinity. Each op reads what the softmax
-    gives, so that all are computed where that is.
-    """
-    low, high = (b.full_like(scores, n) for n in (-np.inf, np.inf))
-    is_nan = b.compare(p, p, direction="ne")
-    hidden = b.compare(b.select(is_nan, low, high), scores, direction="eq")
-    return b.select(hidden, b.full_like(p, 0.0), p)
-
-
 def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     for x in (query, key, value):
         if x.rank != 4:
@@ -326,142 +326,6 @@ def may_share(heads: Size, shared: Size) -> bool:
     if isinstance(heads, int) and isinstance(shared, int):
         return heads == shared or (shared > 0 and heads % shared == 0)
     return heads == shared
-
-
-def _normalized_last(b: Builder, op: Attention, value: Value) -> list[Value]:
-    """Return y and logsum, whose weighted sums are divided by those of the weights."""
-    scores = _scores(b, op)
-    like = Tensor.of(scores)
-    highest = _finite(b, b.reduce_max(scores, axes=(3,)))
-    e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
-    total = b.reduce_sum(e, axes=(3,))
-    logsum = b.add(highest, b.log(total))
-    divisor = _divisor(b, total) if op.safe else total
-    divisor = b.transpose(divisor, permutation=(0, 2, 1))
-    wide = Tensor.of(op.y).with_dtype(like.dtype)
-    y = _weighted_sum(b, op, e, value, like.dtype)
-    y = b.divide(y, b.expand(divisor, wide, (3,)))
-    return [cast(b, y, Tensor.of(op.y).dtype), logsum]
-
-
-# Scores, probabilities and their tangents are batch, heads, length, positions. For a
-# product they are batch, key heads, heads of each * length, positions: one matrix
-# product for each batch and key head.
-
-
-def _group_heads(b: Builder, op: Attention, x: Value) -> Value:
-    """`x` (like query) as batch, key heads, heads of each * length, depth."""
-    batch, length, heads, depth = Tensor.of(x).shape
-    shared = Tensor.of(op.key).shape[2]
-    shape = (batch, shared, _times(heads, shared) * length, depth)
-    return b.reshape(_swap_middle(b, x), shape=shape)
-
-
-def _swap_middle(b: Builder, x: Value) -> Value:
-    """`x` with its second and third axis swapped."""
-    first, second, third, last = Tensor.of(x).shape
-    if 1 in (second, third):  # no element moves
-        return b.reshape(x, shape=(first, third, second, last))
-    return b.transpose(x, permutation=(0, 2, 1, 3))
-
-
-def _times(heads: Size, shared: Size) -> int:
-    """How many heads each key head serves."""
-    if isinstance(heads, int) and isinstance(shared, int):
-        return heads // max(shared, 1)
-    return 1
-
-
-def _products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
-    """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
-    shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
-    return b.reshape(_grouped_products(b, op, x, y), shape=shape)
-
-
-def _grouped_products(b: Builder, op: Attention, x: Value, y: Value) -> Value:
-    """The same as batch, key heads, heads of each * length, positions."""
-    return b.dot_general(
-        _group_heads(b, op, x),
-        y,
-        **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
-        dtype=Tensor.of(op.logsum).dtype,
-    )
-
-
-def _weighted_sum(
-    b: Builder, op: Attention, p: Value, y: Value, dtype: str = ""
-) -> Value:
-    """`y` (like key) summed over its positions with weights `p` (like the scores)."""
-    batch, heads, length, positions = Tensor.of(p).shape
-    shared, depth = Tensor.of(y).shape[2:]
-    rows = (batch, shared, _times(heads, shared) * length, positions)
-    flat = b.dot_general(
-        b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
-        y,
-        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
-        dtype=dtype,
-    )
-    return _swap_middle(b, b.reshape(flat, shape=(batch, heads, length, depth)))
-
-
-def _sum_over_rows(b: Builder, op: Attention, p: Value, x: Value) -> Value:
-    """`x` (like query) summed over rows and heads of a group with weights `p`."""
-    batch, heads, length, positions = Tensor.of(p).shape
-    shared = Tensor.of(op.key).shape[2]
-    rows = (batch, shared, _times(heads, shared) * length, positions)
-    flat = b.dot_general(
-        b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
-        _group_heads(b, op, x),
-        **dot_axes(contract=((2,), (2,)), batch=((0, 1), (0, 1))),
-    )
-    return b.transpose(flat, permutation=(0, 2, 1, 3))
-
-
-def _scores(b: Builder, op: Attention) -> Value:
-    """Scaled products, with the bias, and -infinity where a position is hidden."""
-    scores = b.scale(_products(b, op, op.query, op.key), op.scale)
-    if Tensor.of(op.bias).rank:
-        scores = b.add(scores, _wide_bias(b, op, op.bias))
-    if not op.causal:
-        return scores
-    like = Tensor.of(scores)
-    row, column = (b.iota(shape=like.shape, axis=axis, dtype="i32") for axis in (2, 3))
-    seen = b.compare(row, column, direction="ge")
-    return b.select(seen, scores, b.full_like(scores, -np.inf))
-
-
-def _wide_bias(b: Builder, op: Attention, bias: Value) -> Value:
-    """The bias, repeated to the shape of the scores and in their dtype."""
-    logsum = Tensor.of(op.logsum)
-    shape = (*logsum.shape, Tensor.of(op.key).shape[1])
-    wide = cast(b, bias, logsum.dtype)
-    return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
-
-
-def _probabilities(b: Builder, op: Attention) -> Value:
-    """e**(score - logsum), made again; if safe, zeros in a row without positions."""
-    scores = _scores(b, op)
-    logsum = _finite(b, op.logsum) if op.safe else op.logsum
-    return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
-
-
-def _divisor(b: Builder, total: Value) -> Value:
-    """A sum of exponentials; 1 where there are none."""
-    zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
-    return b.select(b.compare(total, zero, direction="eq"), one, total)
-
-
-def _finite(b: Builder, x: Value) -> Value:
-    """`x` with 0 for -infinity, so that -infinity less it is -infinity."""
-    none = b.compare(x, b.full_like(x, -np.inf), direction="eq")
-    return b.select(none, b.full_like(x, 0.0), x)
-
-
-def _sum(b: Builder, terms: Sequence[Value]) -> Value:
-    total = terms[0]
-    for term in terms[1:]:
-        total = b.add(total, term)
-    return total
 
 
 def _merge_batches(b: Builder, x: Value) -> Value:

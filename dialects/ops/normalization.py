@@ -349,6 +349,8 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         y = b.multiply(shifted, b.expand(r, wide, op.axes))
         return [cast(b, y, Tensor.of(op.y).dtype), mean, variance]
 
+    composition = cascade
+
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:
         """Mean, variance, then one generic that reads both."""

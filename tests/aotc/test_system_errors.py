@@ -7,7 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from aotc import backend, importers, system_errors, writing
+from aotc import importers, system_errors, writing
+from aotc.backend import failures
 from aotc.checks import serve
 from aotc.cli import arrays, main
 from aotc.errors import AotcError, CompileError, SetupError
@@ -161,14 +162,14 @@ def test_a_pass_without_memory_is_no_bug(monkeypatch):
 )  # fmt: skip
 def test_says_why_the_compiler_ended(tmp_path, code, log, expected):
     target = Target.parse("vmvx")
-    refusal = backend._refusal(target, code, log, tmp_path)
-    assert (refusal or backend._failure(target, code, log)).code == expected
+    refusal = failures.refusal_of(target, code, log, tmp_path)
+    assert (refusal or failures.failure_of(target, code, log)).code == expected
 
 
 def test_a_full_disk_for_its_log_does_not_hide_why_a_compile_failed(monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr(backend.tempfile, "mkdtemp", failing(full))
-    error = backend._failure(Target.parse("vmvx"), 1, "m.py:3: error: what is wrong")
+    monkeypatch.setattr(failures.tempfile, "mkdtemp", failing(full))
+    error = failures.failure_of(Target.parse("vmvx"), 1, "m.py:3: error: what is wrong")
     assert "what is wrong" in error.message
     assert "could not be written" in error.hint
 

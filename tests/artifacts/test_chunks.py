@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aotc.artifacts import chunks, files, schema
+from aotc.artifacts import chunks, files, pack, schema
 from aotc.artifacts.fields import Invalid
 from aotc.artifacts.manifest import FILE
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, write_bundle
@@ -40,6 +41,19 @@ def test_a_file_has_the_digests_of_its_parts_if_it_has_several(size, part):
     digests = tuple(hashlib.sha256(each).hexdigest() for each in parts)
     found = hasher.chunks
     assert (found.sha256 if found else ()) == (digests if size > 1000 else ())
+
+
+@pytest.mark.parametrize("part", [300, 1000, 4096])
+def test_threads_that_hash_what_is_written_find_the_same(tmp_path, monkeypatch, part):
+    parts = [CONTENT[n : n + part] for n in range(0, len(CONTENT), part)]
+    alone, head = pack.write_file(tmp_path / "a", parts), b"x" * part
+    monkeypatch.setattr(pack, "_LARGE", 0)
+    beside = pack.write_file(tmp_path / "b", parts)
+    assert replace(beside, path=alone.path) == alone
+    changed = pack.write_file(tmp_path / "c", parts, lambda: head)
+    content = head + CONTENT[part:]
+    assert (tmp_path / "c").read_bytes() == content
+    assert changed.sha256 == hashlib.sha256(content).hexdigest()
 
 
 def into_memory(found, name):

@@ -133,7 +133,7 @@ def test_the_share_that_is_told_is_what_was_evaluated(model, monkeypatch, work):
         return found
 
     monkeypatch.setattr(reference, "evaluate_part", note)
-    monkeypatch.setattr(self_check, "_WORK", work)
+    monkeypatch.setattr("aotc.checks.work._USUAL", work)
     report = build(model, targets=[Target.parse("cpu")])
     (row,) = report.self_checks
     with context():
@@ -191,7 +191,7 @@ def test_weights_that_lie_wrong_are_found(model, monkeypatch, fault, work):
         return write_archives([replace(each, parameters=wrong)], folder)
 
     monkeypatch.setattr(packager, "write_archives", write_wrong)
-    monkeypatch.setattr(self_check, "_WORK", work)
+    monkeypatch.setattr("aotc.checks.work._USUAL", work)
     said = r"in block \d of \d+:\n  FAIL" + (" weight '" if work == FEW else "")
     with pytest.raises(CompileError, match=said) as caught:
         build(model, targets=["x86_64-v3"])
@@ -259,7 +259,7 @@ def lower_otherwise(monkeypatch, _=None):
 )
 def test_a_layer_that_the_passes_make_wrong_is_found(model, monkeypatch, plant):
     plant(monkeypatch, model)
-    monkeypatch.setattr(self_check, "_WORK", 1.4 * FEW)  # one more, and not two
+    monkeypatch.setattr("aotc.checks.work._USUAL", 1.4 * FEW)  # one more, and not two
     with pytest.raises(CompileError, match=r"in block 4 of \d+:\n  FAIL") as caught:
         build(model, targets=["x86_64-v3"], cache=False)
     assert caught.value.code == "self-check"
@@ -268,7 +268,7 @@ def test_a_layer_that_the_passes_make_wrong_is_found(model, monkeypatch, plant):
 def test_what_is_of_other_code_counts_as_no_repetition(model, monkeypatch):
     """Nor is it called checked where the work does not suffice for it."""
     lower_otherwise(monkeypatch)
-    monkeypatch.setattr(self_check, "_WORK", FEW)
+    monkeypatch.setattr("aotc.checks.work._USUAL", FEW)
     report = build(model, targets=["x86_64-v3"], cache=False)
     (row,) = report.self_checks
     assert row.blocks.missing.startswith("1 of ")

@@ -167,12 +167,12 @@ def test_settings_that_count_are_at_least_one(
 def test_the_time_of_the_sources_is_one_that_there_can_be(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aotc import packager
     from aotc.errors import InputError
+    from aotc.packager import manifests
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "9" * 20)
     with pytest.raises(InputError, match="SOURCE_DATE_EPOCH"):
-        packager._creation_time()
+        manifests._creation_time()
 
 
 def test_a_build_does_not_need_the_folder_that_tmpdir_names(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -128,14 +129,23 @@ def test_tensors_of_torch_are_taken_from_the_host_alone():
     contract = Contract("f", [X], SYMBOLS)
     (array,), _ = contract.arrays([torch.ones(4, 3, 3)])
     assert array.shape == (4, 3, 3)
-    for tensor in (
-        torch.ones(4, 3, 3, requires_grad=True),
-        torch.ones(4, 3, 3, device="meta"),
-        torch.ones(4, 3, 3, dtype=torch.bfloat16),
-    ):
+    tracked = torch.ones(4, 3, 3, requires_grad=True)
+    for tensor in (tracked, torch.ones(4, 3, 3, device="meta")):
         error = refused(x=tensor)
         assert (error.code, error.guard) == ("input-type", "type of x")
         assert "x.detach().cpu().numpy()" in error.hint
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_the_hint_for_dtypes_that_numpy_lacks_gives_an_array_of_them(dtype):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([[1.5, -2.0, 0.25]]).to(getattr(torch, dtype)).t()
+    error = refused(x=x)
+    assert (error.code, error.guard) == ("input-type", "type of x")
+    _, _, code = error.hint.partition(": ")
+    found = eval(code, {"torch": torch, "ml_dtypes": ml_dtypes, "x": x})
+    assert found.dtype == getattr(ml_dtypes, dtype)
+    np.testing.assert_array_equal(found.astype("f4"), x.float().numpy())
 
 
 # ---- layouts ------------------------------------------------------------------------

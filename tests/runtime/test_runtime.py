@@ -21,7 +21,7 @@ from aotc.artifacts.manifest import Leaf, Manifest
 from aotc.artifacts.trust import development_key
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.runtime import buffers, engine, transfers
+from aotc.runtime import buffers, engine, function, transfers
 from aotc.runtime.small import is_small
 from aotc.target import Target
 
@@ -148,6 +148,16 @@ def test_takes_large_inputs_at_any_alignment(model, shift):
     y = model.echo(x=x)
     x[:] = 0
     np.testing.assert_array_equal(y, np.arange(75_000))
+
+
+def test_what_is_out_of_range_before_a_call_is_no_result_of_it(model, monkeypatch):
+    said = "cannot map buffer: c/runtime/src/iree/hal/buffer.c:1: OUT_OF_RANGE; of 8"
+
+    def fail(*_):
+        raise IndexError(said)
+
+    monkeypatch.setattr(function.Function, "_arguments", fail)
+    assert said in refused(SetupError, "run-failed", model.predict, x=X)
 
 
 def test_takes_large_read_only_inputs(model):

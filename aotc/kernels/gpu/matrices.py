@@ -8,7 +8,8 @@ summed up. A convolution has windows among the latter; groups are a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 from aotc.dialects.ops.selection import Cast
@@ -150,11 +151,17 @@ def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
     return found
 
 
-def best_of(
-    found: Sequence[ProductTile], counts: Counts, dtype: str, machine: Gpu
-) -> ProductTile:
-    """Return the schedule that the model of a chip finds fastest."""
-    return min(found, key=lambda tile: nanoseconds(tile, counts, dtype, machine))
+@lru_cache(maxsize=4096)  # layers of a model are alike, and several passes ask
+def fastest(joined: tuple[Counts, ...], dtype: str, machine: Gpu) -> ProductTile:
+    """Return the schedule that the model of a chip finds fastest.
+
+    Args:
+        joined: the products that one kernel computes, of one left factor.
+        dtype: that factors are multiplied in.
+        machine: the chip.
+    """
+    found = candidates(joined[0].depth, dtype, machine)
+    return min(found, key=lambda tile: joined_nanoseconds(tile, joined, dtype, machine))
 
 
 # ---- the model of a chip ------------------------------------------------------------
@@ -216,6 +223,18 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
     moved = (read + counts.columns) * counts.depth
     floor = counts.batch * moved * bits(dtype) / 8 / machine.bandwidth
     return START + max(computed, floor)
+
+
+def joined_nanoseconds(
+    tile: ProductTile, joined: Sequence[Counts], dtype: str, machine: Gpu
+) -> float:
+    """Return how long one kernel takes for products; a tile has columns of one."""
+    first, *others = joined
+    if not others:
+        return nanoseconds(tile, first, dtype, machine)
+    blocks = sum(-(-each.columns // tile.columns) for each in joined)
+    whole = replace(first, columns=blocks * tile.columns)
+    return nanoseconds(tile, whole, dtype, machine)
 
 
 def _used_by_matrices(tile: ProductTile, machine: Gpu) -> float:

@@ -6,7 +6,7 @@ The elements of windows are read where they lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from aotc.dialects.nests import COPY
@@ -25,9 +25,9 @@ from aotc.kernels.gpu.matrices import (
     Counts,
     Loops,
     ProductTile,
-    candidates,
     factor_dtype,
-    nanoseconds,
+    fastest,
+    joined_nanoseconds,
     total,
     widened,
 )
@@ -97,27 +97,23 @@ def plan(term: Term, machine: Gpu) -> ProductTile:
 
 def plan_for(anchors: Sequence[Statement], machine: Gpu) -> ProductTile:
     """Return the schedule of products that one kernel computes, by the model."""
-    found = candidates(Counts.of(anchors[0]).depth, factor_dtype(anchors[0]), machine)
-    return min(found, key=lambda tile: _nanoseconds_of(anchors, tile, machine))
+    return fastest(_counts_of(anchors), factor_dtype(anchors[0]), machine)
 
 
 def plan_joined(anchors: Sequence[Statement], machine: Gpu) -> ProductTile | None:
     """Return the schedule of one kernel for products; None if it is no faster."""
-    tile = plan_for(anchors, machine)
-    apart = sum(_nanoseconds_of([x], plan_for([x], machine), machine) for x in anchors)
-    return tile if _nanoseconds_of(anchors, tile, machine) < _GAIN * apart else None
+    joined, dtype = _counts_of(anchors), factor_dtype(anchors[0])
+
+    def time(products: tuple[Counts, ...]) -> float:
+        tile = fastest(products, dtype, machine)
+        return joined_nanoseconds(tile, products, dtype, machine)
+
+    is_faster = time(joined) < _GAIN * sum(time((each,)) for each in joined)
+    return fastest(joined, dtype, machine) if is_faster else None
 
 
-def _nanoseconds_of(
-    anchors: Sequence[Statement], tile: ProductTile, machine: Gpu
-) -> float:
-    """Return how long one kernel takes for products; a tile has columns of one."""
-    first, *others = map(Counts.of, anchors)
-    if not others:
-        return nanoseconds(tile, first, factor_dtype(anchors[0]), machine)
-    blocks = sum(-(-each.columns // tile.columns) for each in (first, *others))
-    whole = replace(first, columns=blocks * tile.columns)
-    return nanoseconds(tile, whole, factor_dtype(anchors[0]), machine)
+def _counts_of(anchors: Sequence[Statement]) -> tuple[Counts, ...]:
+    return tuple(map(Counts.of, anchors))
 
 
 def programs(term: Term, schedule: ProductTile) -> Size:

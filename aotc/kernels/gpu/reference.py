@@ -36,43 +36,64 @@ def launch(
     symbols: Sequence[int],
     programs: Iterable[int] | None = None,
 ) -> list[Buffer]:
-    """Return the memory of the results of a kernel, once it has run: `run_kernel`."""
-    return run_kernel(kernel, term, arguments, symbols, programs)[0]
+    """Return the memory of the results of a kernel, once it has run: see `Launch`."""
+    found = Launch.of(kernel, term, arguments, symbols)
+    found.run(programs)
+    return found.results
 
 
-def run_kernel(
-    kernel: GpuKernel,
-    term: Term,
-    arguments: _Arrays,
-    symbols: Sequence[int],
-    programs: Iterable[int] | None = None,
-) -> tuple[list[Buffer], int]:
-    """Run a kernel; return the memory of its results, and how many steps that took.
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a kernel, of which programs are run as they are asked for.
 
     Args:
-        kernel: of the term.
-        term: of it.
-        arguments: of the region.
-        symbols: the values of the region's symbols.
-        programs: the numbers of those that are run; all if None.
-
-    Raises:
-        CompileError: `bad-kernel`: it does what no kernel may.
+        kernel: that is launched.
+        arguments: its memory and numbers.
+        results: the memory of its results, among them.
+        programs: how many there are.
     """
-    with term.function.context, known_contracts(contracts_of(term.function)):
-        count = evaluate_size(kernel.programs, symbols)
-        made = [
-            Buffer.unwritten(
-                f"r{number}",
-                evaluate_size(kind.elements, symbols),
-                to_numpy(kind.dtype),
-            )
-            for number, kind in enumerate(map(Tensor.of, term.results))
-        ]
-    given = [Buffer.of(f"a{number}", x) for number, x in enumerate(arguments)]
-    taken: list[Buffer | int] = [*given, *made, *kernel.numbers(symbols)]
-    steps = evaluate(kernel.text, taken, (count, 1, 1), programs)
-    return made, steps
+
+    kernel: GpuKernel
+    arguments: Sequence[Buffer | int]
+    results: list[Buffer]
+    programs: int
+
+    @classmethod
+    def of(
+        cls, kernel: GpuKernel, term: Term, arguments: _Arrays, symbols: Sequence[int]
+    ) -> Launch:
+        """Return the launch of a kernel, of which no program has run.
+
+        Args:
+            kernel: of the term.
+            term: of it.
+            arguments: of the region.
+            symbols: the values of the region's symbols.
+        """
+        with term.function.context, known_contracts(contracts_of(term.function)):
+            count = evaluate_size(kernel.programs, symbols)
+            made = [
+                Buffer.unwritten(
+                    f"r{number}",
+                    evaluate_size(kind.elements, symbols),
+                    to_numpy(kind.dtype),
+                )
+                for number, kind in enumerate(map(Tensor.of, term.results))
+            ]
+        given = [Buffer.of(f"a{number}", x) for number, x in enumerate(arguments)]
+        return cls(kernel, [*given, *made, *kernel.numbers(symbols)], made, count)
+
+    def run(self, programs: Iterable[int] | None = None) -> int:
+        """Run programs that have not been; return how many steps they took.
+
+        Args:
+            programs: their numbers; all if None.
+
+        Raises:
+            CompileError: `bad-kernel`: they do what no kernel may.
+        """
+        grid = self.programs, 1, 1
+        return evaluate(self.kernel.text, self.arguments, grid, programs)
 
 
 def _is_planned(region: Function) -> bool:

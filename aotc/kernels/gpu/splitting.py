@@ -101,8 +101,7 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
         own = matrices.Counts(
             whole.batch * parts, whole.rows, whole.columns, whole.depth // parts
         )
-        found = matrices.candidates(own.depth, dtype, machine)
-        tile = matrices.best_of(found, own, dtype, machine)
+        tile = matrices.fastest((own,), dtype, machine)
         product = matrices.nanoseconds(tile, own, dtype, machine)
         return product + _sum_time(results, parts, machine)
 

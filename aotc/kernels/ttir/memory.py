@@ -9,7 +9,9 @@ import numpy as np
 
 from aotc.errors import CompileError
 
-_NOBODY, _SEVERAL = -1, -2  # in the place of the number of a program
+# In the place of the number of a program, which is one more here: memory of zeros takes
+# no time until it is touched, and of a large array few elements are.
+_NOBODY, _SEVERAL = 0, -1
 
 
 @dataclass(frozen=True)
@@ -33,34 +35,39 @@ class Buffer:
     Args:
         name: in messages.
         elements: all of them, in one axis; integers have no sign, and bool is a byte.
-        is_known: which of them have been given or written.
+            Read-only if they are somebody else's, and copied when one is written.
+        is_unknown: which of them have been neither given nor written.
         dtype: of the array that they are.
-        writer: the program that has written each.
-        reader: the program that has read each.
     """
 
     name: str
     elements: np.ndarray[Any, Any]
-    is_known: np.ndarray[Any, Any]
+    is_unknown: np.ndarray[Any, Any]
     dtype: np.dtype[Any]
-    writer: np.ndarray[Any, Any] = field(init=False)
-    reader: np.ndarray[Any, Any] = field(init=False)
+    _writers: np.ndarray[Any, Any] = field(init=False)
+    _readers: np.ndarray[Any, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.writer = np.full(self.elements.size, _NOBODY)
-        self.reader = np.full(self.elements.size, _NOBODY)
+        self._writers = np.zeros(self.elements.size, np.int64)
+        self._readers = np.zeros(self.elements.size, np.int64)
 
     @classmethod
     def of(cls, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-        """Return memory that holds a copy of an array, row-major."""
-        elements = array.ravel().view(_in_memory(array.dtype)).copy()
-        return cls(name, elements, np.ones(array.size, bool), array.dtype)
+        """Return memory that holds an array, row-major, which stays as it is."""
+        elements = array.ravel().view(_in_memory(array.dtype))
+        elements.flags.writeable = False
+        return cls(name, elements, np.zeros(array.size, bool), array.dtype)
 
     @classmethod
     def unwritten(cls, name: str, count: int, dtype: np.dtype[Any]) -> Buffer:
         """Return memory of which nothing is known."""
         elements = np.zeros(count, _in_memory(dtype))
-        return cls(name, elements, np.zeros(count, bool), dtype)
+        return cls(name, elements, np.ones(count, bool), dtype)
+
+    @property
+    def is_known(self) -> np.ndarray[Any, Any]:
+        """Which elements have been given or written."""
+        return ~self.is_unknown
 
     def load(
         self, at: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], program: int
@@ -72,13 +79,13 @@ class Buffer:
                 of the same launch, this one too: lanes do not wait for each other.
         """
         places = self._inside(at, mask, "reads", program)
-        if not self.is_known[places].all():
-            first = places[~self.is_known[places]][0]
+        if self.is_unknown[places].any():
+            first = places[self.is_unknown[places]][0]
             _refuse(f"program {program} reads {self.name}[{first}] before it is known")
-        self._refuse_any(places, self.writer[places] != _NOBODY, "reads", program)
-        known = self.reader[places]
-        is_alone = (known == _NOBODY) | (known == program)
-        self.reader[places] = np.where(is_alone, program, _SEVERAL)
+        self._refuse_any(places, self._writers[places] != _NOBODY, "reads", program)
+        known = self._readers[places]
+        is_alone = (known == _NOBODY) | (known == program + 1)
+        self._readers[places] = np.where(is_alone, program + 1, _SEVERAL)
         found = self.elements[np.where(mask, at, 0)] if self.elements.size else None
         return np.zeros(at.shape, self.elements.dtype) if found is None else found
 
@@ -98,14 +105,16 @@ class Buffer:
         places = self._inside(at, mask, "writes", program)
         if np.unique(places).size < places.size:
             _refuse(f"two lanes of program {program} write one element of {self.name}")
-        self._refuse_any(places, self.writer[places] != _NOBODY, "writes", program)
-        is_read = self.reader[places] != _NOBODY
+        self._refuse_any(places, self._writers[places] != _NOBODY, "writes", program)
+        is_read = self._readers[places] != _NOBODY
         if is_read.any():
             first = places[is_read][0]
             _refuse(f"program {program} writes {self.name}[{first}], which others read")
+        if not self.elements.flags.writeable:
+            self.elements = self.elements.copy()
         self.elements[places] = values[mask]
-        self.is_known[places] = True
-        self.writer[places] = program
+        self.is_unknown[places] = False
+        self._writers[places] = program + 1
 
     def written(self) -> np.ndarray[Any, Any]:
         """Return all elements.
@@ -113,9 +122,9 @@ class Buffer:
         Raises:
             CompileError: `bad-kernel`: there are some that nothing has written.
         """
-        if not self.is_known.all():
-            count = np.count_nonzero(~self.is_known)
-            first = int(np.argmin(self.is_known))
+        if self.is_unknown.any():
+            count = np.count_nonzero(self.is_unknown)
+            first = int(np.argmax(self.is_unknown))
             _refuse(
                 f"{count} of {self.elements.size} elements of {self.name} are never "
                 f"written, the first of them at {first}"
@@ -149,7 +158,7 @@ class Buffer:
     ) -> None:
         if is_written.any():
             first = places[is_written][0]
-            other = self.writer[first]
+            other = self._writers[first] - 1
             _refuse(
                 f"program {program} {verb} {self.name}[{first}], which program {other} "
                 "writes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class Kernel:
     body: Block
 
 
+@lru_cache(maxsize=64)  # a model launches few kernels many times
 def read_kernel(text: str) -> Kernel:
     """Return the only function of a module in the generic form of MLIR.
 

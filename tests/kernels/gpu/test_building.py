@@ -25,7 +25,7 @@ from aotc.backend import Compiled, compile_units, crossing, device_kernels
 from aotc.backend.crossing import with_executables
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.cache import digest
-from aotc.checks import self_check
+from aotc.checks import evaluated_entries
 from aotc.checks.kernel_check import (
     EvaluatedKernels,
     kernel_texts,
@@ -572,8 +572,8 @@ def test_a_large_entry_is_evaluated_with_the_work_that_small_ones_leave(
     entries = {entry.name: entry for entry in program.entry_points}
 
     def unevaluated(work: float) -> set[str]:
-        monkeypatch.setattr(self_check, "_WORK", work)
-        found = self_check._evaluate_kernels(
+        monkeypatch.setattr("aotc.checks.work._USUAL", work)
+        found = evaluated_entries.evaluate_kernels(
             [SelfCheck(name, str(target)) for name in entries],
             {x: Subject(program, program.module, y) for x, y in entries.items()},
             [variant],

@@ -1,0 +1,79 @@
+"""What a compiler that failed has said → the error that says what to do."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotc.errors import CompileError, SetupError
+from aotc.exit_status import exit_cause
+from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
+from aotc.target import Target
+from aotc.worker import IO_ERROR as WORKER_IO_ERROR
+from aotc.writing import write_text
+
+# `loc(callsite("model.py":48:0 at …)): error: what is wrong`
+_DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILINE)
+_PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
+
+
+def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
+    """What the machine refused the compiler, which is no fault of the program."""
+    if code == WORKER_IO_ERROR or is_disk_full(log):
+        return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
+    if code == -signal.SIGKILL or is_out_of_memory(log):
+        return ended_for_memory(f"IREE's compiler for target '{target}'")
+    return None
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Files that cannot be written into a folder are an error of the user's machine."""
+    try:
+        yield
+    except OSError as error:
+        raise _disk_error(folder, str(error)) from error
+
+
+def _disk_error(folder: Path, reason: str) -> SetupError:
+    return SetupError(
+        "cannot-write",
+        f"the compiler's files cannot be written: {reason}",
+        where=str(folder),
+        hint="free some space, or set TMPDIR to a folder that has it",
+    )
+
+
+def failure_of(target: Target, code: int, log: str) -> CompileError:
+    """One message out of the compiler's output; the whole of it is kept in a file."""
+    kept = _keep(target, log)
+    if code < 0:
+        cause = f"IREE's compiler died of {exit_cause(code)}"
+        return CompileError(
+            "compiler-crashed", f"{cause} for target '{target}'", hint=kept
+        )
+    found = _DIAGNOSTIC.search(log)
+    place = _PLACE.search(found["place"]) if found else None
+    message = (
+        found["message"] if found else (log.strip().splitlines() or ["no output"])[-1]
+    )
+    return CompileError(
+        "compile-failed",
+        f"IREE could not compile for target '{target}': {message[:400]}",
+        where=f"{place['file']}:{place['line']}" if place else None,
+        hint=kept,
+    )
+
+
+def _keep(target: Target, log: str) -> str:
+    """Write the log to a file, and say where it is."""
+    try:
+        file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
+        write_text(file, log)
+    except (OSError, SetupError):  # what failed is to be told, not this
+        return "its log could not be written into the folder for temporary files"
+    return f"log: {file}"

@@ -1,0 +1,140 @@
+"""The memory that entries need, from the sizes of calls that may need most."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from aotc.dialects.contracts import Contract
+from aotc.dialects.entries import Entry
+from aotc.dialects.symbols import known_contracts
+from aotc.dialects.types import bounds, evaluate_size
+
+_MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a device that an entry needs, as IREE lays it out.
+
+    Args:
+        sizes: of the symbolic dimensions where it needs most: the largest ones, unless
+            something shrinks with them.
+        resident_bytes: between calls: weights (where they are copied to the device, not
+            mapped from their file), states, constants, and memory that the module keeps
+            for calls.
+        peak_bytes: at most, in a call: these, inputs, outputs and what is in between.
+        bound: what that is over all sizes: `exact`, what a call of `sizes` takes;
+            `upper`, what no call exceeds; `tried`, the most of calls of the least and
+            the greatest sizes, where the code branches on them.
+    """
+
+    sizes: dict[str, int]
+    resident_bytes: int
+    peak_bytes: int
+    bound: str = "exact"
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return asdict(self)
+
+
+def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
+    """Shapes of calls that may need most, and bounds of all, by entry that has such."""
+    return {
+        entry.name: {
+            "shapes": [_input_sizes(entry, symbols) for symbols in _corners(entry)],
+            "bounds": _input_bounds(entry),
+        }
+        for entry in entries
+        if _is_bounded(entry)
+    }
+
+
+def _is_bounded(entry: Entry) -> bool:
+    """Whether sizes have limits; in certificates they have no contracts at all."""
+    sizes = [size for port in entry.ports("input") for size in port.type.shape]
+    has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
+    return has_contracts and not _unlimited(entry)
+
+
+def _unlimited(entry: Entry) -> list[str]:
+    """The names of sizes without a limit."""
+    return [each.name for each in entry.symbols if each.max is None]
+
+
+def _corners(entry: Entry) -> list[tuple[int, ...]]:
+    """The symbols of calls of least and greatest sizes; first those of the greatest.
+
+    Of many symbols, those where one alone is least, or all are.
+    """
+    ranges = [_range_of(each) for each in entry.symbols]
+    if len(ranges) <= _MOST_COMBINED:
+        corners = list(product(*(dict.fromkeys(ends) for ends in ranges)))
+    else:
+        most = tuple(ends[0] for ends in ranges)
+        least = tuple(ends[1] for ends in ranges)
+        one_least = ((*most[:n], least[n], *most[n + 1 :]) for n in range(len(ranges)))
+        corners = list(dict.fromkeys([most, *one_least, least]))
+    return [each for each in corners if _is_call(entry, each)] or corners[:1]
+
+
+def _range_of(contract: Contract) -> tuple[int, int]:
+    """The greatest and the least value of a symbol that has both."""
+    step = contract.multiple_of
+    return (contract.max or 0) // step, -(-contract.min // step)
+
+
+def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
+    """Whether inputs can have the sizes that these symbols give them."""
+    return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
+
+
+def _input_sizes(entry: Entry, symbols: Sequence[int]) -> list[list[int]]:
+    shapes = (port.type.shape for port in entry.ports("input"))
+    return [[evaluate_size(size, symbols) for size in shape] for shape in shapes]
+
+
+def _input_bounds(entry: Entry) -> list[list[list[int]]]:
+    with known_contracts(entry.symbols):
+        shapes = (port.type.shape for port in entry.ports("input"))
+        return [
+            [[max(0, int(end)) for end in bounds(size)] for size in shape]
+            for shape in shapes
+        ]
+
+
+def planned_memory(
+    entries: Sequence[Entry], report: dict[str, Any]
+) -> dict[str, Memory]:
+    return {
+        entry.name: _memory_of(entry, **found)
+        for entry in entries
+        if (found := report["memory"].get(entry.name))
+    }
+
+
+def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str, Any]:
+    """Of each entry that has no plan: why, and the sizes that have no limit."""
+    return {
+        entry.name: {
+            "why": "sizes without a limit"
+            if _unlimited(entry)
+            else "it depends on what the entry computes",
+            "unlimited": _unlimited(entry),
+        }
+        for entry in entries
+        if entry.name not in known
+    }
+
+
+def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
+    """What the worker has found of an entry, `call` of those that it was told."""
+    symbols = _corners(entry)[call]
+    if bound == "exact" and not entry.allows(symbols):  # by its guards
+        bound = "upper"
+    pairs = zip(entry.symbols, symbols, strict=True)
+    sizes = {each.name: part * each.multiple_of for each, part in pairs}
+    return Memory(sizes, **found, bound=bound)

@@ -1,0 +1,121 @@
+"""Calls of an entry, what the reference makes of them, and what results are worth."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Iterable,
+    Sequence,
+)
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc.checks.judging import Rounding, Verdict, judge
+from aotc.checks.rounding import Noise, is_float
+from aotc.checks.samples import (
+    Calls,
+    Item,
+    calls_of,
+    input_elements,
+    parts_of,
+)
+from aotc.checks.subject import Arrays, Subject
+from aotc.checks.work import (
+    NoMemoryToCompare,
+    NothingToCompare,
+    Work,
+)
+from aotc.errors import InputError
+
+SEED = 20
+REFUSES = "the model refuses the random inputs"
+
+
+@dataclass
+class Trial:
+    """Calls of an entry, with the arguments and results of each by the reference."""
+
+    subject: Subject
+    item: Item
+    calls: Calls
+    expected: list[tuple[Arrays, Arrays]]
+    rounding: Rounding
+
+
+def trial_of(subject: Subject, item: Item, work: Work) -> Trial:
+    """The calls of an item, with what the reference evaluator makes of them.
+
+    Where no result is finite, masks show the first position and are tried again: a row
+    of a causal mask beside them may have seen nothing, and all that attends to it.
+
+    Raises:
+        NothingToCompare: it makes nothing of them.
+    """
+    trial = _compute(subject, item, work)
+    if _says_nothing(all_results(trial.expected)):
+        trial = _compute(subject, item.with_first_shown(), work)
+        if _says_nothing(all_results(trial.expected)):
+            raise NothingToCompare("no result is finite on the random inputs")
+    return trial
+
+
+def _compute(subject: Subject, item: Item, work: Work) -> Trial:
+    try:
+        work.hold(input_elements(subject.entry, item.sizes))
+        calls = calls_of(subject.program, subject.graph, subject.entry, item, SEED)
+        ops = subject.ops * len(calls.inputs)
+        work.require(ops, parts_of(subject.entry, item.sizes))
+        before = work.left
+        expected = list(subject.reference_results(calls, work))
+        spent = before - work.left
+    except MemoryError:
+        raise NoMemoryToCompare from None
+    except InputError as error:
+        raise NothingToCompare(f"{REFUSES}: {error.message}") from None
+    results = all_results(expected)
+
+    def with_noise(noise: Noise) -> Arrays:
+        work.count(spent)
+        return all_results(subject.reference_results(calls, noise))
+
+    return Trial(subject, item, calls, expected, Rounding(results, with_noise))
+
+
+def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
+    """The results of one call after those of another."""
+    return [array for _, results in calls for array in results]
+
+
+def _says_nothing(results: Sequence[Any]) -> bool:
+    """Whether there are floats among the results, and none of them is finite."""
+    floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
+    return bool(floats) and not any(np.isfinite(x).any() for x in floats)
+
+
+def judged(trial: Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
+    """The verdicts on the results of each call.
+
+    Raises:
+        NothingToCompare: rounding decides everything, or a check of the model.
+    """
+    names = trial.subject.names
+    try:
+        verdicts = judge(
+            names * len(found),
+            [array for call in found for array in call],
+            all_results(trial.expected),
+            trial.rounding,
+        )
+    except InputError as error:
+        raise NothingToCompare(
+            f"rounding decides a check of the model: {error.message}"
+        ) from None
+    except MemoryError:
+        raise NoMemoryToCompare from None
+    if trial.rounding.is_all:
+        raise NothingToCompare("rounding alone decides what is finite")
+    return [
+        verdicts[call * len(names) : (call + 1) * len(names)]
+        for call in range(len(found))
+    ]

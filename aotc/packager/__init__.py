@@ -1,0 +1,199 @@
+"""A compiled program → the manifest and the files of its bundle.
+
+What depends on the machine or the moment (times, paths, memory) stays out of the bundle
+and in the build report: two builds of one source give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts import Signer, write_bundle
+from aotc.artifacts.pack import Content, FinishedFile, scratch_folder
+from aotc.backend import Compiled
+from aotc.computed_arrays import (
+    is_computed_alike,
+    likeness_key,
+)
+from aotc.packager.manifests import manifest, module_file
+from aotc.packager.weights import (
+    Archives,
+    Arrays,
+    WeightFile,
+    free_name,
+    merge_parameters,
+    weight_files,
+    write_archives,
+)
+from aotc.program import Program
+from aotc.provenance import digests, provenance, sbom
+
+__all__ = [
+    "Archives",
+    "Arrays",
+    "PackedWeights",
+    "WeightFile",
+    "files",
+    "manifest",
+    "merge_parameters",
+    "pack",
+    "take_back",
+    "weight_files",
+    "write_archives",
+]
+
+
+def pack(
+    program: Program,
+    variants: Sequence[Compiled],
+    weights: Sequence[WeightFile],
+    title: tuple[str, str],
+    folder: Path,
+    *,
+    archives: Archives | None = None,
+    findings: Mapping[str, Any] | None = None,
+    signer: Signer | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a bundle into a folder, and return its path.
+
+    Args:
+        program: what was compiled, as far as it is the same for all targets.
+        variants: its code.
+        weights: of all variants, see `weight_files`.
+        title: name and version.
+        folder: to write into, or the bundle itself, if it ends with `.aotc`.
+        archives: of the weights, which are moved into the bundle; written here if there
+            are none yet.
+        findings: of the checks, by the field of the manifest.
+        signer: None for a bundle that is not signed.
+        force: replace a bundle that is there.
+    """
+    with ExitStack() as work:
+        if archives is None:
+            scratch = work.enter_context(scratch_folder(folder, title))
+            archives = write_archives(weights, scratch)
+        return write_bundle(
+            folder,
+            manifest(program, variants, weights, title, findings),
+            files(program, archives, variants, title),
+            signer,
+            force=force,
+        )
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """The weights of a bundle that is written, for others that read the same.
+
+    Args:
+        bundle: its folder.
+        weights: of all of its variants.
+        archives: of them, which lie in the bundle now.
+        compared: the names of those that were computed again, and lie as they should.
+    """
+
+    bundle: Path
+    weights: Sequence[WeightFile]
+    archives: Archives
+    compared: set[str] = field(default_factory=set)
+
+    def names_of(self, parameters: Arrays, target: str) -> dict[str, str]:
+        """Return other names for some parameters: those of the like in this bundle.
+
+        Passes name what they compute by what else there is, such as other entries.
+
+        Args:
+            parameters: of a program with the same weights, for a target of this bundle.
+            target: its id.
+        """
+        files = [x.parameters for x in self.weights if target in x.required_by]
+        held = {name: array for each in files for name, array in each.items()}
+        alike: dict[Hashable, list[str]] = {}
+        for name, array in held.items():
+            alike.setdefault(likeness_key(array), []).append(name)
+        taken = {
+            name
+            for name, array in parameters.items()
+            if name in held and is_computed_alike(held[name], array)
+        }
+        names: dict[str, str] = {}
+        for name in [x for x in parameters if x not in taken]:
+            array = parameters[name]
+            known = (x for x in alike.get(likeness_key(array), ()) if x not in taken)
+            new = next((x for x in known if is_computed_alike(held[x], array)), None)
+            if new is None and name in held:  # of another array
+                new = free_name(name, "own", {*held, *parameters})
+            if new is not None:
+                names[name] = new
+                taken.add(new)
+        return names
+
+    @contextmanager
+    def lent_to(
+        self, program: Program, variant: Compiled, parameters: Arrays, folder: Path
+    ) -> Iterator[Path]:
+        """Write another bundle, which has the archives within this block.
+
+        An archive is lent if it has no other tensor of a name. What is in none of them
+        is packed. This bundle cannot be loaded meanwhile.
+
+        Args:
+            program: what was compiled.
+            variant: its code, for a target of this bundle.
+            parameters: of the code.
+            folder: to write into, on the file system of this bundle.
+        """
+        target, left = variant.target.id, dict(parameters)
+        weights: list[WeightFile] = []
+        lent: dict[str, FinishedFile] = {}
+        for each in self.weights:
+            shared = {k: x for k, x in each.parameters.items() if k in left}
+            is_alike = (is_computed_alike(x, left[k]) for k, x in shared.items())
+            if target in each.required_by and shared and all(is_alike):
+                weights.append(WeightFile(each.path, shared, (target,)))
+                link = folder / f"{len(lent)}.irpa"
+                link.hardlink_to(self.bundle / each.path)
+                lent[each.path] = replace(self.archives[each.path], path=link)
+                left = {k: x for k, x in left.items() if k not in shared}
+        own = [WeightFile(_OWN_WEIGHTS, left, (target,))] if left else []
+        archives = {**lent, **write_archives(own, folder)}
+        given = program, [variant], [*weights, *own], ("part", "1.0.0")
+        bundle = pack(*given, folder, archives=archives)
+        for path in lent:  # files of bundles have one name
+            (self.bundle / path).unlink()
+        try:
+            yield bundle
+        finally:
+            for path in lent:
+                (bundle / path).rename(self.bundle / path)
+
+
+_OWN_WEIGHTS = "weights-own.irpa"
+
+
+def take_back(archives: Archives, bundle: Path) -> None:
+    """Move archives out of a bundle, which is none then, to where they came from."""
+    for name, archive in archives.items():
+        (bundle / name).rename(archive.path)
+
+
+def files(
+    program: Program,
+    archives: Archives,
+    variants: Sequence[Compiled],
+    title: tuple[str, str],
+) -> dict[str, Content]:
+    """Every file of a bundle but manifest and signature."""
+    found: dict[str, Content] = {module_file(v): v.vmfb for v in variants}
+    found |= archives
+    digested = digests(found)
+    return {
+        **found,
+        "provenance.json": provenance(program, variants, digested),
+        "sbom.json": sbom(variants, digested, title),
+    }

@@ -1,0 +1,162 @@
+"""Products and sums that attention, and its derivatives, are made of."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.ops.contraction import cast, dot_axes
+from aotc.dialects.types import Size, Tensor
+from aotc.mlir import Value
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.attention import Attention
+
+
+def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
+    """Return y and logsum, whose weighted sums are divided by those of the weights."""
+    scores = _scores(b, op)
+    like = Tensor.of(scores)
+    highest = _finite(b, b.reduce_max(scores, axes=(3,)))
+    e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
+    total = b.reduce_sum(e, axes=(3,))
+    logsum = b.add(highest, b.log(total))
+    divisor = _divisor(b, total) if op.safe else total
+    divisor = b.transpose(divisor, permutation=(0, 2, 1))
+    wide = Tensor.of(op.y).with_dtype(like.dtype)
+    y = weighted_sum(b, op, e, value, like.dtype)
+    y = b.divide(y, b.expand(divisor, wide, (3,)))
+    return [cast(b, y, Tensor.of(op.y).dtype), logsum]
+
+
+# Scores, probabilities and their tangents are batch, heads, length, positions. For a
+# product they are batch, key heads, heads of each * length, positions: one matrix
+# product for each batch and key head.
+
+
+def _group_heads(b: Builder, op: "Attention", x: Value) -> Value:
+    """`x` (like query) as batch, key heads, heads of each * length, depth."""
+    batch, length, heads, depth = Tensor.of(x).shape
+    shared = Tensor.of(op.key).shape[2]
+    shape = (batch, shared, _times(heads, shared) * length, depth)
+    return b.reshape(swap_middle(b, x), shape=shape)
+
+
+def swap_middle(b: Builder, x: Value) -> Value:
+    """`x` with its second and third axis swapped."""
+    first, second, third, last = Tensor.of(x).shape
+    if 1 in (second, third):  # no element moves
+        return b.reshape(x, shape=(first, third, second, last))
+    return b.transpose(x, permutation=(0, 2, 1, 3))
+
+
+def _times(heads: Size, shared: Size) -> int:
+    """How many heads each key head serves."""
+    if isinstance(heads, int) and isinstance(shared, int):
+        return heads // max(shared, 1)
+    return 1
+
+
+def products_of(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
+    """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
+    shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
+    return b.reshape(grouped_products(b, op, x, y), shape=shape)
+
+
+def grouped_products(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
+    """The same as batch, key heads, heads of each * length, positions."""
+    return b.dot_general(
+        _group_heads(b, op, x),
+        y,
+        **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
+        dtype=Tensor.of(op.logsum).dtype,
+    )
+
+
+def weighted_sum(
+    b: Builder, op: "Attention", p: Value, y: Value, dtype: str = ""
+) -> Value:
+    """`y` (like key) summed over its positions with weights `p` (like the scores)."""
+    batch, heads, length, positions = Tensor.of(p).shape
+    shared, depth = Tensor.of(y).shape[2:]
+    rows = (batch, shared, _times(heads, shared) * length, positions)
+    flat = b.dot_general(
+        b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
+        y,
+        **dot_axes(contract=((3,), (1,)), batch=((0, 1), (0, 2))),
+        dtype=dtype,
+    )
+    return swap_middle(b, b.reshape(flat, shape=(batch, heads, length, depth)))
+
+
+def sum_over_rows(b: Builder, op: "Attention", p: Value, x: Value) -> Value:
+    """`x` (like query) summed over rows and heads of a group with weights `p`."""
+    batch, heads, length, positions = Tensor.of(p).shape
+    shared = Tensor.of(op.key).shape[2]
+    rows = (batch, shared, _times(heads, shared) * length, positions)
+    flat = b.dot_general(
+        b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
+        _group_heads(b, op, x),
+        **dot_axes(contract=((2,), (2,)), batch=((0, 1), (0, 1))),
+    )
+    return b.transpose(flat, permutation=(0, 2, 1, 3))
+
+
+def _scores(b: Builder, op: "Attention") -> Value:
+    """Scaled products, with the bias, and -infinity where a position is hidden."""
+    scores = b.scale(products_of(b, op, op.query, op.key), op.scale)
+    if Tensor.of(op.bias).rank:
+        scores = b.add(scores, wide_bias(b, op, op.bias))
+    if not op.causal:
+        return scores
+    like = Tensor.of(scores)
+    row, column = (b.iota(shape=like.shape, axis=axis, dtype="i32") for axis in (2, 3))
+    seen = b.compare(row, column, direction="ge")
+    return b.select(seen, scores, b.full_like(scores, -np.inf))
+
+
+def wide_bias(b: Builder, op: "Attention", bias: Value) -> Value:
+    """The bias, repeated to the shape of the scores and in their dtype."""
+    logsum = Tensor.of(op.logsum)
+    shape = (*logsum.shape, Tensor.of(op.key).shape[1])
+    wide = cast(b, bias, logsum.dtype)
+    return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
+
+
+def probabilities(b: Builder, op: "Attention") -> Value:
+    """e**(score - logsum), made again; if safe, zeros in a row without positions."""
+    scores = _scores(b, op)
+    logsum = _finite(b, op.logsum) if op.safe else op.logsum
+    return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
+
+
+def _divisor(b: Builder, total: Value) -> Value:
+    """A sum of exponentials; 1 where there are none."""
+    zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
+    return b.select(b.compare(total, zero, direction="eq"), one, total)
+
+
+def _finite(b: Builder, x: Value) -> Value:
+    """`x` with 0 for -infinity, so that -infinity less it is -infinity."""
+    none = b.compare(x, b.full_like(x, -np.inf), direction="eq")
+    return b.select(none, b.full_like(x, 0.0), x)
+
+
+def sum_of(b: Builder, terms: Sequence[Value]) -> Value:
+    total = terms[0]
+    for term in terms[1:]:
+        total = b.add(total, term)
+    return total
+
+
+def with_zeros(b: Builder, p: Value, scores: Value) -> Value:
+    """Return a softmax with zeros for NaN in rows that are all -infinity.
+
+    Where it is no NaN, there is no score of infinity. Each op reads what the softmax
+    gives, so that all are computed where that is.
+    """
+    low, high = (b.full_like(scores, n) for n in (-np.inf, np.inf))
+    is_nan = b.compare(p, p, direction="ne")
+    hidden = b.compare(b.select(is_nan, low, high), scores, direction="eq")
+    return b.select(hidden, b.full_like(p, 0.0), p)
