@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
-from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -28,16 +27,13 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
     backward_slice,
     clone_op,
     defining_op,
-    has_one_use,
 )
 from aotc.dtypes import bits, is_float
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
@@ -56,6 +52,12 @@ from aotc.kernels.gpu.matrices import (
     nanoseconds,
 )
 from aotc.kernels.gpu.rows import ReduceTile
+from aotc.kernels.gpu.views import (
+    dequantizing_ops,
+    views_of_factors,
+    views_of_parts,
+    views_of_reshapes,
+)
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
@@ -68,7 +70,6 @@ _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
 _SAVED = 0.5  # of the time of a product whose right factor is transposed
 _FREE = Broadcast, Constant, Iota  # which kernels read through, or know
-_ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a factor
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
@@ -200,53 +201,6 @@ def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any)
     return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
 
 
-def _views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as what they are reshapes of."""
-    found = {}
-    for value in op.operands:
-        view = defining_op(value)
-        if isinstance(view, Reshape):
-            found[value] = view.x
-    return found
-
-
-def _views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as parts of what a product has given.
-
-    So a query, a key and a value are read that are columns of one tensor.
-    """
-    found = {}
-    for operand in op.operands:
-        value, is_part = operand, False
-        while isinstance(view := defining_op(value), (Reshape, Slice, Transpose)):
-            if isinstance(view, Slice):
-                is_part = True
-            value = view.x
-        if is_part:
-            found[operand] = value
-    return found
-
-
-def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
-    """Return the ops that make the second operand of a product of integers, in order.
-
-    None where it is made otherwise, or read by others.
-    """
-    if not isinstance(op, DotGeneral):
-        return []
-    found: list[GraphOp] = []
-    value: Value = op.rhs
-    while has_one_use(value):
-        inner = defining_op(value)
-        if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
-            break
-        found.insert(0, inner)
-        if isinstance(inner, Dequantize):
-            return found
-        value = inner.operands[0]
-    return []
-
-
 def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -257,8 +211,8 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         floats=_FLOATS,
         stored=lambda op: NARROW,
         lifts=can_lift,
-        views=_views,
-        ops_before=_dequantizing_ops,
+        views=views_of_factors,
+        ops_before=dequantizing_ops,
         plan_joined=_plan_joined,
         why_not_joined=_why_not_joined,
         numerics=numerics,
@@ -269,7 +223,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(Attention,),
         schedule=AttentionTile,
-        views=_views_of_parts,
+        views=views_of_parts,
         plan=planning.plan,
         workgroups=planning.workgroups,
         floats=_FLOATS,
@@ -311,8 +265,8 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         floats=_FLOATS,
         lifts=can_lift,
-        views=_views,
-        ops_before=_dequantizing_ops,
+        views=views_of_reshapes,
+        ops_before=dequantizing_ops,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
@@ -354,7 +308,7 @@ def factor_order(
     kind = Tensor.of(op.rhs)
     if Tensor.of(op.lhs).dtype != kind.dtype or not is_float(kind.dtype):
         return None
-    if kind.rank == 0 or _dequantizing_ops(op):
+    if kind.rank == 0 or dequantizing_ops(op):
         return None
     free = free_axes(kind.rank, op.rhs_batch, op.rhs_contract)
     is_along_depth = kind.rank - 1 in op.rhs_contract
