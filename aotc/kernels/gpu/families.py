@@ -31,15 +31,16 @@ from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
-    backward_slice,
-    clone_op,
+    clone,
+    copy_value,
     defining_op,
 )
 from aotc.dtypes import bits, is_float
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import products, splitting
+from aotc.kernels.gpu import movement, products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
@@ -111,7 +112,7 @@ class _Planning:
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
         value = view.x if isinstance(view, Reshape) else op.x
-        return not is_small and _is_made_in_memory(value)
+        return not is_small and movement.is_made_in_memory(value)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
@@ -127,36 +128,31 @@ def _adds_parts(op: Reduction) -> bool:
     return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
 
-def _is_made_in_memory(value: Value) -> bool:
-    """Whether a kernel can compute a value of what lies in memory.
-
-    Else IREE's code computes it with what it is for, where the kernel would have it
-    written to memory first.
-    """
-
-    def is_computed(value: Value) -> bool:
-        op = defining_op(value)
-        return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
-
-    def is_stored(value: Value) -> bool:
-        op = defining_op(value)
-        return not isinstance(op, GraphOp) or type(op).in_memory
-
-    behind = backward_slice([value], is_computed)
-    return all(is_computed(each) or is_stored(each) for each in behind)
-
-
 def term_of_op(op: GraphOp) -> Term | None:
     """Return the term of an op by itself, of its first result; None if it has none."""
-    given = [value.type for value in op.operands]
+    return _term_of_ops([op], [*dict.fromkeys(op.operands)])
+
+
+def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
+    """Return the term of the first result of the last of some ops; None without any.
+
+    Args:
+        ops: in order.
+        given: what they read of memory.
+    """
+    result = ops[-1].results[0]
     with ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("alone", (given, [op.results[0].type]))
+            kinds = [value.type for value in given]
+            function = func.FuncOp("alone", (kinds, [result.type]))
         block = function.add_entry_block()
+        values = dict(zip(given, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            made = clone_op(op, [*block.arguments])
-            func.ReturnOp([made.results[0]])
+            for op in ops:
+                made = clone(op, [copy_value(x, values) for x in op.operands])
+                values.update(zip(op.results, made, strict=True))
+            func.ReturnOp([values[result]])
         found = term_of(function)
     if found is None or found.module is not None:
         return found
@@ -233,6 +229,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 
 
 _PLANNING = {
+    "movement": _Planning("elements"),
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
     "contraction": _PRODUCTS,
@@ -271,6 +268,18 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         all_results=True,
         prologue=ALIKE,
         prologue_axes=_row_axes,
+    ),
+    "movement": Family(
+        anchors=movement.ANCHORS,
+        schedule=ElementTile,
+        plan=lambda op, machine: movement.plan(op, machine, _term_of_ops),
+        workgroups=lambda op, tile: movement.workgroups(op, tile, _term_of_ops),
+        floats=_FLOATS,
+        lifts=can_lift,
+        views=movement.views_of_repeats,
+        ops_before=movement.ops_before,
+        leaves_states=False,
+        is_last=True,
     ),
 }
 

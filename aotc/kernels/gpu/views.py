@@ -68,9 +68,7 @@ def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value
     return found
 
 
-def _is_read_as(
-    op: GraphOp, number: int, source: Value, moves: list[GraphOp]
-) -> bool:
+def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -> bool:
     """Whether an op reads an operand as one view of a source, given the last first."""
     view: View | None = View.identity(Tensor.of(source).shape)
     for move in reversed(moves):
@@ -118,5 +116,3 @@ def dequantizing_ops(op: GraphOp) -> list[GraphOp]:
             return found
         value = inner.operands[0]
     return []
-
-
