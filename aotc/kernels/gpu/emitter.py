@@ -13,7 +13,6 @@ from aotc.kernels.gpu import attention, elements, products, rows
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
     Writing,
-    launched,
     needs_long_integers,
     symbol_count,
     write_text,
@@ -118,14 +117,12 @@ def emit_planned(
         if not form.takes(term):
             return NoKernel(f"with what is around it, it is no {form_name}")
         is_large = needs_long_integers(term)
-        programs = form.programs(term, schedule)
         try:
             text = write_text(
                 name,
                 term,
                 precision,
                 lambda writing: form.write(writing, schedule),
-                programs,
                 is_large=is_large,
             )
         except CannotLiftError as error:
@@ -133,7 +130,7 @@ def emit_planned(
         return GpuKernel(
             name,
             text,
-            launched(programs),
+            form.programs(term, schedule),
             symbol_count(term),
             schedule,
             schedule.warps,

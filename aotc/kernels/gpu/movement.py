@@ -129,7 +129,7 @@ def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
         machine: the chip.
         term_of_ops: gives the term of ops, and of what they read from memory.
     """
-    if not (_is_known(op) and typical(Tensor.of(op.results[0]).elements, _LEAST)):
+    if not _is_known(op) or (isinstance(op, Concatenate) and not _moves(op)):
         return None
     ops = [*ops_before(op), op]
     if not any(map(_moves, ops)) or not all(map(_is_known, ops)):
