@@ -110,12 +110,12 @@ class Region:
         """What all of them take from elsewhere, those of the anchor first.
 
         An operand that the anchor takes twice is there twice: one may be packed. What
-        kernels of elementwise ops know without memory is not there.
+        a kernel knows without memory is not there.
         """
         first = [self.views.get(value, value) for value in self.anchor.operands]
         if self.second is not None:
             first[1] = self.views.get(self.second, self.second)
-        if self.family.lifts is not None and type(self.anchor).on_scalars:
+        if self.family.knows_constants:
             first = [value for value in first if viewed_operand(value).in_memory]
         reads = dict.fromkeys(self.views.get(value, value) for value in self.reads)
         others = [value for value in reads if value not in first]

@@ -9,7 +9,7 @@ from typing import Any
 from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
-from aotc.kernels.gpu import attention, elements, products, rows
+from aotc.kernels.gpu import attention, elements, products, rows, scatter
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
     Writing,
@@ -53,6 +53,12 @@ FORMS = {
         products.plan,
         products.programs,
         products.write,
+    ),
+    "scatter": Form(
+        lambda term: scatter.parts_of(term) is not None,
+        scatter.plan,
+        scatter.programs,
+        scatter.write,
     ),
     "rows": Form(
         lambda term: rows.anchor_of(term) is not None,

@@ -27,6 +27,7 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.ops.scattering import ScatterAdd
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
@@ -53,6 +54,7 @@ from aotc.kernels.gpu.matrices import (
     nanoseconds,
 )
 from aotc.kernels.gpu.rows import ReduceTile
+from aotc.kernels.gpu.scatter import ScatterTile
 from aotc.kernels.gpu.views import (
     dequantizing_ops,
     views_of_factors,
@@ -171,6 +173,7 @@ def _column_axes(op: GraphOp) -> int:
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
 _ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+_SCATTERS = _Planning("scatter", (*_FLOATS, "i32", "i64"))
 # f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
 _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
@@ -230,6 +233,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 
 _PLANNING = {
     "movement": _Planning("elements"),
+    "scatter": _SCATTERS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
     "contraction": _PRODUCTS,
@@ -269,6 +273,16 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
+    "scatter": Family(
+        anchors=(ScatterAdd,),
+        schedule=ScatterTile,
+        plan=_SCATTERS.plan,
+        workgroups=_SCATTERS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+        lifts=can_lift,
+        knows_constants=True,
+    ),
     "movement": Family(
         anchors=movement.ANCHORS,
         schedule=ElementTile,
@@ -278,6 +292,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         lifts=can_lift,
         views=movement.views_of_repeats,
         ops_before=movement.ops_before,
+        knows_constants=True,
         leaves_states=False,
         is_last=True,
     ),

@@ -32,6 +32,7 @@ from .convolved import GRADIENTS
 pytestmark = pytest.mark.usefixtures("with_triton")
 
 HERE = Path(__file__).parent
+BF16 = dtypes.to_numpy("bf16")
 _BOUNDS = {"f32": 1e-5, "bf16": 2e-2, "f16": 4e-3}
 # how many launches of kernels a call has, and ops that are left to IREE
 MOVED = {
@@ -47,6 +48,8 @@ MOVED = {
     "looked_up": (1, 5),
     "stepped": (1, 6),
 }
+# entries whose tables are as large as calls say, or not
+SCATTERED = ("embedded", "added", "counted", "added_inside")
 _FREE = ("broadcast", "constant", "iota", "reshape")
 
 
@@ -167,3 +170,49 @@ def test_gradients_of_convolutions_read_windows_where_they_lie(name: str) -> Non
         (3, 9) if "n" in GRADIENTS[name][1] or "h" in GRADIENTS[name][1] else (1,)
     ):
         require_equal("convolved.py", name, size)
+
+
+# ---- scatters -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_scatters_that_add_are_one_kernel_and_right(name: str) -> None:
+    """Indices are 0 to 8, so that each is there several times."""
+    assert left(kernels_of("scattered.py"), name)["scatter"] == 1
+    for size in sizes_of("scattered.py", name):
+        require_equal("scattered.py", name, size)
+
+
+def test_scatters_add_in_order_and_nothing_that_goes_elsewhere() -> None:
+    """Also what is behind the end of the table, or before it, and no number."""
+    kernels = kernels_of("scattered.py")
+    at = np.array([3, 39, 3, 3, 40, -41, 2**40, 7], "i8")
+    rng, x = np.random.default_rng(0), np.zeros((40, 3), "f4")
+    u = (rng.normal(size=(8, 3)) * 10.0 ** rng.integers(-6, 6, (8, 3))).astype("f4")
+    u[7, 1] = np.nan
+    given = [x.astype(BF16), at, u.astype(BF16)]
+    (found,), _ = kernels.call("added", given)
+    (wanted,) = reference.evaluate(traced("scattered.py").module, "added", given)
+    np.testing.assert_array_equal(found.astype("f4"), wanted.astype("f4"))
+    assert np.isnan(found.astype("f4")).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"arith.minsi"', '"arith.maxsi"'),
+        ("predicate = 4 : i64", "predicate = 5 : i64"),
+        ("predicate = 2 : i64", "predicate = 3 : i64"),
+        ('"arith.addf"', '"arith.maximumf"'),
+    ],
+)
+def test_scatters_that_are_wrong_are_found(before: str, after: str) -> None:
+    """Another order, an update that is added twice, a row too many, other sums."""
+    kernels = evaluated(np.inf, {before: after}, "scattered.py")
+
+    def require_all() -> None:
+        for name in SCATTERED:
+            require_equal("scattered.py", name, 19, kernels)
+
+    with pytest.raises((AssertionError, CompileError)):
+        require_all()
