@@ -30,7 +30,7 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import matrices, products, rows
+from aotc.kernels.gpu import matrices, products, rows, scatter
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.machines import Gpu, gpu_of
@@ -162,6 +162,8 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float]:
             operations = 2 * counts.batch * counts.rows * counts.columns * counts.depth
             tile = products.plan(term, machine)
             expected = matrices.nanoseconds(tile, counts, dtype, machine)
+        elif scatter.parts_of(term) is not None:
+            expected = scatter.nanoseconds(term, machine)
         elif (first := rows.anchor_of(term)) is not None:
             expected = rows.nanoseconds(rows.Work.of(term, first), machine)
         else:

@@ -109,11 +109,14 @@ class Region:
     def operands(self) -> list[Value]:
         """What all of them take from elsewhere, those of the anchor first.
 
-        An operand that the anchor takes twice is there twice: one may be packed.
+        An operand that the anchor takes twice is there twice: one may be packed. What
+        a kernel knows without memory is not there.
         """
         first = [self.views.get(value, value) for value in self.anchor.operands]
         if self.second is not None:
             first[1] = self.views.get(self.second, self.second)
+        if self.family.knows_constants:
+            first = [value for value in first if viewed_operand(value).in_memory]
         reads = dict.fromkeys(self.views.get(value, value) for value in self.reads)
         others = [value for value in reads if value not in first]
         return [value for value in (*first, *others) if value not in self.values]
@@ -272,11 +275,12 @@ def _add_before(region: Region) -> None:
         region.values[op.results[0]] = None
         reads = [value for value in op.operands if value not in region.values]
         prologue = _prologue_of(region, op.results[0])
-        if prologue.takes(op):
+        if prologue.lifts is not None:
+            viewed = map(viewed_operand, reads)
+            reads = [each.source for each in viewed if each.in_memory]
+        elif prologue.takes(op):
             found = [prologue.operand(each) for each in reads]
             reads = [x.source for x in found if x is not None and x.in_memory]
-        if prologue.lifts is not None:
-            reads = [x for x in reads if viewed_operand(x).in_memory]
         region.reads.update(dict.fromkeys(reads))
 
 

@@ -92,6 +92,8 @@ class Family(Generic[A, S]):
         alike: the schedules for ops by one weight, given that of each by itself and the
             contracts of the symbols of each: such as read one packing of it. None for a
             family that has no such choice.
+        knows_constants: whether operands of its anchors that are constants, or count
+            positions, are none of its arguments.
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
             time, because it keeps something from one to the next
             (`Arguments.workgroup`). There are at most as many runs as threads.
@@ -130,6 +132,7 @@ class Family(Generic[A, S]):
     plan_joined: Callable[[Sequence[A], Any], S | None] | None = None
     why_misread: Callable[[Function, A, S], str] = lambda *_: ""
     has_runs: bool = False
+    knows_constants: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
     scratch: Callable[[A, S], int] = lambda op, schedule: 0
     lifts: Callable[[GraphOp], bool] | None = None

@@ -19,6 +19,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scatters import Scattering, lower_scatter
 from aotc.dialects.ops.indexing import IndexMap, numpy_index, read_type
+from aotc.dialects.ops.one_hot import sum_of_own_updates
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -179,6 +180,7 @@ class ScatterAdd(Combining, name="scatter_add"):
     why = "the adjoint of gather; every update counts"
 
     reduction, ufunc = ReduceSum, np.add
+    cascade = staticmethod(sum_of_own_updates)
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:

@@ -25,9 +25,11 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.tiles import Tile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
+from aotc.kernels.typical import typical
 
 _COLUMNS = 1024  # of a program, where all lies along the columns
 _SIDE = 64  # of a tile that turns rows into columns
+_LONG = 16  # neighbours in memory that are worth to be read, or written, together
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,34 @@ class Split:
     @classmethod
     def of(cls, statement: Statement) -> Split:
         """Return those of a statement that combines nothing."""
-        loops = range(len(statement.nest.sizes))
         sizes = statement.nest.sizes
+        loops = range(len(sizes))
         last = next((n for n in reversed(loops) if sizes[n] != 1), 0)
         for read in statement.reads():
-            other = fastest_loop(read.views[-1]) if len(read.views) == 1 else None
+            view = read.views[-1]
+            other = fastest_loop(view) if len(read.views) == 1 else None
             if other is not None and other < last:
-                rest = tuple(n for n in loops if n != other and n < last)
-                return cls(rest, (other,), tuple(range(last, len(sizes))))
+                columns = _merging(view, last, other + 1)
+                rows = _merging(view, other, 0)
+                if _is_wide(columns, sizes):
+                    rest = {n for n in loops if n <= last} - {*columns, *rows}
+                    return cls(
+                        tuple(sorted(rest)), rows, (*columns, *loops[last + 1 :])
+                    )
         return cls((), (), tuple(loops))
+
+
+def _merging(view: View, last: int, least: int) -> tuple[int, ...]:
+    """Return the loops up to one that lie at one distance in the source, as one."""
+    first, flat = last, view.flat()
+    while first > least and len(flat.group(range(first - 1, last + 1))) == 1:
+        first -= 1
+    return tuple(range(first, last + 1))
+
+
+def _is_wide(loops: tuple[int, ...], sizes: Shape) -> bool:
+    """Whether loops are worth a side of a tile in most calls."""
+    return typical(element_count(tuple(sizes[n] for n in loops)), _SIDE) >= _LONG
 
 
 def fastest_loop(view: View) -> int | None:
@@ -73,16 +94,30 @@ def fastest_loop(view: View) -> int | None:
         return None
     for loop, strides in enumerate(view.flat().axes):
         if strides and not strides[-1].repeats and strides[-1].step == 1:
-            is_long = compare_sizes(strides[-1].size, ">=", 16)
+            is_long = compare_sizes(strides[-1].size, ">=", _LONG)
             return loop if is_long else None
     return None
 
 
 def plan(term: Term, machine: Gpu) -> ElementTile:
     """Return the schedule of a term on a chip."""
-    if any(Split.of(each).rows for each in term.statements):
-        return ElementTile(_SIDE, _SIDE)
-    return ElementTile(1, _COLUMNS)
+    splits = [(Split.of(each), each.nest.sizes) for each in term.statements]
+    turned = [(split, sizes) for split, sizes in splits if split.rows]
+    if not turned:
+        return ElementTile(1, _COLUMNS)
+    return ElementTile(
+        max(_side(split.rows, sizes) for split, sizes in turned),
+        max(_side(split.columns, sizes) for split, sizes in turned),
+    )
+
+
+def _side(loops: tuple[int, ...], sizes: Shape) -> int:
+    """Return the least side of a tile that has all of some loops, or the usual one."""
+    total = typical(element_count(tuple(sizes[loop] for loop in loops)), _SIDE)
+    found = _LONG
+    while found < min(total, _SIDE):
+        found *= 2
+    return found
 
 
 def programs(term: Term, schedule: ElementTile) -> Size:

@@ -9,11 +9,10 @@ from typing import Any
 from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
-from aotc.kernels.gpu import attention, elements, products, rows
+from aotc.kernels.gpu import attention, elements, products, rows, scatter
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
     Writing,
-    launched,
     needs_long_integers,
     symbol_count,
     write_text,
@@ -54,6 +53,12 @@ FORMS = {
         products.plan,
         products.programs,
         products.write,
+    ),
+    "scatter": Form(
+        lambda term: scatter.parts_of(term) is not None,
+        scatter.plan,
+        scatter.programs,
+        scatter.write,
     ),
     "rows": Form(
         lambda term: rows.anchor_of(term) is not None,
@@ -118,14 +123,12 @@ def emit_planned(
         if not form.takes(term):
             return NoKernel(f"with what is around it, it is no {form_name}")
         is_large = needs_long_integers(term)
-        programs = form.programs(term, schedule)
         try:
             text = write_text(
                 name,
                 term,
                 precision,
                 lambda writing: form.write(writing, schedule),
-                programs,
                 is_large=is_large,
             )
         except CannotLiftError as error:
@@ -133,7 +136,7 @@ def emit_planned(
         return GpuKernel(
             name,
             text,
-            launched(programs),
+            form.programs(term, schedule),
             symbol_count(term),
             schedule,
             schedule.warps,

@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
-from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -28,22 +27,21 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
-from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.ops.slicing import Slice
+from aotc.dialects.ops.scattering import ScatterAdd
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
-    backward_slice,
-    clone_op,
+    clone,
+    copy_value,
     defining_op,
-    has_one_use,
 )
 from aotc.dtypes import bits, is_float
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import products, splitting
+from aotc.kernels.gpu import movement, products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
@@ -56,6 +54,13 @@ from aotc.kernels.gpu.matrices import (
     nanoseconds,
 )
 from aotc.kernels.gpu.rows import ReduceTile
+from aotc.kernels.gpu.scatter import ScatterTile
+from aotc.kernels.gpu.views import (
+    dequantizing_ops,
+    views_of_factors,
+    views_of_parts,
+    views_of_reshapes,
+)
 from aotc.kernels.planning.reductions import reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
@@ -68,7 +73,6 @@ _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
 _SAVED = 0.5  # of the time of a product whose right factor is transposed
 _FREE = Broadcast, Constant, Iota  # which kernels read through, or know
-_ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a factor
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),
@@ -110,7 +114,7 @@ class _Planning:
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
         value = view.x if isinstance(view, Reshape) else op.x
-        return not is_small and _is_made_in_memory(value)
+        return not is_small and movement.is_made_in_memory(value)
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
@@ -126,36 +130,31 @@ def _adds_parts(op: Reduction) -> bool:
     return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
 
-def _is_made_in_memory(value: Value) -> bool:
-    """Whether a kernel can compute a value of what lies in memory.
-
-    Else IREE's code computes it with what it is for, where the kernel would have it
-    written to memory first.
-    """
-
-    def is_computed(value: Value) -> bool:
-        op = defining_op(value)
-        return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
-
-    def is_stored(value: Value) -> bool:
-        op = defining_op(value)
-        return not isinstance(op, GraphOp) or type(op).in_memory
-
-    behind = backward_slice([value], is_computed)
-    return all(is_computed(each) or is_stored(each) for each in behind)
-
-
 def term_of_op(op: GraphOp) -> Term | None:
     """Return the term of an op by itself, of its first result; None if it has none."""
-    given = [value.type for value in op.operands]
+    return _term_of_ops([op], [*dict.fromkeys(op.operands)])
+
+
+def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
+    """Return the term of the first result of the last of some ops; None without any.
+
+    Args:
+        ops: in order.
+        given: what they read of memory.
+    """
+    result = ops[-1].results[0]
     with ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("alone", (given, [op.results[0].type]))
+            kinds = [value.type for value in given]
+            function = func.FuncOp("alone", (kinds, [result.type]))
         block = function.add_entry_block()
+        values = dict(zip(given, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            made = clone_op(op, [*block.arguments])
-            func.ReturnOp([made.results[0]])
+            for op in ops:
+                made = clone(op, [copy_value(x, values) for x in op.operands])
+                values.update(zip(op.results, made, strict=True))
+            func.ReturnOp([values[result]])
         found = term_of(function)
     if found is None or found.module is not None:
         return found
@@ -174,6 +173,7 @@ def _column_axes(op: GraphOp) -> int:
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
 _ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+_SCATTERS = _Planning("scatter", (*_FLOATS, "i32", "i64"))
 # f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
 _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
 _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
@@ -200,53 +200,6 @@ def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any)
     return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
 
 
-def _views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as what they are reshapes of."""
-    found = {}
-    for value in op.operands:
-        view = defining_op(value)
-        if isinstance(view, Reshape):
-            found[value] = view.x
-    return found
-
-
-def _views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as parts of what a product has given.
-
-    So a query, a key and a value are read that are columns of one tensor.
-    """
-    found = {}
-    for operand in op.operands:
-        value, is_part = operand, False
-        while isinstance(view := defining_op(value), (Reshape, Slice, Transpose)):
-            if isinstance(view, Slice):
-                is_part = True
-            value = view.x
-        if is_part:
-            found[operand] = value
-    return found
-
-
-def _dequantizing_ops(op: GraphOp) -> list[GraphOp]:
-    """Return the ops that make the second operand of a product of integers, in order.
-
-    None where it is made otherwise, or read by others.
-    """
-    if not isinstance(op, DotGeneral):
-        return []
-    found: list[GraphOp] = []
-    value: Value = op.rhs
-    while has_one_use(value):
-        inner = defining_op(value)
-        if not isinstance(inner, (Dequantize, *_ON_THE_WAY)):
-            break
-        found.insert(0, inner)
-        if isinstance(inner, Dequantize):
-            return found
-        value = inner.operands[0]
-    return []
-
-
 def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(DotGeneral, ConvGeneral),
@@ -257,8 +210,8 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         floats=_FLOATS,
         stored=lambda op: NARROW,
         lifts=can_lift,
-        views=_views,
-        ops_before=_dequantizing_ops,
+        views=views_of_factors,
+        ops_before=dequantizing_ops,
         plan_joined=_plan_joined,
         why_not_joined=_why_not_joined,
         numerics=numerics,
@@ -269,7 +222,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
     return Family(
         anchors=(Attention,),
         schedule=AttentionTile,
-        views=_views_of_parts,
+        views=views_of_parts,
         plan=planning.plan,
         workgroups=planning.workgroups,
         floats=_FLOATS,
@@ -279,6 +232,8 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 
 
 _PLANNING = {
+    "movement": _Planning("elements"),
+    "scatter": _SCATTERS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
     "contraction": _PRODUCTS,
@@ -311,12 +266,35 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         floats=_FLOATS,
         lifts=can_lift,
-        views=_views,
-        ops_before=_dequantizing_ops,
+        views=views_of_reshapes,
+        ops_before=dequantizing_ops,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
         prologue_axes=_row_axes,
+    ),
+    "scatter": Family(
+        anchors=(ScatterAdd,),
+        schedule=ScatterTile,
+        plan=_SCATTERS.plan,
+        workgroups=_SCATTERS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+        lifts=can_lift,
+        knows_constants=True,
+    ),
+    "movement": Family(
+        anchors=movement.ANCHORS,
+        schedule=ElementTile,
+        plan=lambda op, machine: movement.plan(op, machine, _term_of_ops),
+        workgroups=lambda op, tile: movement.workgroups(op, tile, _term_of_ops),
+        floats=_FLOATS,
+        lifts=can_lift,
+        views=movement.views_of_repeats,
+        ops_before=movement.ops_before,
+        knows_constants=True,
+        leaves_states=False,
+        is_last=True,
     ),
 }
 
@@ -354,7 +332,7 @@ def factor_order(
     kind = Tensor.of(op.rhs)
     if Tensor.of(op.lhs).dtype != kind.dtype or not is_float(kind.dtype):
         return None
-    if kind.rank == 0 or _dequantizing_ops(op):
+    if kind.rank == 0 or dequantizing_ops(op):
         return None
     free = free_axes(kind.rank, op.rhs_batch, op.rhs_contract)
     is_along_depth = kind.rank - 1 in op.rhs_contract

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aotc.dialects.types import Size, Tensor, bounds, maximum, symbols_of
+from aotc.dialects.types import Size, Tensor, bounds, symbols_of
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.compiling import KernelSource
 from aotc.kernels.gpu.frames import Sizes
@@ -32,7 +32,8 @@ class GpuKernel:
     Args:
         name: of its function.
         text: of a module of Triton's IR.
-        programs: how many there are, along one axis of the grid.
+        programs: how many there are, along one axis of the grid; no launch where that
+            is 0 (`aotc.worker.empty_work`).
         symbols: how many it takes.
         schedule: how its work is cut up.
         warps: of a program.
@@ -96,14 +97,10 @@ def write_text(
     term: Term,
     precision: str,
     write: Callable[[Writing], None],
-    programs: Size,
     *,
     is_large: bool,
 ) -> str:
-    """Return the text of a kernel whose body is written by a function.
-
-    The one program of a launch without work does nothing (`launched`).
-    """
+    """Return the text of a kernel whose body is written by a function."""
     values = [*term.arguments, *term.results]
     elements = [memory_element(Tensor.of(value).dtype) for value in values]
     with _knowing_triton(term.function.context), ir.Location.unknown():
@@ -121,11 +118,7 @@ def write_text(
             read = dict(zip(term.arguments, given[:first], strict=True))
             written = [*zip(term.results, given[first : len(values)], strict=True)]
             writing = Writing(term, sizes, Memories(read, written), precision)
-            if launched(programs) == programs:
-                write(writing)
-            else:
-                is_any = ints.is_less(0, sizes.of(programs))
-                ops.when(is_any, lambda: write(writing))
+            write(writing)
             ops.make("tt.return", [], None)
         return print_module(module)
 
@@ -147,15 +140,6 @@ def symbol_count(term: Term) -> int:
     kinds = map(Tensor.of, [*term.arguments, *term.results])
     used = [n for kind in kinds for size in kind.shape for n in symbols_of(size)]
     return max(used, default=-1) + 1
-
-
-def launched(programs: Size) -> Size:
-    """Return how many programs are launched where there is work for so many.
-
-    IREE launches none on CUDA as well, which is an error there (see
-    `benchmarks.iree_faults`): then there is one that does nothing.
-    """
-    return programs if bounds(programs)[0] >= 1 else maximum(programs, 1)
 
 
 def _symbols(
