@@ -29,7 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from aotc.program import Program
 from aotc.program_files import write_parameters, write_program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
-from aotc.quantization.measuring import Yardstick
+from aotc.quantization.measuring import Yardstick, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
@@ -190,50 +190,75 @@ def _prepare(name: str, folder: Path) -> None:
     inputs = MODELS[name].inputs(module, HELD_OUT)
     np.save(folder / "batch.npy", inputs[-MODELS[name].batch :])
     results = _read(folder / "results.json")
+    titles = {title for title, _, _ in _titles()}
+    if titles | ({BOUND} if name == "gpt" else set()) <= results.keys():
+        return
+    floats = _yardstick(_trained(source, states), inputs)
     for title, recipe, methods in _titles():
         if title in results:
             continue
-        print(f"{name}: {title}", file=sys.stderr)
-        program, results[title] = _quantized(source, states, inputs, recipe, methods)
+        _tell(f"{name}: {title}")
+        program = _trained(source, states)
+        program, results[title] = _quantized(program, floats, inputs, recipe, methods)
         file = folder / f"{title}.mlir"
         with context(), ir.Location.unknown():
             write_parameters(program.parameters, file.with_suffix(".irpa"))
             write_program(program, file, file.with_suffix(".irpa"))
         (folder / "results.json").write_text(json.dumps(results, indent=1))
     if name == "gpt" and BOUND not in results:
-        results[BOUND] = _bound(source, states, inputs)
+        results[BOUND] = _bound(_trained(source, states), floats)
         (folder / "results.json").write_text(json.dumps(results, indent=1))
 
 
-def _quantized(
-    source: Path, states: Path, inputs: Array, recipe: str, methods: tuple[str, ...]
-) -> tuple[Program, dict[str, Any]]:
-    """Return a trained model by a recipe, and what it loses and takes."""
+def _tell(text: str) -> None:
+    print(f"{time.process_time():6.0f} s  {text}", file=sys.stderr, flush=True)
+
+
+def _trained(source: Path, states: Path) -> Program:
+    """Return an example as it was trained."""
     program = importers.load(source / "model.py", ("predict",))
     freeze_states(program, states)
     program.stage = "graph"
+    return program
+
+
+def _yardstick(program: Program, inputs: Array) -> Yardstick:
+    """Return what the rows of a model are measured by: its results on held-out data."""
+    (port,) = program.entries[0].ports("input")
+    held_out = Data({port.name: inputs[SAMPLES:]}, "data")
+    return Yardstick.of(program, held_out, Metric())
+
+
+def _quantized(
+    program: Program,
+    floats: Yardstick,
+    inputs: Array,
+    recipe: str,
+    methods: tuple[str, ...],
+) -> tuple[Program, dict[str, Any]]:
+    """Return a trained model by a recipe, and what it loses and takes."""
     if recipe == "f32":
         return program, {"bytes": 1.0, "lost": 0.0, "kl": 0.0}
     (port,) = program.entries[0].ports("input")
-    calibration, held_out = (
-        Data({port.name: part}, "data") for part in (inputs[:SAMPLES], inputs[SAMPLES:])
-    )
-    quality = QUALITY if recipe == "mixed" else None
+    calibration = Data({port.name: inputs[:SAMPLES]}, "data")
+    is_mixed = recipe == "mixed"  # whose layers are chosen on held-out data
+    choice = Choice(recipe, quality=QUALITY if is_mixed else None, methods=methods)
     with context(), ir.Location.unknown():
-        found = quantize(
-            program,
-            Choice(recipe, quality=quality, methods=methods),
-            calibration,
-            held_out,
-        )
-        report, lost = found.report, found.recipe.quality["lost"]
-        kl = None  # of what gives classes, and no probabilities
-        if found.recipe.quality["metric"] == "top1":
-            yardstick = Yardstick.of(program, held_out, Metric("kl"))
-            kl = yardstick.measure(found.program).lost
+        data = calibration, floats.data if is_mixed else calibration
+        found = quantize(program, choice, *data, tell=_tell)
+        report, measured = found.report, _measured(found.program, floats)
     found.program.stage = "graph"
     share = report.bytes_after / report.bytes_before
-    return found.program, {"bytes": share, "lost": lost, "kl": kl}
+    return found.program, {"bytes": share, **measured}
+
+
+def _measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
+    """Return how often a program answers otherwise, and the divergence of classes."""
+    results = run(program, floats.calls)
+    kl = None  # of what gives classes, and no probabilities
+    if floats.name == "top1":
+        kl = replace(floats, metric=Metric("kl")).compare(program, results).lost
+    return {"lost": floats.compare(program, results).lost, "kl": kl}
 
 
 def _module(path: Path) -> Any:
@@ -249,27 +274,17 @@ def _module(path: Path) -> Any:
 # ---- weights of 4 bits with minima --------------------------------------------------
 
 
-def _bound(source: Path, states: Path, inputs: Array) -> dict[str, Any]:
+def _bound(floats: Program, yardstick: Yardstick) -> dict[str, Any]:
     """Return what the decoder loses by weights with scales and minima, see the top."""
-    program, fitted = (importers.load(source / "model.py", ("predict",)) for _ in "12")
-    for each in (program, fitted):
-        freeze_states(each, states)
-    arrays = {name: np.asarray(x) for name, x in program.parameters.items()}
+    arrays = {name: np.asarray(x) for name, x in floats.parameters.items()}
     before = sum(x.nbytes for x in arrays.values())
     summed = {name: _summed(name, x) for name, x in arrays.items()}
     after = before
     for name, axes in summed.items():
         if axes:
             after -= arrays[name].size * (4 - 4.5 / 8)
-            fitted.parameters[name] = _fit(arrays[name], axes)
-    (port,) = program.entries[0].ports("input")
-    held_out = Data({port.name: inputs[SAMPLES:]}, "data")
-    with context(), ir.Location.unknown():
-        lost, divergence = (
-            Yardstick.of(program, held_out, Metric(metric)).measure(fitted).lost
-            for metric in ("top1", "kl")
-        )
-    return {"bytes": after / before, "lost": lost, "kl": divergence}
+            floats.parameters[name] = _fit(arrays[name], axes)
+    return {"bytes": after / before, **_measured(floats, yardstick)}
 
 
 def _summed(name: str, weight: Array) -> int:

@@ -44,7 +44,7 @@ def run(
                 _call(program.module, entry, arrays, inputs, watch)
                 for inputs in calls[entry.name]
             ]
-            found[entry.name] = [_joined(each) for each in zip(*rows, strict=True)]
+            found[entry.name] = [join_outputs(each) for each in zip(*rows, strict=True)]
     return found
 
 
@@ -65,8 +65,8 @@ def _call(
     return [array for port, array in pairs if port.kind == "output"]
 
 
-def _joined(parts: Sequence[Array]) -> Array:
-    """Outputs of several calls as one array."""
+def join_outputs(parts: Sequence[Array]) -> Array:
+    """Return an output of several calls as one array."""
     shapes = {part.shape[1:] for part in parts}
     if parts[0].ndim and len(shapes) == 1:
         return np.concatenate(parts)
@@ -145,7 +145,15 @@ class Yardstick:
 
     def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""
-        found = run(program, self.calls)
+        return self.compare(program, run(program, self.calls))
+
+    def compare(self, program: Program, found: Mapping[str, list[Array]]) -> Measured:
+        """Return what a program loses whose outputs for the calls are known.
+
+        Args:
+            program: that gave them.
+            found: the outputs of each entry.
+        """
         names = {
             entry.name: [port.name for port in entry.ports("output")]
             for entry in program.entries
