@@ -72,7 +72,7 @@ class SharedPrefix:
             }
 
     def run(self, program: Program) -> dict[str, list[Array]]:
-        """Return the outputs of each entry, to the last bit those of `measuring.run`."""
+        """Return the outputs of each entry; to the last bit those of the whole."""
         parts = {part.entry.name: part for part in self._parts(program)}
         whole = {name: x for name, x in self.calls.items() if name not in parts}
         outputs = run(program, whole) if whole else {}
