@@ -10,9 +10,10 @@ others are measured on (256 images of the U-Net): how often the answer is anothe
 than that of floats, the divergence of the probabilities (KL, nats), and the bytes of
 all parameters over those of floats. Rows with `+` add methods to a recipe.
 
-`--times` builds the rows without methods for three levels of x86-64, and measures them
-on a quiet machine: calls of a batch with one thread, in rounds in which all of a model
-take turns, and the median of each. `--write` puts the table into docs/precision.md.
+`--times` builds the rows without methods for those of three levels of x86-64 that this
+machine runs, and measures calls of a batch with one thread, in rounds in which all of a
+model take turns: the least processor time of each, which other work on the machine
+disturbs little. `--write` puts the table into docs/precision.md.
 
 `Q4_K, at best` has the bytes of `int4-g32`: 4 bits for each weight of the decoder, with
 a scale and a minimum for each 32, as GGUF's type. They are the ones of least square
@@ -25,10 +26,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc import importers
+from aotc import importers, processor
 from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.pipeline import build
@@ -48,7 +48,7 @@ from aotc.quantization.measuring import Yardstick, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
-from aotc.target import Target
+from aotc.target import Target, cpu_level
 
 Array = np.ndarray[Any, Any]
 
@@ -181,9 +181,10 @@ def _prepare(name: str, folder: Path) -> None:
     """Train and quantise a model, but for what its folder has."""
     folder.mkdir(parents=True, exist_ok=True)
     source, states = EXAMPLES / name, folder / "states.safetensors"
-    module = _module(source / "train.py")
+    module = load_module(source / "train.py")
     if not states.exists():
-        report = build(source / "model.py", output=folder / "trainer", self_check="off")
+        asked = {"targets": [Target.parse(cpu_level())], "self_check": "off"}
+        report = build(source / "model.py", output=folder / "trainer", **asked)
         model = aotc.load(report.bundle)
         module.train(model)
         model.save_state(states)
@@ -197,7 +198,7 @@ def _prepare(name: str, folder: Path) -> None:
     for title, recipe, methods in _titles():
         if title in results:
             continue
-        _tell(f"{name}: {title}")
+        tell(f"{name}: {title}")
         program = _trained(source, states)
         program, results[title] = _quantized(program, floats, inputs, recipe, methods)
         file = folder / f"{title}.mlir"
@@ -210,7 +211,8 @@ def _prepare(name: str, folder: Path) -> None:
         (folder / "results.json").write_text(json.dumps(results, indent=1))
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """Print progress, with the processor time so far."""
     print(f"{time.process_time():6.0f} s  {text}", file=sys.stderr, flush=True)
 
 
@@ -245,14 +247,14 @@ def _quantized(
     choice = Choice(recipe, quality=QUALITY if is_mixed else None, methods=methods)
     with context(), ir.Location.unknown():
         data = calibration, floats.data if is_mixed else calibration
-        found = quantize(program, choice, *data, tell=_tell)
-        report, measured = found.report, _measured(found.program, floats)
+        found = quantize(program, choice, *data, tell=tell)
+        report, lost = found.report, measured(found.program, floats)
     found.program.stage = "graph"
     share = report.bytes_after / report.bytes_before
-    return found.program, {"bytes": share, **measured}
+    return found.program, {"bytes": share, **lost}
 
 
-def _measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
+def measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
     """Return how often a program answers otherwise, and the divergence of classes."""
     results = run(program, floats.calls)
     kl = None  # of what gives classes, and no probabilities
@@ -261,7 +263,7 @@ def _measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
     return {"lost": floats.compare(program, results).lost, "kl": kl}
 
 
-def _module(path: Path) -> Any:
+def load_module(path: Path) -> Any:
     """Return a file of Python as a module."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_train", path)
     assert spec is not None
@@ -284,7 +286,7 @@ def _bound(floats: Program, yardstick: Yardstick) -> dict[str, Any]:
         if axes:
             after -= arrays[name].size * (4 - 4.5 / 8)
             floats.parameters[name] = _fit(arrays[name], axes)
-    return {"bytes": after / before, **_measured(floats, yardstick)}
+    return {"bytes": after / before, **measured(floats, yardstick)}
 
 
 def _summed(name: str, weight: Array) -> int:
@@ -335,28 +337,35 @@ def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _measure_times(folder: Path) -> None:
-    """Write the milliseconds of calls of a model beside its results."""
+    """Write the processor time of calls of a model beside its results, in ms."""
     batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
     titles = [title for title, _, methods in _titles() if not methods]
-    bundles = {title: _build(folder, title) for title in titles}
+    levels = _levels()
+    bundles = {title: _build(folder, title, levels) for title in titles}
     for _ in range(ROUNDS):
         for title, bundle in bundles.items():
-            for level in LEVELS:
+            for level in levels:
                 times = found.setdefault(f"{title}/{level}", [])
                 times += _times_of_calls(bundle, level, batch)
-    medians = {key: statistics.median(times) for key, times in found.items()}
-    (folder / "times.json").write_text(json.dumps(medians, indent=1))
+    least = {key: min(times) for key, times in found.items()}
+    (folder / "times.json").write_text(json.dumps(least, indent=1))
 
 
-def _build(folder: Path, title: str) -> Path:
-    """Return the bundle of a row, built for all levels unless it is there."""
+def _levels() -> list[str]:
+    """Return the levels that this machine runs."""
+    here = set(processor.cpu_features())
+    return [x for x in LEVELS if here >= {*Target.parse(x).cpu_features_required}]
+
+
+def _build(folder: Path, title: str, levels: Sequence[str]) -> Path:
+    """Return the bundle of a row, built for some levels unless it is there."""
     output = folder / "built" / title
     if not (found := [*output.glob("*.aotc")]):
         report = build(
             folder / f"{title}.mlir",
             output=output,
             name="m",
-            targets=[Target.parse(level) for level in LEVELS],
+            targets=[Target.parse(level) for level in levels],
             self_check="off",
             sign=False,
         )
@@ -366,14 +375,14 @@ def _build(folder: Path, title: str) -> Path:
 
 
 def _times_of_calls(bundle: Path, level: str, batch: Array) -> list[float]:
-    """Return the milliseconds of some calls, after those that warm up."""
+    """Return the processor time of some calls in ms, after those that warm up."""
     model = aotc.load(bundle, threads=1, target=level, allow_unsigned=True)
     (entry,) = model.entries.values()
     times = []
     for _ in range(WARM + CALLS):
-        start = time.perf_counter()
+        start = time.process_time()
         entry(batch)
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return times[WARM:]
 
 

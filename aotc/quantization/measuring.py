@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.data import Data, entries_with
 from aotc.quantization.metrics import Metric
+
+_PART = 1 << 14  # elements that are looked at together
 
 Calls = Mapping[str, Sequence[Sequence[Array]]]  # inputs of each call, by entry
 
@@ -166,14 +168,26 @@ class Yardstick:
 
 
 def _noise(reference: Sequence[Array], found: Sequence[Array]) -> float:
-    """The square of the differences of outputs, by that of the outputs."""
+    """Return the square of the differences of outputs, by that of the outputs."""
     shares = [0.0]
     for x, y in zip(reference, found, strict=True):
-        wide, other = x.astype(np.float64), y.astype(np.float64)
-        size = float(np.square(wide).sum())
+        size, error = map(sum, zip(*_squares(x, y), strict=True)) if x.size else (0, 0)
         if size and np.isfinite(size):
-            shares.append(float(np.square(wide - other).sum()) / size)
+            shares.append(float(error) / float(size))
     return max(shares) if np.isfinite(shares).all() else np.inf
+
+
+def _squares(x: Array, y: Array) -> Iterator[tuple[float, float]]:
+    """Yield sums of squares, of `x` and of its difference from `y`, part by part.
+
+    Parts are small, so that what is computed of them stays in the processor's caches.
+    """
+    flat, other = np.reshape(x, -1), np.reshape(y, -1)
+    for start in range(0, flat.size, _PART):
+        part = slice(start, start + _PART)
+        wide = flat[part].astype(np.float64)
+        difference = wide - other[part].astype(np.float64)
+        yield float(np.square(wide).sum()), float(np.square(difference).sum())
 
 
 Tell = Callable[[str], None]
