@@ -10,7 +10,7 @@ module. aotc reads each file (`aotc.Weights.load`), and rounds that of f32 by it
 recipes with 128 pieces of the text that was trained on. What is lost is measured on
 pieces of the part that was held out: how often the likeliest character is another one
 than that of floats, and the divergence (KL, nats). `bits` are those of all weights, by
-their number.
+their number. What FOLDER has is not made again.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put it into docs/")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    text = np.frombuffer((EXAMPLES / "gpt" / "text.txt").read_bytes(), "u1")
-    floats = _train(asked.folder, text[:-HELD_OUT])
-    rows = [*_rows(asked.folder, floats, text)]
+    file = asked.folder / "rows.json"
+    if not file.exists():
+        text = np.frombuffer((EXAMPLES / "gpt" / "text.txt").read_bytes(), "u1")
+        floats = _train(asked.folder, text[:-HELD_OUT])
+        file.write_text(json.dumps([*_rows(asked.folder, floats, text)], indent=1))
+    rows = json.loads(file.read_text())
     table = "\n".join([HEAD, *map(_line, rows)])
     print(table)
-    (asked.folder / "gguf.json").write_text(json.dumps(rows, indent=1))
     if asked.write:
         head, _, rest = PAGE.read_text().partition(MARKS[0])
         _, _, tail = rest.partition(MARKS[1])
