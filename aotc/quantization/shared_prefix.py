@@ -151,7 +151,7 @@ class _Part:
     _arrays: dict[str, Array] = field(default_factory=dict)
 
     @property
-    def ops(self) -> list[Operation]:
+    def ops(self) -> Sequence[Operation]:
         """The ops of the entry, in order."""
         *ops, _ = self.function.entry_block.operations
         return ops
