@@ -7,7 +7,7 @@ each call; other programs compute what their outputs need and nothing of the kin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +21,17 @@ from aotc.computed_arrays import (
 )
 from aotc.dialects.entries import Entry
 from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.graph import Evaluator, has_effect
+from aotc.dialects.graph import has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.mlir import Function, Operation, Value
 from aotc.program import Program
 from aotc.quantization.measuring import Calls, join_outputs, run
-from aotc.reference import bind_symbols, evaluate_part
+from aotc.reference import Part, bind_symbols
 
 _MOST_BYTES = 2**30  # of the values that are kept, of all calls together
 
+EvaluateCall = Callable[[Sequence[Array], int], dict[Value, Array]]
 Kept = dict[int, list[Array]]  # by the number of a value, an array for each call
 
 
@@ -56,20 +57,15 @@ class SharedPrefix:
         """Compute and keep values of a program, in the place of those before."""
         left = self.most_bytes
         for part in self._parts(program):
-            values = part.values_to_keep()
-            rows: dict[Value, list[Array]] = {value: [] for value in values}
-            kept = self._kept.get(part.entry.name, {})
-            for number, inputs in enumerate(self.calls[part.entry.name]):
-                found = part.evaluate(inputs, kept, number, [*rows])
-                for value, array in found.items():
-                    rows[value].append(array)
-                if not number:
-                    count = len(self.calls[part.entry.name])
-                    rows = {x: rows[x] for x in part.fitting(found, left // count)}
+            name, values = part.entry.name, part.values_to_keep()
+            calls, kept = self.calls[name], self._kept.get(name, {})
+            first = part.evaluator(kept, values)(calls[0], 0)
+            values = part.fitting(first, left // len(calls))
+            evaluate = part.evaluator(kept, values)
+            others = [evaluate(x, number) for number, x in enumerate(calls) if number]
+            rows = {value: [x[value] for x in (first, *others)] for value in values}
             left -= sum(x.nbytes for arrays in rows.values() for x in arrays)
-            self._kept[part.entry.name] = {
-                part.numbers[value]: arrays for value, arrays in rows.items()
-            }
+            self._kept[name] = {part.numbers[value]: x for value, x in rows.items()}
 
     def run(self, program: Program) -> dict[str, list[Array]]:
         """Return the outputs of each entry; to the last bit those of the whole."""
@@ -77,15 +73,13 @@ class SharedPrefix:
         whole = {name: x for name, x in self.calls.items() if name not in parts}
         outputs = run(program, whole) if whole else {}
         for name, part in parts.items():
-            kept = self._kept.get(name, {})
-            rows = []
-            for number, inputs in enumerate(self.calls[name]):
-                found = part.evaluate(inputs, kept, number, part.outputs)
-                rows.append([found[value] for value in part.outputs])
-            outputs[name] = [join_outputs(each) for each in zip(*rows, strict=True)]
+            evaluate = part.evaluator(self._kept.get(name, {}), part.outputs)
+            found = [evaluate(x, number) for number, x in enumerate(self.calls[name])]
+            rows = [[each[value] for each in found] for value in part.outputs]
+            outputs[name] = [join_outputs(row) for row in rows]
         return outputs
 
-    def _parts(self, program: Program) -> Iterable[_Part]:
+    def _parts(self, program: Program) -> Iterable[_Entry]:
         """Return the entries that are called and compute results alone."""
         functions = functions_of(program.module)
         for entry in program.entries:
@@ -93,7 +87,7 @@ class SharedPrefix:
             if entry.name in self.calls and not any(map(has_effect, ops)):
                 function = functions[entry.name]
                 numbers = self._number_values(program, entry, function)
-                yield _Part(program, entry, function, numbers)
+                yield _Entry(program, entry, function, numbers)
 
     # ---- numbers
 
@@ -133,7 +127,7 @@ class SharedPrefix:
 
 
 @dataclass
-class _Part:
+class _Entry:
     """An entry of a program, which is evaluated from values that are known.
 
     Args:
@@ -147,8 +141,6 @@ class _Part:
     entry: Entry
     function: Function
     numbers: Mapping[Value, int]
-    _with_op: Evaluator = field(default_factory=Evaluator)
-    _arrays: dict[str, Array] = field(default_factory=dict)
 
     @property
     def ops(self) -> Sequence[Operation]:
@@ -163,44 +155,36 @@ class _Part:
         pairs = zip(self.entry.results, end.operands, strict=True)
         return [value for port, value in pairs if port.kind == "output"]
 
-    def evaluate(
-        self, inputs: Sequence[Array], kept: Kept, number: int, wanted: Sequence[Value]
-    ) -> dict[Value, Array]:
-        """Return the arrays of some values for a call.
+    def evaluator(self, kept: Kept, wanted: Sequence[Value]) -> EvaluateCall:
+        """Return what computes some values for a call, given its inputs and number.
 
         Args:
-            inputs: of the call.
             kept: arrays of values that are known.
-            number: of the call.
             wanted: what to compute.
         """
-        given = iter(inputs)
-        known: dict[Value, Any] = {
-            value: kept[name][number]
-            for value, name in self.numbers.items()
-            if name in kept
-        }
-        ops, read = _needed(self.ops, known, wanted)
-        arguments = self.function.entry_block.arguments
-        for port, value in zip(self.entry.arguments, arguments, strict=True):
-            if port.kind == "input":
-                known[value] = np.asarray(next(given))
-            elif value in read:
-                known[value] = self._parameter(port.name)
+        start = {x: name for x, name in self.numbers.items() if name in kept}
+        ops, read = _needed(self.ops, start, wanted)
+        start = {x: name for x, name in start.items() if x in read}
         types, _ = signature(self.function)
-        pairs = zip(self.entry.arguments, types, strict=True)
-        of_inputs = [kind for port, kind in pairs if port.kind == "input"]
-        symbols = bind_symbols(of_inputs, [np.asarray(x) for x in inputs])
-        found = evaluate_part(
-            self.program.module, ops, known, symbols, wanted, with_op=self._with_op
-        )
-        return dict(zip(wanted, found, strict=True))
+        arguments = self.function.entry_block.arguments
+        ports = [*zip(self.entry.arguments, arguments, types, strict=True)]
+        inputs = [value for port, value, _ in ports if port.kind == "input"]
+        of_inputs = [kind for port, _, kind in ports if port.kind == "input"]
+        fixed = {
+            value: np.asarray(self.program.parameters[port.name])
+            for port, value, _ in ports
+            if port.kind != "input" and value in read
+        }
+        part = Part.of(self.program.module, ops, wanted)
 
-    def _parameter(self, name: str) -> Array:
-        """Return a parameter, which is computed for the first call that reads it."""
-        if name not in self._arrays:
-            self._arrays[name] = np.asarray(self.program.parameters[name])
-        return self._arrays[name]
+        def evaluate(given: Sequence[Array], number: int) -> dict[Value, Array]:
+            arrays = [np.asarray(x) for x in given]
+            known = fixed | dict(zip(inputs, arrays, strict=True))
+            known |= {value: kept[name][number] for value, name in start.items()}
+            found = part.evaluate(known, bind_symbols(of_inputs, arrays))
+            return dict(zip(wanted, found, strict=True))
+
+        return evaluate
 
     # ---- what to keep
 
