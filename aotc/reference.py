@@ -84,14 +84,52 @@ def evaluate_part(
         wanted: results of the ops.
         with_op: as for `evaluate`.
     """
-    with module.context, np.errstate(all="ignore"):
-        run = Evaluation(
-            functions_of(module), list(symbols), None, with_op or Evaluator()
-        )
-        values = dict(known)
-        for step in _steps_of(ops, kept=wanted):
-            run.take_step(step, values)
-        return [values[value] for value in wanted]
+    return Part.of(module, ops, wanted, with_op).evaluate(known, symbols)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Ops of a block that compute some values, read once for all times they are run.
+
+    Args:
+        module: that the block is of.
+        functions: of it, by name.
+        steps: the ops.
+        wanted: results of the ops, or values that are known.
+        with_op: as for `evaluate`.
+    """
+
+    module: Any
+    functions: dict[str, Any]
+    steps: Sequence[_Step]
+    wanted: Sequence[Any]
+    with_op: EvaluateOp
+
+    @classmethod
+    def of(
+        cls,
+        module: Any,
+        ops: Sequence[Any],
+        wanted: Sequence[Any],
+        with_op: EvaluateOp | None = None,
+    ) -> Part:
+        """Read ops of a block, in order."""
+        steps = _steps_of(ops, kept=wanted)
+        return cls(module, functions_of(module), steps, wanted, with_op or Evaluator())
+
+    def evaluate(self, known: Mapping[Any, Any], symbols: Sequence[int]) -> list[Any]:
+        """Return the arrays of the wanted values.
+
+        Args:
+            known: arrays of the values that the ops read and do not make.
+            symbols: of the function.
+        """
+        with self.module.context, np.errstate(all="ignore"):
+            run = Evaluation(self.functions, list(symbols), None, self.with_op)
+            values = dict(known)
+            for step in self.steps:
+                run.take_step(step, values)
+            return [values[value] for value in self.wanted]
 
 
 def evaluate_devices(

@@ -233,6 +233,24 @@ def write_gguf(size, kind, path):
     """Write a file of random weights that llama.cpp reads."""
     import gguf
 
+    writer = gguf_writer(size, path)
+    rng = np.random.default_rng(0)
+    for place, shape in size.tensors():
+        *layer, own = place.removeprefix("layers.").split(".")
+        name = ".".join([*(f"blk.{n}" for n in layer), NAMES[own], "weight"])
+        if len(shape) == 1:
+            writer.add_tensor(name, np.ones(shape, "f4"))
+            continue
+        own = type_of(kind, place, size)
+        raw = getattr(gguf.GGMLQuantizationType, own)
+        writer.add_tensor(name, random_weights(rng, shape, own), raw_dtype=raw)
+    finish(writer)
+
+
+def gguf_writer(size, path):
+    """Return what writes a file, with the facts of a decoder of LLaMA's kind in it."""
+    import gguf
+
     writer = gguf.GGUFWriter(path, "llama")
     heads = size.width // DEPTH
     writer.add_block_count(size.layers)
@@ -245,16 +263,11 @@ def write_gguf(size, kind, path):
     writer.add_rope_dimension_count(DEPTH)
     writer.add_vocab_size(size.words)
     writer.add_tokenizer_model("no_vocab")
-    rng = np.random.default_rng(0)
-    for place, shape in size.tensors():
-        *layer, own = place.removeprefix("layers.").split(".")
-        name = ".".join([*(f"blk.{n}" for n in layer), NAMES[own], "weight"])
-        if len(shape) == 1:
-            writer.add_tensor(name, np.ones(shape, "f4"))
-            continue
-        own = type_of(kind, place, size)
-        raw = getattr(gguf.GGMLQuantizationType, own)
-        writer.add_tensor(name, random_weights(rng, shape, own), raw_dtype=raw)
+    return writer
+
+
+def finish(writer):
+    """Write a file whose tensors are known."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -10,9 +10,10 @@ others are measured on (256 images of the U-Net): how often the answer is anothe
 than that of floats, the divergence of the probabilities (KL, nats), and the bytes of
 all parameters over those of floats. Rows with `+` add methods to a recipe.
 
-`--times` builds the rows without methods for three levels of x86-64, and measures them
-on a quiet machine: calls of a batch with one thread, in rounds in which all of a model
-take turns, and the median of each. `--write` puts the table into docs/precision.md.
+`--times` builds the rows without methods for those of three levels of x86-64 that this
+machine runs, and measures calls of a batch with one thread, in rounds in which all of a
+model take turns: the least processor time of each, which other work on the machine
+disturbs little. `--write` puts the table into docs/precision.md.
 
 `Q4_K, at best` has the bytes of `int4-g32`: 4 bits for each weight of the decoder, with
 a scale and a minimum for each 32, as GGUF's type. They are the ones of least square
@@ -25,18 +26,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import aotc
-from aotc import importers
+from aotc import importers, processor
 from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.pipeline import build
@@ -44,11 +44,11 @@ from aotc.program import Program
 from aotc.program_files import write_parameters, write_program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
-from aotc.quantization.measuring import Yardstick
+from aotc.quantization.measuring import Yardstick, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
-from aotc.target import Target
+from aotc.target import Target, cpu_level
 
 Array = np.ndarray[Any, Any]
 
@@ -181,62 +181,89 @@ def _prepare(name: str, folder: Path) -> None:
     """Train and quantise a model, but for what its folder has."""
     folder.mkdir(parents=True, exist_ok=True)
     source, states = EXAMPLES / name, folder / "states.safetensors"
-    module = _module(source / "train.py")
+    module = load_module(source / "train.py")
     if not states.exists():
-        report = build(source / "model.py", output=folder / "trainer", self_check="off")
+        asked = {"targets": [Target.parse(cpu_level())], "self_check": "off"}
+        report = build(source / "model.py", output=folder / "trainer", **asked)
         model = aotc.load(report.bundle)
         module.train(model)
         model.save_state(states)
     inputs = MODELS[name].inputs(module, HELD_OUT)
     np.save(folder / "batch.npy", inputs[-MODELS[name].batch :])
     results = _read(folder / "results.json")
+    titles = {title for title, _, _ in _titles()}
+    if titles | ({BOUND} if name == "gpt" else set()) <= results.keys():
+        return
+    floats = _yardstick(_trained(source, states), inputs)
     for title, recipe, methods in _titles():
         if title in results:
             continue
-        print(f"{name}: {title}", file=sys.stderr)
-        program, results[title] = _quantized(source, states, inputs, recipe, methods)
+        tell(f"{name}: {title}")
+        program = _trained(source, states)
+        program, results[title] = _quantized(program, floats, inputs, recipe, methods)
         file = folder / f"{title}.mlir"
         with context(), ir.Location.unknown():
             write_parameters(program.parameters, file.with_suffix(".irpa"))
             write_program(program, file, file.with_suffix(".irpa"))
         (folder / "results.json").write_text(json.dumps(results, indent=1))
     if name == "gpt" and BOUND not in results:
-        results[BOUND] = _bound(source, states, inputs)
+        results[BOUND] = _bound(_trained(source, states), floats)
         (folder / "results.json").write_text(json.dumps(results, indent=1))
 
 
-def _quantized(
-    source: Path, states: Path, inputs: Array, recipe: str, methods: tuple[str, ...]
-) -> tuple[Program, dict[str, Any]]:
-    """Return a trained model by a recipe, and what it loses and takes."""
+def tell(text: str) -> None:
+    """Print progress, with the processor time so far."""
+    print(f"{time.process_time():6.0f} s  {text}", file=sys.stderr, flush=True)
+
+
+def _trained(source: Path, states: Path) -> Program:
+    """Return an example as it was trained."""
     program = importers.load(source / "model.py", ("predict",))
     freeze_states(program, states)
     program.stage = "graph"
+    return program
+
+
+def _yardstick(program: Program, inputs: Array) -> Yardstick:
+    """Return what the rows of a model are measured by: its results on held-out data."""
+    (port,) = program.entries[0].ports("input")
+    held_out = Data({port.name: inputs[SAMPLES:]}, "data")
+    return Yardstick.of(program, held_out, Metric())
+
+
+def _quantized(
+    program: Program,
+    floats: Yardstick,
+    inputs: Array,
+    recipe: str,
+    methods: tuple[str, ...],
+) -> tuple[Program, dict[str, Any]]:
+    """Return a trained model by a recipe, and what it loses and takes."""
     if recipe == "f32":
         return program, {"bytes": 1.0, "lost": 0.0, "kl": 0.0}
     (port,) = program.entries[0].ports("input")
-    calibration, held_out = (
-        Data({port.name: part}, "data") for part in (inputs[:SAMPLES], inputs[SAMPLES:])
-    )
-    quality = QUALITY if recipe == "mixed" else None
+    calibration = Data({port.name: inputs[:SAMPLES]}, "data")
+    is_mixed = recipe == "mixed"  # whose layers are chosen on held-out data
+    choice = Choice(recipe, quality=QUALITY if is_mixed else None, methods=methods)
     with context(), ir.Location.unknown():
-        found = quantize(
-            program,
-            Choice(recipe, quality=quality, methods=methods),
-            calibration,
-            held_out,
-        )
-        report, lost = found.report, found.recipe.quality["lost"]
-        kl = None  # of what gives classes, and no probabilities
-        if found.recipe.quality["metric"] == "top1":
-            yardstick = Yardstick.of(program, held_out, Metric("kl"))
-            kl = yardstick.measure(found.program).lost
+        data = calibration, floats.data if is_mixed else calibration
+        found = quantize(program, choice, *data, tell=tell)
+        report, lost = found.report, measured(found.program, floats)
     found.program.stage = "graph"
     share = report.bytes_after / report.bytes_before
-    return found.program, {"bytes": share, "lost": lost, "kl": kl}
+    return found.program, {"bytes": share, **lost}
 
 
-def _module(path: Path) -> Any:
+def measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
+    """Return how often a program answers otherwise, and the divergence of classes."""
+    results = run(program, floats.calls)
+    kl = None  # of what gives classes, and no probabilities
+    if floats.name == "top1":
+        kl = replace(floats, metric=Metric("kl")).compare(program, results).lost
+    return {"lost": floats.compare(program, results).lost, "kl": kl}
+
+
+def load_module(path: Path) -> Any:
     """Return a file of Python as a module."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_train", path)
     assert spec is not None
@@ -249,27 +276,17 @@ def _module(path: Path) -> Any:
 # ---- weights of 4 bits with minima --------------------------------------------------
 
 
-def _bound(source: Path, states: Path, inputs: Array) -> dict[str, Any]:
+def _bound(floats: Program, yardstick: Yardstick) -> dict[str, Any]:
     """Return what the decoder loses by weights with scales and minima, see the top."""
-    program, fitted = (importers.load(source / "model.py", ("predict",)) for _ in "12")
-    for each in (program, fitted):
-        freeze_states(each, states)
-    arrays = {name: np.asarray(x) for name, x in program.parameters.items()}
+    arrays = {name: np.asarray(x) for name, x in floats.parameters.items()}
     before = sum(x.nbytes for x in arrays.values())
     summed = {name: _summed(name, x) for name, x in arrays.items()}
     after = before
     for name, axes in summed.items():
         if axes:
             after -= arrays[name].size * (4 - 4.5 / 8)
-            fitted.parameters[name] = _fit(arrays[name], axes)
-    (port,) = program.entries[0].ports("input")
-    held_out = Data({port.name: inputs[SAMPLES:]}, "data")
-    with context(), ir.Location.unknown():
-        lost, divergence = (
-            Yardstick.of(program, held_out, Metric(metric)).measure(fitted).lost
-            for metric in ("top1", "kl")
-        )
-    return {"bytes": after / before, "lost": lost, "kl": divergence}
+            floats.parameters[name] = _fit(arrays[name], axes)
+    return {"bytes": after / before, **measured(floats, yardstick)}
 
 
 def _summed(name: str, weight: Array) -> int:
@@ -320,28 +337,35 @@ def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _measure_times(folder: Path) -> None:
-    """Write the milliseconds of calls of a model beside its results."""
+    """Write the processor time of calls of a model beside its results, in ms."""
     batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
     titles = [title for title, _, methods in _titles() if not methods]
-    bundles = {title: _build(folder, title) for title in titles}
+    levels = _levels()
+    bundles = {title: _build(folder, title, levels) for title in titles}
     for _ in range(ROUNDS):
         for title, bundle in bundles.items():
-            for level in LEVELS:
+            for level in levels:
                 times = found.setdefault(f"{title}/{level}", [])
                 times += _times_of_calls(bundle, level, batch)
-    medians = {key: statistics.median(times) for key, times in found.items()}
-    (folder / "times.json").write_text(json.dumps(medians, indent=1))
+    least = {key: min(times) for key, times in found.items()}
+    (folder / "times.json").write_text(json.dumps(least, indent=1))
 
 
-def _build(folder: Path, title: str) -> Path:
-    """Return the bundle of a row, built for all levels unless it is there."""
+def _levels() -> list[str]:
+    """Return the levels that this machine runs."""
+    here = set(processor.cpu_features())
+    return [x for x in LEVELS if here >= {*Target.parse(x).cpu_features_required}]
+
+
+def _build(folder: Path, title: str, levels: Sequence[str]) -> Path:
+    """Return the bundle of a row, built for some levels unless it is there."""
     output = folder / "built" / title
     if not (found := [*output.glob("*.aotc")]):
         report = build(
             folder / f"{title}.mlir",
             output=output,
             name="m",
-            targets=[Target.parse(level) for level in LEVELS],
+            targets=[Target.parse(level) for level in levels],
             self_check="off",
             sign=False,
         )
@@ -351,14 +375,14 @@ def _build(folder: Path, title: str) -> Path:
 
 
 def _times_of_calls(bundle: Path, level: str, batch: Array) -> list[float]:
-    """Return the milliseconds of some calls, after those that warm up."""
+    """Return the processor time of some calls in ms, after those that warm up."""
     model = aotc.load(bundle, threads=1, target=level, allow_unsigned=True)
     (entry,) = model.entries.values()
     times = []
     for _ in range(WARM + CALLS):
-        start = time.perf_counter()
+        start = time.process_time()
         entry(batch)
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return times[WARM:]
 
 

@@ -18,27 +18,41 @@ one of the other axes has a size that only calls decide, it is as much as for 2*
 places along it, which no call gets ("RESOURCE_EXHAUSTED"). So it is where elementwise
 ops before a pad are merged with others of the same operands. Behind a barrier there are
 two dispatches.
+
+Note [integers that wrap]: on vmvx, IREE 3.13 computes with integers of 8 and 16 bits in
+32, and cuts them off when they are stored. Where what wraps is merged with an op that
+looks at the sign, this sees the integer that has not wrapped: `x << 4 >> 4` is x, and
+`x + y > 0` is true for 100 and 100. Casts cut off by themselves, and unsigned integers
+are extended first (`with_zero_extension`). Behind a barrier there are two dispatches.
 """
 
 from __future__ import annotations
 
 from heapq import nlargest
 
+from aotc import dtypes
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.binary import Add, Multiply, Power, Subtract
+from aotc.dialects.ops.bits import ShiftLeft
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import backward_slice, defining_op
-from aotc.mlir import Block, Value
+from aotc.mlir import Block, Operation, Value
 
 # of the values that one is made of, those that are followed: what comes before so many
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
 _CUT = 3  # axes that vmvx cuts into parts
+
+# what may leave the range of its dtype
+_WRAPPING = (Abs, Add, Cast, Multiply, Negate, Power, ShiftLeft, Subtract)
 
 _Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
 _Ways = dict[Value, set[_Axes]]  # by the value that is read
@@ -101,6 +115,26 @@ def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
         if not all(isinstance(size, int) for size in Tensor.of(value).shape[:-_CUT])
         and any(isinstance(use.owner.opview, GraphOp) for use in value.uses)
     }
+
+
+def integers_that_wrap(block: Block) -> set[Value]:
+    """Return the narrow integers that vmvx does not cut off before they are read.
+
+    See Note [integers that wrap].
+    """
+    return {
+        value
+        for op in block.operations
+        if isinstance(op, _WRAPPING)
+        for value in op.results
+        if Tensor.of(value).dtype in ("i8", "i16")
+        and not (isinstance(op, Cast) and dtypes.is_float(Tensor.of(op.x).dtype))
+        and any(_sees_the_sign(use.owner.opview) for use in value.uses)
+    }
+
+
+def _sees_the_sign(reader: Operation) -> bool:
+    return isinstance(reader, GraphOp) and not isinstance(reader, Cast)
 
 
 def _is_beside_others(value: Value) -> bool:

@@ -44,6 +44,7 @@ from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tenso
 from aotc.passes.base import Pass, Unit, lowered_error
 from aotc.passes.decompose import decompose_ops
 from aotc.passes.double_reads import (
+    integers_that_wrap,
     products_reduced_over_symbols,
     sums_in_parts_of_unknown_size,
     values_read_in_two_ways,
@@ -147,6 +148,7 @@ class _Inlined:
             self.in_memory.update(products_reduced_over_symbols(block))
             if self.target is not None and self.target.backend == "vmvx":
                 self.in_memory.update(sums_in_parts_of_unknown_size(block))
+                self.in_memory.update(integers_that_wrap(block))
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":

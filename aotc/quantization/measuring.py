@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from aotc.errors import InputError
 from aotc.program import Program
 from aotc.quantization.data import Data, entries_with
 from aotc.quantization.metrics import Metric
+
+_PART = 1 << 14  # elements that are looked at together
 
 Calls = Mapping[str, Sequence[Sequence[Array]]]  # inputs of each call, by entry
 
@@ -44,7 +46,7 @@ def run(
                 _call(program.module, entry, arrays, inputs, watch)
                 for inputs in calls[entry.name]
             ]
-            found[entry.name] = [_joined(each) for each in zip(*rows, strict=True)]
+            found[entry.name] = [join_outputs(each) for each in zip(*rows, strict=True)]
     return found
 
 
@@ -65,8 +67,8 @@ def _call(
     return [array for port, array in pairs if port.kind == "output"]
 
 
-def _joined(parts: Sequence[Array]) -> Array:
-    """Outputs of several calls as one array."""
+def join_outputs(parts: Sequence[Array]) -> Array:
+    """Return an output of several calls as one array."""
     shapes = {part.shape[1:] for part in parts}
     if parts[0].ndim and len(shapes) == 1:
         return np.concatenate(parts)
@@ -145,7 +147,15 @@ class Yardstick:
 
     def measure(self, program: Program) -> Measured:
         """Return what a program loses: the most of any entry."""
-        found = run(program, self.calls)
+        return self.compare(program, run(program, self.calls))
+
+    def compare(self, program: Program, found: Mapping[str, list[Array]]) -> Measured:
+        """Return what a program loses whose outputs for the calls are known.
+
+        Args:
+            program: that gave them.
+            found: the outputs of each entry.
+        """
         names = {
             entry.name: [port.name for port in entry.ports("output")]
             for entry in program.entries
@@ -158,14 +168,26 @@ class Yardstick:
 
 
 def _noise(reference: Sequence[Array], found: Sequence[Array]) -> float:
-    """The square of the differences of outputs, by that of the outputs."""
+    """Return the square of the differences of outputs, by that of the outputs."""
     shares = [0.0]
     for x, y in zip(reference, found, strict=True):
-        wide, other = x.astype(np.float64), y.astype(np.float64)
-        size = float(np.square(wide).sum())
+        size, error = map(sum, zip(*_squares(x, y), strict=True)) if x.size else (0, 0)
         if size and np.isfinite(size):
-            shares.append(float(np.square(wide - other).sum()) / size)
+            shares.append(float(error) / float(size))
     return max(shares) if np.isfinite(shares).all() else np.inf
+
+
+def _squares(x: Array, y: Array) -> Iterator[tuple[float, float]]:
+    """Yield sums of squares, of `x` and of its difference from `y`, part by part.
+
+    Parts are small, so that what is computed of them stays in the processor's caches.
+    """
+    flat, other = np.reshape(x, -1), np.reshape(y, -1)
+    for start in range(0, flat.size, _PART):
+        part = slice(start, start + _PART)
+        wide = flat[part].astype(np.float64)
+        difference = wide - other[part].astype(np.float64)
+        yield float(np.square(wide).sum()), float(np.square(difference).sum())
 
 
 Tell = Callable[[str], None]

@@ -38,6 +38,7 @@ from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
 from aotc.quantization.report import Report, counted, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
+from aotc.quantization.shared_prefix import SharedPrefix
 from aotc.quantization.statistics import observe
 from aotc.quantization.trained import Trained
 from aotc.target import Target
@@ -181,10 +182,16 @@ def _chosen(
         tell("measures the quantised program")
         return Chosen(narrowest, yardstick.measure(made_of(narrowest)).lost, 1)
 
-    def measure(plans: Sequence[LayerPlan]) -> Measured:
-        return yardstick.measure(made_of(plans))
+    prefix = SharedPrefix(yardstick.calls)
 
-    return choose(layers, rungs, measure, choice.quality, tell)
+    def measure(plans: Sequence[LayerPlan]) -> Measured:
+        program = made_of(plans)
+        return yardstick.compare(program, prefix.run(program))
+
+    def keep(plans: Sequence[LayerPlan]) -> None:
+        prefix.keep(made_of(plans))
+
+    return choose(layers, rungs, measure, choice.quality, tell, keep)
 
 
 def apply_recipe(

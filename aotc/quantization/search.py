@@ -23,6 +23,7 @@ _LEVELS = 1000  # that costs are rounded up to
 _BISECTIONS = 12
 
 Measure = Callable[[Sequence[LayerPlan]], Measured]
+Keep = Callable[[Sequence[LayerPlan]], None]
 Rungs = Sequence[Sequence[LayerPlan]]  # of each layer, the narrowest first
 
 
@@ -50,6 +51,7 @@ def choose(
     measure: Measure,
     quality: float,
     tell: Tell,
+    keep: Keep = lambda plans: None,
 ) -> Chosen:
     """Return the plans with the fewest bytes that were found to lose no more.
 
@@ -59,8 +61,9 @@ def choose(
         measure: what some plans lose.
         quality: what may be lost.
         tell: gets what is being done.
+        keep: gets plans, of which those that are measured next differ in one layer.
     """
-    search = _Search(layers, rungs, measure, quality, tell)
+    search = _Search(layers, rungs, measure, quality, tell, keep)
     narrow = (0,) * len(layers)
     if search.holds(narrow):
         return search.chosen(narrow, ())
@@ -78,6 +81,7 @@ class _Search:
     measure: Measure
     quality: float
     tell: Tell
+    keep: Keep
     _known: dict[tuple[int, ...], Measured] = field(default_factory=dict)
 
     @property
@@ -113,6 +117,7 @@ class _Search:
     def measure_alone(self) -> list[list[Measured]]:
         """What each layer loses alone, at each of its rungs."""
         wide, count = self.widest, len(self.layers)
+        self.keep(self.plans(wide))
         rows = []
         for number, rungs in enumerate(self.rungs):
             self.tell(f"layer {number + 1} of {count}: {self.layers[number].name}")
@@ -138,11 +143,14 @@ class _Search:
         sizes = self.bytes
         steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
         steps.sort(key=lambda step: sizes[step[0]][step[1]] - _at(sizes, choice, step))
-        for number, rung in steps:
-            self.tell(f"narrows {self.layers[number].name}")
+        self.keep(self.plans(choice))
+        for turn, (number, rung) in enumerate(steps):
+            name = self.layers[number].name
+            self.tell(f"narrows, try {turn + 1} of {len(steps)}: {name}")
             tried = _with(choice, number, rung)
             if rung < choice[number] and self.holds(tried):
                 choice = tried
+                self.keep(self.plans(choice))
         return choice
 
     def chosen(

@@ -129,6 +129,18 @@ def padded_beside_its_source(x):
     return anp.round(padded * 8.0), (levels - 120.0) / 16.0
 
 
+# ---- Note [integers that wrap]: and are looked at by their sign, on vmvx ------------
+
+
+@program(b, 6, dtype="i8", target="vmvx")
+def integers_that_wrap_by_their_sign(x):
+    x = x + 20 * anp.arange(6).astype("i8")
+    twice, high = x + x, anp.left_shift(x, 4)
+    nibbles = anp.right_shift(high, 4).astype("f32")
+    largest = anp.maximum(anp.reshape(3 * x, (-1,)), 0)
+    return twice > 0, nibbles, largest, anp.minimum(x * x, x), twice.astype("f32")
+
+
 # ---- Note [strided reads]: a slice that ends at the end, and another reader ---------
 
 

@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 
-from aotc.quantization.calibration import Choice
+from aotc.dialects import context
+from aotc.dialects.graph import Evaluator
+from aotc.mlir import ir
+from aotc.quantization.calibration import Choice, calibrate
 from aotc.quantization.data import Data
-from aotc.quantization.measuring import Measured
+from aotc.quantization.layers import layers_of, prepare
+from aotc.quantization.measuring import Measured, calls_of, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.precisions import PRECISIONS
+from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import choose
+from aotc.quantization.shared_prefix import SharedPrefix
 from tests.quantization.models import load, quantized
 
 MODEL = """
@@ -66,6 +72,57 @@ def test_what_cannot_hold_stays_as_it_is(model, data):
     found = quantized(model, choice, data)
     assert {plan.precision for plan in found.recipe.layers} == {"f32"}
     assert found.recipe.quality["lost"] == 0
+
+
+LOOP = """
+
+@aotc.entry(x=aotc.Spec(("batch", 32), "f32"))
+def repeat(weights, x):
+    return control.fori_loop(0, 3, lambda i, y: nn.relu(y), x @ weights["w0"])
+"""
+
+
+@pytest.mark.parametrize("most_bytes", [2**30, 100_000, 0])
+def test_programs_that_begin_alike_compute_only_what_follows(
+    tmp_path, data, monkeypatch, most_bytes
+):
+    """Outputs are those of the whole program, to the last bit; also of loops."""
+    path, counts = tmp_path / "network.py", []
+    path.write_text(MODEL.replace("import nn", "import control, nn") + LOOP)
+    program = load(path)
+    evaluate = Evaluator.__call__
+    monkeypatch.setattr(
+        Evaluator, "__call__", lambda *given: counts.append(1) or evaluate(*given)
+    )
+
+    def made_of(plans):
+        made = program.copy()
+        given = layers_of(made), plans, calibration.rounded(plans), calibration.grids
+        rewrite(made, *given)
+        return made
+
+    with context(), ir.Location.unknown():
+        prepare(program)
+        layers, calls = layers_of(program), calls_of(program, data)
+        choice = Choice("mixed", methods=("gptq",))
+        calibration = calibrate(program, layers, choice, calls, lambda text: None)
+        prefix = SharedPrefix(calls, most_bytes)
+        for rung in (-1, 0):  # what all begin with
+            base = [row[rung] for row in calibration.rungs]
+            prefix.keep(made_of(base))
+            for number, row in enumerate(calibration.rungs):
+                for plan in row:
+                    made = made_of([*base[:number], plan, *base[number + 1 :]])
+                    whole, found = run(made, calls), prefix.run(made)
+                    assert {*found} == {"predict", "repeat"}
+                    for name, outputs in whole.items():
+                        np.testing.assert_array_equal(found[name], outputs)
+        counts.clear()
+        run(made, calls)
+        of_whole = len(counts)
+        counts.clear()
+        prefix.run(made)
+    assert len(counts) < of_whole / 2 or not most_bytes
 
 
 class _Layer:

@@ -311,6 +311,19 @@ ROWS = (
         ),
     ),
     Fault(
+        "vmvx-integers-that-wrap",
+        Symptom.WRONG,
+        "On vmvx, computes with integers of 8 and 16 bits in 32 and cuts them off when "
+        "they are stored: what looks at the sign before sees those that have not "
+        "wrapped.",
+        ("passes/double_reads.py: Note [integers that wrap]",),
+        _on_vmvx(
+            "integer-that-wraps",
+            np.array([-1, -2, 127, 0, 1, -128, 5, 8], np.int8),
+            right=lambda x: (x << 4) >> 4,
+        ),
+    ),
+    Fault(
         "vmvx-float-to-integer",
         Symptom.WRONG,
         "On vmvx, rounds floats that are converted to integers to the nearest.",
