@@ -305,6 +305,13 @@ def any_of(conditions: Value) -> Value:
     return _make("vector.reduction", [conditions], made, kind=how)
 
 
+def greatest_index(x: Value) -> Value:
+    """The greatest element of a vector of i32, as a number of type index."""
+    how = ir.Attribute.parse("#vector.kind<maxsi>")
+    found = _make("vector.reduction", [x], x.type.element_type, kind=how)
+    return arith.index_cast(ir.IndexType.get(), found)
+
+
 def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
     """The elements at some places of two vectors, one after the other."""
     kind = vector_type(len(places), x.type.element_type)
