@@ -205,14 +205,16 @@ def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
     )
 
 
-def prefetch(memory: Value, at: Value) -> None:
-    """Bring what lies around a place into the first cache; it is read later."""
+def prefetch(memory: Value, at: Value, cache: int = 1) -> None:
+    """Bring the line at a place into the first or the second cache; it is read later."""
     ir.Operation.create(
         "memref.prefetch",
         operands=[memory, at],
         attributes={
             "isWrite": ir.BoolAttr.get(False),
-            "localityHint": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 3),
+            "localityHint": ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(32), 4 - cache
+            ),
             "isDataCache": ir.BoolAttr.get(True),
         },
     )

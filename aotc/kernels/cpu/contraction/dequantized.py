@@ -25,7 +25,7 @@ from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STACK_BYTES
+from aotc.kernels.machine import LINE_BYTES, OF_STREAMS, PREFETCH_BYTES, STACK_BYTES
 from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith
@@ -278,7 +278,9 @@ class DequantizedSums:
         """Bring bytes that the only tile of a panel reads later into the cache."""
         if self.tile.ahead:
             for place in range(0, count, LINE_BYTES):
-                vectors.prefetch(self.integers.memory, add(at, PREFETCH_BYTES + place))
+                vectors.prefetch(
+                    self.integers.memory, add(at, PREFETCH_BYTES + place), OF_STREAMS
+                )
 
     def _fetch_blocks(self, right: Value, number: Value, count: int) -> None:
         """The same of what there is for each block of some columns."""
