@@ -206,7 +206,7 @@ def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
 
 
 def prefetch(memory: Value, at: Value, cache: int = 1) -> None:
-    """Bring the line at a place into the first or the second cache; it is read later."""
+    """Fetch the line at a place into the first or second cache, to be read later."""
     ir.Operation.create(
         "memref.prefetch",
         operands=[memory, at],

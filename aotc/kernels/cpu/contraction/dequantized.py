@@ -25,7 +25,7 @@ from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import LINE_BYTES, OF_STREAMS, PREFETCH_BYTES, STACK_BYTES
+from aotc.kernels.machine import STACK_BYTES, STREAM_CACHE
 from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith
@@ -60,7 +60,7 @@ class DequantizedSums:
     offsets: Blocks | None
     block_sums: BlockSums | None = None
 
-    fetched_by_step = 0  # beside what `_fetch` fetches
+    fetched_by_step = 0  # beside what `integers` and `scales` fetch
 
     @classmethod
     def of(
@@ -100,7 +100,9 @@ class DequantizedSums:
             right = add(panel.right, scale(number, group * columns))
             sums = self._sum_block(rows.count, count, (left, right), number)
             scales = self.scales.load(panel.right, number, count)
-            self._fetch_blocks(panel.right, number, count)
+            for each in (self.scales, self.offsets):
+                if each is not None:
+                    each.fetch(panel.right, number, count)
             found = [
                 vectors.multiply_add(x, scales[n % count], total)
                 for n, (x, total) in enumerate(zip(sums, totals, strict=True))
@@ -118,6 +120,11 @@ class DequantizedSums:
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * count)
         return loops.loop(0, self.geometry.depth // group, 1, zeros, add_block)
+
+    @property
+    def _cache(self) -> int:
+        """What integers are fetched into: few bits take longer to make floats of."""
+        return 1 if self.tile.has_planes else STREAM_CACHE
 
     @property
     def _row(self) -> int:
@@ -150,7 +157,7 @@ class DequantizedSums:
                 add(left, scale(number, terms)),
                 add(at_byte, scale(number, step)),
             )
-            self._fetch(here, step)
+            self.integers.fetch(here, step, self._cache)
             factors = self.integers.floats(here)
             for term in range(terms):
                 own = slice(term % sets * size, (term % sets + 1) * size)
@@ -204,7 +211,7 @@ class DequantizedSums:
                     add(begin, scale(number, step)),
                 )
                 if vector == 0:
-                    self._fetch(here, step)
+                    self.integers.fetch(here, step, self._cache)
                 return self._add_run(here, vector, at, sums)
 
             zeros = [vectors.splat(0.0, lanes)] * (2 * _HALF // width)
@@ -273,20 +280,6 @@ class DequantizedSums:
                     vectors.repeat(x, lanes), q, found[own]
                 )
         return found
-
-    def _fetch(self, at: Value, count: int) -> None:
-        """Bring bytes that the only tile of a panel reads later into the cache."""
-        if self.tile.ahead:
-            for place in range(0, count, LINE_BYTES):
-                vectors.prefetch(
-                    self.integers.memory, add(at, PREFETCH_BYTES + place), OF_STREAMS
-                )
-
-    def _fetch_blocks(self, right: Value, number: Value, count: int) -> None:
-        """The same of what there is for each block of some columns."""
-        for each in (self.scales, self.offsets) if self.tile.ahead else ():
-            if each is not None:
-                each.fetch(right, number, count)
 
     def _sum_row(self, row: int, left: Value, number: Value) -> Value:
         """The sum of a block of a row, in all lanes.

@@ -20,7 +20,7 @@ from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import LINE_BYTES, OF_STREAMS
+from aotc.kernels.machine import LINE_BYTES, STREAM_CACHE
 from aotc.kernels.planning.joined import Joined
 from aotc.kernels.planning.tile import PART, Tile
 from aotc.mlir import Value, arith
@@ -260,7 +260,7 @@ class Sums:
         factors, fetched = self._factors, terms * self.fetched_by_step
         together = factors.mma.rows
         count = together * panel.vectors
-        cache = OF_STREAMS if self.tile.block == 1 else 1
+        cache = STREAM_CACHE if self.tile.block == 1 else 1
 
         def add_products(number: Value, some: Values) -> Values:
             begin = add(left.begin, scale(number, terms * left.step))
