@@ -6,8 +6,9 @@
 
 where %t is the largest absolute value of each 32 terms of a row over 127, and %q is
 %x / %t, rounded. Kernels multiply the integers of both and scale the sums: four terms
-an instruction, where processors have those. Fewer rows than four are read at least as
-fast as they are, and stay so. Products of one operand share its rounded rows.
+an instruction, where processors have those. Fewer rows than four, by bytes, take as
+long as the bytes to read, and stay as they are; of fewer bits it takes longer to make
+floats. Products of one operand share its rounded rows.
 
 An element of a row moves by 1/254 of the largest of its block at most.
 """

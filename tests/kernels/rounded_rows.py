@@ -38,12 +38,18 @@ FORMATS = {
     "few_rows": Format(4, 32, rows=3),
     "odd_blocks": Format(8, 20),
 }
-ROUNDED = [*FORMATS][:-2]
 JOINED = {
     **{name: Format(4, 32, features=48, depth=256) for name in ("q", "k", "v")},
     **{name: Format(8, 32, features=72, depth=256) for name in ("gate", "up")},
 }
 REPEATED = Format(8, 32, features=256, depth=256)
+FEW = {
+    "one_row": Format(4, 32, rows=1),
+    "one_row_of_sixes": Format(6, 16, has_minima=True, rows=1),
+    "few_rows_of_bytes": Format(8, 32, rows=3),
+}
+SINGLE = {**FORMATS, **FEW}
+ROUNDED = [x for x in SINGLE if x not in ("odd_blocks", "few_rows_of_bytes")]
 _rng = onp.random.default_rng(0)
 
 
@@ -65,7 +71,7 @@ def dequantized(of, parts):
     return nn.dequantize(parts["q"], scale, 0, **given)
 
 
-_formats = {**FORMATS, **JOINED, "repeated": REPEATED}
+_formats = {**FORMATS, **JOINED, "repeated": REPEATED, **FEW}
 weights = aotc.Weights({name: _parts(of) for name, of in _formats.items()})
 
 
@@ -77,7 +83,7 @@ def _product(name, of):
     return product
 
 
-for _name, _of in FORMATS.items():
+for _name, _of in SINGLE.items():
     _x = aotc.Spec((_of.rows, _of.depth), "f32")
     globals()[_name] = aotc.entry(weights=weights, x=_x)(_product(_name, _of))
 

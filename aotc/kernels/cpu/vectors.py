@@ -205,14 +205,16 @@ def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
     )
 
 
-def prefetch(memory: Value, at: Value) -> None:
-    """Bring what lies around a place into the first cache; it is read later."""
+def prefetch(memory: Value, at: Value, cache: int = 1) -> None:
+    """Fetch the line at a place into the first or second cache, to be read later."""
     ir.Operation.create(
         "memref.prefetch",
         operands=[memory, at],
         attributes={
             "isWrite": ir.BoolAttr.get(False),
-            "localityHint": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 3),
+            "localityHint": ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(32), 4 - cache
+            ),
             "isDataCache": ir.BoolAttr.get(True),
         },
     )
@@ -303,6 +305,13 @@ def any_of(conditions: Value) -> Value:
     how = ir.Attribute.parse("#vector.kind<or>")
     made = ir.IntegerType.get_signless(1)
     return _make("vector.reduction", [conditions], made, kind=how)
+
+
+def greatest_index(x: Value) -> Value:
+    """The greatest element of a vector of i32, as a number of type index."""
+    how = ir.Attribute.parse("#vector.kind<maxsi>")
+    found = _make("vector.reduction", [x], x.type.element_type, kind=how)
+    return arith.index_cast(ir.IndexType.get(), found)
 
 
 def _shuffle(x: Value, y: Value, places: list[int]) -> Value:

@@ -45,7 +45,7 @@ _SUMS = 12  # of integers, and as many of floats, that registers hold of rounded
 _FEWER_SUMS = 8  # where there are 16 registers: some of the floats lie in memory
 _LEAST_BLOCKS = 8  # of a row that is rounded
 _LEAST_TOGETHER = 16  # terms with one scale of a rounded row and one of the weight
-_LEAST_ROUNDED = 4  # rows, below which weights take longer to read than to multiply
+_LEAST_ROUNDED = 4  # rows, below which bytes take longer to read than to multiply
 _ROWS = ("bf16",)  # that kernels of all processors widen as they read them
 _COLUMNS = 32  # of a panel, where vectors are long
 COLUMNS_OF_BLOCKS = 16  # of which blocks have a multiple, as vectors have them
@@ -139,7 +139,8 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     if many % few or few < _LEAST_TOGETHER or size < _LEAST_BLOCKS * ROUNDED:
         return False
     rows: Any = geometry.typical.rows
-    return bool(rows >= _LEAST_ROUNDED)
+    takes_longer = in_planes(table.bits)  # to make floats of than to read
+    return bool(takes_longer or rows >= _LEAST_ROUNDED)
 
 
 def scaled_together(group: int) -> int:

@@ -3,12 +3,13 @@
 One workgroup has all queries of one head of keys. Lanes are neighbouring elements of a
 key, whose products with a query are added up across lanes for as many keys at once as
 there are lanes; the scores of these are one vector. Values are added up with lanes
-along their elements. Keys come in blocks, with the online softmax of the other form.
+along their elements. Keys come in blocks, with the online softmax of the other form;
+those after the last whole block one by one.
 
-A block whose bias hides all of its positions (-infinity, as a mask has it) is not read:
+Positions after the last one that the bias lets any query see (a mask hides by
+-infinity) are not read, nor fetched into a cache, nor are blocks that it hides whole:
 the time of a step is that of the positions which are seen, whatever the capacity of the
-cache. So what is not finite in such a block is not seen, while the reference multiplies
-it by 0.
+cache. So what is not finite there is not seen, while the reference multiplies it by 0.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from aotc.dialects.lowering.scalars import constant, float_compare
+from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.caches import Rows, rows_of
@@ -33,8 +34,6 @@ from aotc.kernels.cpu.walks import parts
 from aotc.kernels.planning.attention import BiasStrides, Sizes, bias_strides
 from aotc.kernels.planning.decoder import DecoderTile, round_up
 from aotc.mlir import Function, Value, arith
-
-_FEW = 4  # keys of the blocks after those, where a call decides how many there are
 
 
 def write(
@@ -50,10 +49,17 @@ def write(
 
 @dataclass(frozen=True)
 class _Block:
-    """Some keys: the number of the first, and how many there are."""
+    """Some keys.
+
+    Args:
+        start: the number of the first.
+        count: how many there are: those of a whole block, or fewer, as a call decides.
+        end: the number after the last key of all that are read.
+    """
 
     start: Value
-    count: int
+    count: int | Value
+    end: Value
 
 
 @dataclass(frozen=True)
@@ -131,23 +137,47 @@ class _Decoder(Work):
     def write(self) -> None:
         """Write the work of one workgroup."""
         self._each_query(self._start_query)
-        positions, count = self.sizes.positions, self.tile.keys
-        whole, rest = positions // count * count, positions % count
-        self._write_blocks(0, whole, count)
-        if isinstance(rest, Dim):
-            some = positions // _FEW * _FEW
-            self._write_blocks(whole, some, _FEW)
-            self._write_blocks(some, positions, 1)
-        elif rest:
-            self._write_block(_Block(self.given.size(whole), rest))
+        end, keys = self._end_of_seen(), self.tile.keys
+        rest = arith.remui(end, index(keys))
+        whole = arith.subi(end, rest)
+        loops.repeat_for(
+            0, whole, keys, lambda start: self._write_seen(_Block(start, keys, end))
+        )
+        loops.repeat_for(  # once at most
+            whole, end, keys, lambda start: self._write_block(_Block(start, rest, end))
+        )
         self._each_query(self._finish_query)
 
-    def _write_blocks(self, first: Size, last: Size, count: int) -> None:
-        """The keys from one to before another, in blocks of so many."""
-        begin, end = self.given.size(first), self.given.size(last)
-        loops.repeat_for(
-            begin, end, count, lambda start: self._write_block(_Block(start, count))
+    def _end_of_seen(self) -> Value:
+        """The number after the last position that the bias lets any query see."""
+        positions, lanes = self.given.size(self.sizes.positions), self._lanes
+        if self._strides.position == 0:
+            return positions
+        rows = self._count if self._strides.query != 0 else 1
+        rest = arith.remui(positions, index(lanes))
+        whole = arith.subi(positions, rest)
+        limit = vectors.repeat_index(positions, lanes)
+
+        def add_seen(first: Value, ends: Values, count: int | Value) -> Values:
+            place = vectors.iota_from(first, lanes)
+            after = arith.addi(place, constant(place.type, 1))
+            hidden = constant(vectors.vector_type(lanes), -inf)
+            (found,) = ends
+            for row in range(rows):
+                at = add(self._bias_of(index(row)), first)
+                bias = vectors.load(self.memories.bias, at, lanes, count)
+                is_seen = float_compare("UNE", bias, hidden)
+                if not isinstance(count, int):
+                    is_seen = arith.andi(is_seen, int_compare("slt", place, limit))
+                found = arith.select(is_seen, after, found)
+            return [found]
+
+        ends = [constant(limit.type, 0)]
+        ends = loops.loop(0, whole, lanes, ends, lambda n, x: add_seen(n, x, lanes))
+        ends = loops.loop(  # once at most
+            whole, positions, lanes, ends, lambda n, x: add_seen(n, x, rest)
         )
+        return vectors.greatest_index(ends[0])
 
     def _each_query(self, body: Callable[[Value], None]) -> None:
         loops.repeat_for(0, self._count, 1, body)
@@ -202,23 +232,22 @@ class _Decoder(Work):
 
     # ---- one block ------------------------------------------------------------------
 
-    def _write_block(self, block: _Block) -> None:
-        def write() -> None:
-            self._each_query(lambda query: self._weigh(block, query))
-            self._each_query(lambda query: self._add_values(block, query))
+    def _write_seen(self, block: _Block) -> None:
+        """Write a whole block, unless the bias hides all of it."""
+        is_seen = self._is_seen(block) if self._strides.position != 0 else True
+        loops.branch(is_seen, lambda: self._write_block(block), lambda: None)
 
-        if self._strides.position != 0:
-            loops.branch(self._is_seen(block), write, lambda: None)
-        else:
-            write()
+    def _write_block(self, block: _Block) -> None:
+        self._each_query(lambda query: self._weigh(block, query))
+        self._each_query(lambda query: self._add_values(block, query))
 
     def _is_seen(self, block: _Block) -> Value:
-        """Whether the bias of any query lets any position of a block be seen."""
+        """Whether the bias of any query lets any position of a whole block be seen."""
         rows = self._count if self._strides.query != 0 else 1
         found = [
             self._bias_at(block, index(row), group)
             for row in range(rows)
-            for group in parts(block.count, self._lanes)
+            for group in parts(self.tile.keys, self._lanes)
         ]
         highest = found[0]
         for each in found[1:]:
@@ -227,13 +256,13 @@ class _Decoder(Work):
         return vectors.any_of(float_compare("UNE", highest, hidden))
 
     def _bias_at(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
-        """The bias of some keys of a block: as many as lanes; -infinity for no key."""
+        """The bias of some keys of a whole block; -infinity in lanes without a key."""
         first, count = group
         lanes, strides = self._lanes, self._strides
         absent = vectors.elements([0.0] * count + [-inf] * (lanes - count))
         if not Tensor.of(self.op.bias).rank:
             return absent
-        at = add(self.queries.bias, self.given.scale(query, strides.query))
+        at = self._bias_of(query)
         if strides.position != 0:
             at = add(add(at, block.start), first)
             found = vectors.load(self.memories.bias, at, lanes, count)
@@ -241,10 +270,17 @@ class _Decoder(Work):
             found = vectors.repeat(vectors.load_element(self.memories.bias, at), lanes)
         return found if count == lanes else arith.addf(found, absent)
 
+    def _bias_of(self, query: Value) -> Value:
+        """Where the bias of a query begins."""
+        return add(self.queries.bias, self.given.scale(query, self._strides.query))
+
     def _weigh(self, block: _Block, query: Value) -> None:
         """Write e**(score - highest) of a block, and the softmax up to its end."""
-        groups = parts(block.count, self._lanes)
-        scores = [self._score(block, query, group) for group in groups]
+        groups = parts(self.tile.keys, self._lanes)
+        if isinstance(block.count, int):
+            scores = [self._score(block, query, group) for group in groups]
+        else:
+            scores = self._score_one_by_one(block, block.count, query)
         before = highest = self._load(self.scratch.highest, query)
         for score in scores:
             highest = arith.maximumf(highest, score)
@@ -262,13 +298,42 @@ class _Decoder(Work):
         self._store(self.scratch.factors, query, factor)
 
     def _score(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
-        """The scores of as many keys of a block as there are lanes.
+        """The scores of as many keys of a whole block as there are lanes."""
+        first, count = group
+        products = self._products(add(block.start, first), query, count)
+        absent = [vectors.splat(0.0, self._lanes)] * (self._lanes - count)
+        product = vectors.reduce_lanes([*products, *absent], arith.addf)
+        return arith.addf(product, self._bias_at(block, query, group))
+
+    def _score_one_by_one(self, block: _Block, count: Value, query: Value) -> Values:
+        """The scores of a block of few keys, by vectors; -infinity for no key."""
+        lanes, memory = self._lanes, self.scratch.weights
+        begin = scale(query, self.scratch.keys)
+        places = [add(begin, first) for first, _ in parts(self.tile.keys, lanes)]
+        for place in places:
+            vectors.store(vectors.splat(-inf, lanes), memory, place, lanes)
+
+        def write_score(key: Value) -> None:
+            position = add(block.start, key)
+            score = vectors.reduce_lanes(self._products(position, query, 1), arith.addf)
+            if Tensor.of(self.op.bias).rank:
+                at = add(
+                    self._bias_of(query),
+                    self.given.scale(position, self._strides.position),
+                )
+                bias = vectors.load_element(self.memories.bias, at)
+                score = arith.addf(score, vectors.repeat(bias, lanes))
+            vectors.store(score, memory, add(begin, key), lanes, 1)
+
+        loops.repeat_for(0, count, 1, write_score)
+        return [vectors.load(memory, place, lanes) for place in places]
+
+    def _products(self, start: Value, query: Value, count: int) -> Values:
+        """Vectors that add up to the products of a query and some keys, one of each.
 
         Meanwhile the values beside the keys are fetched, which are read next.
         """
-        first, count = group
         lanes, sizes = self._lanes, self.sizes
-        start = add(block.start, first)
         begin, value_begin = self.key.at(start), self.value.at(start)
         left = scale(query, self.scratch.depth)
 
@@ -287,8 +352,7 @@ class _Decoder(Work):
         sums = loops.loop(0, whole, lanes, [zero] * count, add_products)
         if whole < sizes.depth:
             sums = add_products(index(whole), sums, sizes.depth - whole)
-        product = vectors.reduce_lanes([*sums, *[zero] * (lanes - count)], arith.addf)
-        return arith.addf(product, self._bias_at(block, query, group))
+        return sums
 
     def _add_values(self, block: _Block, query: Value) -> None:
         """Multiply the sums of a query with its factor and add those of a block."""
@@ -300,10 +364,9 @@ class _Decoder(Work):
     def _add_panel(
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """The same for some vectors of it; the next block's keys are fetched."""
+        """The same for some vectors of it; keys of the next block are fetched."""
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
-        next_keys = self.key.at(add(block.start, block.count))
         factor, left = (
             self._load(self.scratch.factors, query),
             scale(query, self.scratch.keys),
@@ -314,9 +377,11 @@ class _Decoder(Work):
             element = vectors.load_element(self.scratch.weights, add(left, key))
             weight = vectors.repeat(element, lanes)
             row = add(begin, scale(key, rows.step))
-            later = add(next_keys, scale(key, self.key.step))
-            for first, _ in panel:
-                vectors.prefetch(self.key.memory, add(later, first))
+            if isinstance(block.count, int):  # no other block is behind fewer keys
+                after = add(add(block.start, block.count), key)
+                later = self.key.at(arith.minsi(after, add(block.end, -1)))
+                for first, _ in panel:
+                    vectors.prefetch(self.key.memory, add(later, first))
             return [
                 vectors.multiply_add(weight, rows.load(row, index(first), n), total)
                 for (first, n), total in zip(panel, sums, strict=True)

@@ -11,7 +11,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
+from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STREAM_CACHE
 from aotc.kernels.planning.dequantized import argument_behind
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, arith, ir
@@ -74,12 +74,14 @@ class Blocks:
         return [*map(arith.mulf, floats, factors)]
 
     def fetch(self, right: Value, number: Value, count: int) -> None:
-        """Bring what is read some blocks later into the cache."""
+        """Fetch what the only tile of a panel reads some blocks later."""
+        if not self.tile.ahead:
+            return
         size = self.memory.type.element_type.width // 8
         ahead = PREFETCH_BYTES // 4 // size  # blocks have fewer bytes than terms
         at = add(self._place(right, number), ahead)
         for place in range(0, count * self.tile.lanes, LINE_BYTES // size):
-            vectors.prefetch(self.memory, add(at, place))
+            vectors.prefetch(self.memory, add(at, place), STREAM_CACHE)
 
     def _place(self, right: Value, number: Value, together: int = 1) -> Value:
         """Return where the numbers of a block, or of some together, begin."""

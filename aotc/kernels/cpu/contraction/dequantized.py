@@ -26,7 +26,7 @@ from aotc.kernels.cpu.contraction.term_sums import TermSums
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STACK_BYTES
+from aotc.kernels.machine import STACK_BYTES, STREAM_CACHE
 from aotc.kernels.planning.dequantized import table_of
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Function, Value, arith
@@ -59,7 +59,7 @@ class DequantizedSums:
     offsets: Blocks | None
     block_sums: BlockSums | None = None
 
-    fetched_by_step = 0  # beside what `_fetch` fetches
+    fetched_by_step = 0  # beside what `integers` and `scales` fetch
 
     @classmethod
     def of(
@@ -99,7 +99,9 @@ class DequantizedSums:
             right = add(panel.right, scale(number, group * columns))
             sums = self._sum_block(rows.count, count, (left, right), number)
             scales = self.scales.load(panel.right, number, count)
-            self._fetch_blocks(panel.right, number, count)
+            for each in (self.scales, self.offsets):
+                if each is not None:
+                    each.fetch(panel.right, number, count)
             found = [
                 vectors.multiply_add(x, scales[n % count], total)
                 for n, (x, total) in enumerate(zip(sums, totals, strict=True))
@@ -117,6 +119,11 @@ class DequantizedSums:
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * count)
         return loops.loop(0, self.geometry.depth // group, 1, zeros, add_block)
+
+    @property
+    def _cache(self) -> int:
+        """What integers are fetched into: few bits take longer to make floats of."""
+        return 1 if self.tile.has_planes else STREAM_CACHE
 
     @property
     def _row(self) -> int:
@@ -143,7 +150,7 @@ class DequantizedSums:
         def read(number: Value, terms: int) -> Read:
             step = self.integers.bytes_of(terms)
             here = add(at_byte, scale(number, step))
-            self._fetch(here, step)
+            self.integers.fetch(here, step, self._cache)
             return self.integers.floats(here)
 
         sums = TermSums(tile, self.left, self._row, tile.group)
@@ -177,7 +184,7 @@ class DequantizedSums:
                     add(begin, scale(number, step)),
                 )
                 if vector == 0:
-                    self._fetch(here, step)
+                    self.integers.fetch(here, step, self._cache)
                 return self._add_run(here, vector, at, sums)
 
             zeros = [vectors.splat(0.0, lanes)] * (2 * _HALF // width)
@@ -246,18 +253,6 @@ class DequantizedSums:
                     vectors.repeat(x, lanes), q, found[own]
                 )
         return found
-
-    def _fetch(self, at: Value, count: int) -> None:
-        """Bring bytes that the only tile of a panel reads later into the cache."""
-        if self.tile.ahead:
-            for place in range(0, count, LINE_BYTES):
-                vectors.prefetch(self.integers.memory, add(at, PREFETCH_BYTES + place))
-
-    def _fetch_blocks(self, right: Value, number: Value, count: int) -> None:
-        """The same of what there is for each block of some columns."""
-        for each in (self.scales, self.offsets) if self.tile.ahead else ():
-            if each is not None:
-                each.fetch(right, number, count)
 
     def _sum_row(self, row: int, left: Value, number: Value) -> Value:
         """The sum of a block of a row, in all lanes.

@@ -10,6 +10,7 @@ from aotc.dialects.lowering.scalars import constant
 from aotc.kernels.bit_planes import WORD, Plane, planes_of, run_length, words_of_run
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import add, index, scale
+from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, arith, ir
 
@@ -87,6 +88,13 @@ class Integers:
             return self._as_floats(part)
 
         return of_fours
+
+    def fetch(self, at: Value, count: int, cache: int) -> None:
+        """Fetch the bytes that the only tile of a panel reads some steps after `at`."""
+        if self.tile.ahead:
+            for place in range(0, count, LINE_BYTES):
+                later = add(at, PREFETCH_BYTES + place)
+                vectors.prefetch(self.memory, later, cache)
 
     def words(self, at: Value) -> Read:
         """Return what gives a word of each column, by its number."""

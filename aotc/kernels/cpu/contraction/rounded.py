@@ -27,7 +27,7 @@ from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry, known_geometry
-from aotc.kernels.machine import Mma
+from aotc.kernels.machine import STREAM_CACHE, Mma
 from aotc.kernels.planning.dequantized import (
     ROUNDED,
     TERMS,
@@ -116,9 +116,10 @@ class RoundedSums:
         def add_block(number: Value, totals: Values) -> Values:
             left = add(rows.left, scale(number, length))
             right = add(panel.right, scale(number, length * columns))
-            sums = self._multiply(rows.count, panel.vectors, (left, right), number)
             block = arith.divui(number, index(group // length))
             at = panel.right, block, panel.vectors
+            self._fetch(right, at)
+            sums = self._multiply(rows.count, panel.vectors, (left, right), number)
             begin = add(first_scale, arith.divui(number, index(ROUNDED // length)))
             by_row = [
                 self._repeat(self.row_scales, add(begin, row * of_row))
@@ -131,6 +132,19 @@ class RoundedSums:
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * panel.vectors)
         return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
+
+    def _fetch(self, right: Value, block: tuple[Value, Value, int]) -> None:
+        """Fetch what the only tile of a panel reads some blocks later.
+
+        Args:
+            right: where the block begins in the weight, in integers.
+            block: as scales are loaded by.
+        """
+        at, count = self.integers.byte(right), self.integers.bytes_of(self._length)
+        self.integers.fetch(at, count, STREAM_CACHE)
+        for each in (self.scales, self.offsets):
+            if each is not None:
+                each.fetch(*block)
 
     def _add_scaled(
         self, sums: Values, by_row: Values, scales: Values, totals: Values

@@ -20,7 +20,7 @@ from aotc.kernels.cpu.lines import Rows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.geometry import Geometry
-from aotc.kernels.machine import LINE_BYTES
+from aotc.kernels.machine import LINE_BYTES, STREAM_CACHE
 from aotc.kernels.planning.joined import Joined
 from aotc.kernels.planning.tile import PART, Tile
 from aotc.mlir import Value, arith
@@ -260,6 +260,7 @@ class Sums:
         factors, fetched = self._factors, terms * self.fetched_by_step
         together = factors.mma.rows
         count = together * panel.vectors
+        cache = STREAM_CACHE if self.tile.block == 1 else 1
 
         def add_products(number: Value, some: Values) -> Values:
             begin = add(left.begin, scale(number, terms * left.step))
@@ -267,7 +268,7 @@ class Sums:
             if panel.ahead is not None:
                 at = add(panel.ahead, scale(number, fetched))
                 for place in range(0, fetched, LINE_BYTES // self.geometry.bytes):
-                    vectors.prefetch(self._right, add(at, place))
+                    vectors.prefetch(self._right, add(at, place), cache)
 
             def element(number: int) -> Value:
                 first = number * together
