@@ -25,6 +25,14 @@ zero point of their operands.
 Ops that round alike on all targets are left to floats where the bytes were just made of
 floats, in registers.
 
+A softmax of bytes that ends with bytes has a table, too, of the powers of e of all
+differences of two bytes (`aotc.passes.quantized.softmax`):
+
+    %1 = graph.multiply(graph.cast(%q), %s)
+    %2 = graph.softmax(%1)                        →    %2 = graph.byte_softmax(%q)
+    %3 = graph.divide(%2, %t)
+    %4 = graph.cast(graph.round_even(%3))
+
 Requires: the arrays of the weights, where scales are weights.
 """
 
@@ -43,6 +51,7 @@ from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.contraction import BYTES
 from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
@@ -56,6 +65,7 @@ from aotc.passes.quantized.numbers import (
     numbers_of_weights,
 )
 from aotc.passes.quantized.reading import moves
+from aotc.passes.quantized.softmax import is_rounded_coarsely, table_of_shares
 
 Array = np.ndarray[Any, Any]
 _BYTES = 256
@@ -83,6 +93,12 @@ def _change(function: Function, numbers: Numbers) -> bool:
     replaced: list[Any] = []
     for op in [*function.entry_block.operations]:
         images.add(op)
+        if isinstance(op, Softmax) and op.y not in weights:
+            with before(op):
+                shares = images.shares(op)
+            if shares is not None:
+                op.y.replace_all_uses_with(shares)
+                replaced.append(op)
         if is_quantization(op) and op.results[0] not in weights:
             with before(op):
                 found = images.replacement(op.results[0])
@@ -197,6 +213,17 @@ class _Images:
         found: Value = Builder().lookup(image.source, table=image.table)
         self.add_source(found)
         self._made[found] = image
+        return found
+
+    def shares(self, op: Softmax) -> Value | None:
+        """Write the softmax of bytes in the place of one of floats, if it is that."""
+        image = self._found.get(op.x)
+        if image is None or not is_rounded_coarsely(op.y, self.numbers):
+            return None
+        table = table_of_shares(image.table, Tensor.of(image.source).dtype)
+        if table is None:
+            return None
+        found: Value = Builder().byte_softmax(image.move(), table=table, axis=op.axis)
         return found
 
     def _from_the_first(self, image: _Image) -> _Image:
