@@ -1,6 +1,7 @@
-"""Entries of a table of 256 bytes, for vectors of 16 elements (AVX-512 BW).
+"""Entries of a table of 256, for the elements of a vector.
 
-The table is 128 words of two entries each in four registers. One instruction takes a
+Of f32, they are read from memory, on the stack. Of bytes, they are taken from registers
+by vectors of 16 elements (AVX-512 BW): the table is 128 words of two entries each in four registers. One instruction takes a
 word of two registers by six bits of an index (vpermi2w); the seventh bit chooses
 between two such words, and the last one between the entries of a word.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from aotc.dialects.lowering.scalars import constant, constant_of, int_compare
+from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import (
     as_elements,
     as_words,
@@ -45,6 +47,21 @@ def look_up(x: Value, table: np.ndarray) -> Value:
         return arith.andi(entry, constant(i32, 255))
     spare = constant(i32, 24)
     return arith.shrsi(arith.shli(entry, spare), spare)
+
+
+def store_table(table: np.ndarray, lanes: int) -> Value:
+    """Write a table of f32 to the stack; return its memory."""
+    memory = vectors.allocate(len(table))
+    for first in range(0, len(table), lanes):
+        entries = vectors.elements(table[first : first + lanes])
+        vectors.store(entries, memory, vectors.index(first), lanes)
+    return memory
+
+
+def look_up_each(x: Value, memory: Value) -> Value:
+    """Return the entries of a table in memory for a vector of whole numbers of f32."""
+    places = arith.fptosi(vector_type(x.type.shape[0], ir.IntegerType.get_signless(32)), x)
+    return vectors.load_each(memory, places)
 
 
 def _registers(table: np.ndarray) -> list[Value]:
