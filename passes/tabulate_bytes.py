@@ -25,8 +25,8 @@ zero point of their operands.
 Ops that round alike on all targets are left to floats where the bytes were just made of
 floats, in registers.
 
-A softmax of bytes that ends with bytes has a table, too, of the powers of e of all
-differences of two bytes (`aotc.passes.quantized.softmax`):
+A softmax of bytes that ends with bytes looks up the powers of e of differences of two
+bytes (`aotc.passes.quantized.softmax`):
 
     %1 = graph.multiply(graph.cast(%q), %s)
     %2 = graph.softmax(%1)                        →    %2 = graph.byte_softmax(%q)
@@ -65,7 +65,7 @@ from aotc.passes.quantized.numbers import (
     numbers_of_weights,
 )
 from aotc.passes.quantized.reading import moves
-from aotc.passes.quantized.softmax import is_rounded_coarsely, table_of_shares
+from aotc.passes.quantized.softmax import even_step, is_rounded_coarsely
 
 Array = np.ndarray[Any, Any]
 _BYTES = 256
@@ -220,10 +220,10 @@ class _Images:
         image = self._found.get(op.x)
         if image is None or not is_rounded_coarsely(op.y, self.numbers):
             return None
-        table = table_of_shares(image.table, Tensor.of(image.source).dtype)
-        if table is None:
+        step = even_step(image.table, Tensor.of(image.source).dtype)
+        if step is None:
             return None
-        found: Value = Builder().byte_softmax(image.move(), table=table, axis=op.axis)
+        found: Value = Builder().byte_softmax(image.move(), step=step, axis=op.axis)
         return found
 
     def _from_the_first(self, image: _Image) -> _Image:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Array, Int
+from aotc.dialects.attributes import Array, Float, Int
 from aotc.dialects.batching import add_leading_axes, leading, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.checks import require_axes, require_dtype
@@ -161,8 +161,6 @@ _ENTRIES = 256  # as many as there are bytes
 _SIGNED = f32("n").with_dtype("i8")
 _EVERY = np.arange(_ENTRIES)
 _SQUARES = (_EVERY**2 >> 8).astype(np.uint8)
-MOST_OF_SHARES = 2**24  # of what a softmax adds up; f32 has all whole numbers up to it
-_HALVES = np.rint(MOST_OF_SHARES * 0.5 ** (_EVERY / 16)).astype("f")
 
 
 class Lookup(GraphOp, name="lookup", traits=[Pure]):
@@ -224,10 +222,9 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
 
 class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
-    """y = table[max x - x] / (the sum of these along `axis`), a whole number.
+    """y = p / (the sum of p along `axis`), where p = shares(step)[max x - x].
 
-    The table has whole numbers of f32 up to 2**24. Their sum is exact, and is rounded
-    to f32 once, as the quotient is.
+    The sum is one of whole numbers; it is rounded to f32 once, as the quotient is.
     """
 
     why = "a softmax of bytes, the same on every target, in one pass over a row"
@@ -235,33 +232,29 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
     dtypes = BYTES
 
     x: Operand[Any]
-    table: Array
+    step: Float
     axis: Int
     y: Result[Any]
 
     @classmethod
-    def infer(cls, x: Tensor, *, table: np.ndarray, axis: int) -> Tensor:
+    def infer(cls, x: Tensor, *, step: float, axis: int) -> Tensor:
         """The shape of x, of f32."""
         require_dtype(x, BYTES)
         require_axes(x, (axis,))
-        _require_table(table, ("f32",))
-        is_whole = table == np.clip(np.rint(table), 0, MOST_OF_SHARES)
-        if not is_whole.all() or table[0] == 0:
+        if not 0 <= step < np.inf:
             raise InputError(
-                "bad-attribute",
-                "expected whole numbers from 0 to 2**24, of which the first is not 0; "
-                f"got {table}",
+                "bad-attribute", f"expected a finite step of at least 0; got {step}"
             )
         return x.with_dtype("f32")
 
     @staticmethod
-    def ref(x: np.ndarray, *, table: np.ndarray, axis: int) -> Any:
+    def ref(x: np.ndarray, *, step: float, axis: int) -> Any:
         """The formula, with sums of i64."""
         least = np.iinfo(x.dtype).min
         below = np.max(x, axis, keepdims=True, initial=least) - x  # modulo 256
-        shares = table[below.view(np.uint8)]
-        total = shares.astype(np.int64).sum(axis, keepdims=True)
-        return shares / total.astype(np.float32)
+        p = shares(step)[below.view(np.uint8)]
+        total = p.astype(np.int64).sum(axis, keepdims=True)
+        return p / total.astype(np.float32)
 
     jvp = NOT_DIFFERENTIABLE("bytes have no derivative")
     vjp = NOT_DIFFERENTIABLE("bytes have no derivative")
@@ -271,13 +264,13 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "ByteSoftmax") -> Value:
-        """A maximum, entries of the table, their sum in i64, and quotients."""
+        """A maximum, entries of a table, their sum in i64, and quotients."""
         kind, axes = Tensor.of(op.x), (op.axis,)
         highest = b.expand(b.reduce_max(op.x, axes=axes), kind, axes)
-        shares = b.lookup(b.subtract(highest, op.x), table=op.table)
-        total = b.reduce_sum(b.cast(shares, dtype="i64"), axes=axes)
+        p = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
+        total = b.reduce_sum(b.cast(p, dtype="i64"), axes=axes)
         total = b.expand(b.cast(total, dtype="f32"), Tensor.of(op.y), axes)
-        found: Value = b.divide(shares, total)
+        found: Value = b.divide(p, total)
         return found
 
     cascade = decompose
@@ -288,15 +281,33 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
         return 2 * Tensor.of(op.y).elements
 
     samples = [
-        Sample((Tensor((3, 100), "u8"),), {"table": _HALVES, "axis": 1}, high=256),
-        Sample((_SIGNED.with_shape((5, "n")),), {"table": _HALVES, "axis": 0}),
+        Sample((Tensor((3, 100), "u8"),), {"step": 0.05, "axis": 1}, low=0, high=256),
+        Sample((_SIGNED.with_shape((5, "n")),), {"step": 1e-3, "axis": 0}, low=-9),
         Sample(
             (Tensor(("n", 40, 2), "i8"),),
-            {"table": _HALVES, "axis": 1},
+            {"step": 2.0, "axis": 1},
             low=-128,
             high=128,
         ),
     ]
+
+
+def share_factors(step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return of what `shares` are products: of the upper and the lower four bits."""
+    every = np.arange(16)
+    upper = 2.0**24 * np.exp(-16 * step * every)
+    return upper.astype(np.float32), np.exp(-step * every).astype(np.float32)
+
+
+def shares(step: float) -> np.ndarray:
+    """Return 2**24 e**(-step n) for each n from 0 to 255, as whole numbers of f32.
+
+    Each is the product of two numbers, rounded as f32 and then to a whole number, so
+    that few registers hold what they are made of. It is wrong by half a unit and by
+    1.5 * 2**-24 of itself at most.
+    """
+    upper, lower = share_factors(step)
+    return np.rint(upper[:, None] * lower).reshape(-1)
 
 
 def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:

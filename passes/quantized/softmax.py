@@ -1,13 +1,14 @@
-"""What a softmax of bytes that ends with bytes is computed of.
+"""Where a softmax is one of bytes, and ends with bytes.
 
 Of bytes q that stand for s q + c, the power of e of each, less the largest of its row,
-is that of s times a difference of two bytes. There are 256 of them: the table has them
-as whole numbers, in units of 2**-24. Each is wrong by half a unit at most, and their
-sum by n halves, where it is 2**24 or more. So a share p is wrong by at most
+is that of s times a difference of two bytes. There are 256 of them, which the op
+`byte_softmax` adds up as whole numbers, in units of 2**-24: each is wrong by half a
+unit and 1.5 * 2**-24 of itself at most, so the share p of one of n by
 
-    (n p + 1) 2**-25 + 2**-23 p
+    (n p + 1) 2**-25 + 2**-22 p
 
-which is that of the roundings of f32 besides, on every target the same.
+at most, with the two roundings that follow. Bytes are those of the exact shares but
+where these are so near to the middle between two levels; on all targets the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import numpy as np
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Add, Divide, Maximum, Minimum, Multiply, Subtract
-from aotc.dialects.ops.quantization import MOST_OF_SHARES
 from aotc.dialects.ops.rounding import RoundEven
 from aotc.dialects.ops.selection import Clamp
 from aotc.mlir import Operation, Value
@@ -34,11 +34,10 @@ _ROUNDED = 2.0**-22  # of a number that was rounded a few times
 _STEADY = (Add, Clamp, Maximum, Minimum, RoundEven, Subtract)  # add no error
 
 
-def table_of_shares(numbers: Array, dtype: str) -> Array | None:
-    """Return the power of e of each difference of two bytes, in units of 2**-24.
+def even_step(numbers: Array, dtype: str) -> float | None:
+    """Return how far apart numbers are that bytes stand for.
 
-    None unless the bytes stand for numbers that are as far apart, and greater for
-    greater bytes.
+    None unless they are as far apart everywhere, and greater for greater bytes.
 
     Args:
         numbers: what each byte stands for, from 0 to 255 by its bits, of f32.
@@ -50,12 +49,9 @@ def table_of_shares(numbers: Array, dtype: str) -> Array | None:
     step = (found[-1] - found[0]) / (_BYTES - 1)
     if not (np.isfinite(found).all() and step > 0):
         return None
-    every = np.arange(_BYTES)
-    is_even = np.abs(found[0] + step * every - found) <= _ROUNDED * np.abs(found).max()
-    if not is_even.all():
-        return None
-    table: Array = np.rint(MOST_OF_SHARES * np.exp(-step * every)).astype(np.float32)
-    return table
+    even = found[0] + step * np.arange(_BYTES)
+    is_even = np.abs(even - found) <= _ROUNDED * np.abs(found).max()
+    return float(step) if is_even.all() else None
 
 
 def is_rounded_coarsely(value: Value, numbers: Numbers) -> bool:

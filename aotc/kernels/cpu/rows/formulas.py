@@ -11,7 +11,7 @@ from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import ReduceMax, ReduceSum
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.elementary import exp_of_negative
-from aotc.kernels.cpu.lookup import look_up_each, store_table
+from aotc.kernels.cpu.lookup import share_lookup
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add
 from aotc.mlir import Value, arith, math
@@ -109,20 +109,19 @@ def _softmax(row: Row) -> Read:
 
 
 def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
-    """Entries of a table, kept if they can be, over their sum.
+    """Powers of e that are looked up, kept if they can be, over their sum.
 
     A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
     of what these leave. It is rounded where the two are added.
     """
-    lanes = row.walk.lanes
-    entries = store_table(op.table, lanes)
+    take = share_lookup(op.step, row.walk.lanes)
     highest = row.reduce(_MAXIMUM, row.read_first)
     whole = row.splat(_UPPER_HALF)
 
     def share(at: Value, count: int) -> Value:
         below = arith.subf(highest, row.read(at, count))
         inside = vectors.select_first(below, count, 0.0)  # others read their entries
-        return look_up_each(inside, entries)
+        return take(inside)
 
     def halves(at: Value, count: int) -> Values:
         found = share(at, count)
