@@ -64,7 +64,7 @@ from aotc.passes.quantized.numbers import (
     known_number,
     numbers_of_weights,
 )
-from aotc.passes.quantized.reading import moves
+from aotc.passes.quantized.reading import ends_with_bytes, moves
 from aotc.passes.quantized.softmax import even_step, is_rounded_coarsely
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +107,31 @@ def _change(function: Function, numbers: Numbers) -> bool:
                 replaced.append(op)
     for op in reversed(replaced):
         _erase_unread(op)
-    return bool(replaced)
+    has_parts = _tabulate_parts(function, numbers)
+    return bool(replaced) or has_parts
+
+
+def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
+    """Look up what targets only come near to, of one byte, on the way to bytes."""
+    weights, images = weight_values(function), _Images(numbers)
+    known: dict[Value, bool] = {}
+    for argument in function.entry_block.arguments:
+        images.add_source(argument)
+    found: list[tuple[GraphOp, _Image]] = []
+    for op in [*function.entry_block.operations]:
+        images.add(op)
+        if isinstance(op, GraphOp) and type(op).is_approximated:
+            y = op.results[0]
+            image = None if y in weights else images.of(y)
+            if image is not None and ends_with_bytes(y, known):
+                found.append((op, image))
+    for op, image in found:
+        with before(op):
+            entries = image.entries()
+        op.results[0].replace_all_uses_with(entries)
+    for op, _ in reversed(found):
+        _erase_unread(op)
+    return bool(found)
 
 
 @dataclass(frozen=True)
@@ -154,6 +178,11 @@ class _Image:
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
+
+    def entries(self) -> Value:
+        """Write the elements, looked up."""
+        found: Value = Builder().lookup(self.move(), table=self.table)
+        return found
 
     def move(self) -> Value:
         """Write the ops that move elements, for the bytes; return what they give."""
@@ -214,6 +243,12 @@ class _Images:
         self.add_source(found)
         self._made[found] = image
         return found
+
+    def of(self, value: Value) -> _Image | None:
+        """Return what elements of a value are for each byte of one tensor, if so."""
+        image = self._found.get(value)
+        is_whole = image is not None and len(image.table) == _BYTES
+        return image if is_whole else None
 
     def shares(self, op: Softmax) -> Value | None:
         """Write the softmax of bytes in the place of one of floats, if it is that."""

@@ -85,7 +85,8 @@ def _rounds_coarsely(
 
 def _scaling(op: Operation, value: Value, numbers: Numbers) -> float | None:
     """Return by what an op multiplies differences at most; None if it is another op."""
-    if not isinstance(op, GraphOp) or operand_read(op, numbers) != value:
+    read = operand_read(op, numbers) if isinstance(op, GraphOp) else None
+    if read is None or read != value:
         return None
     if moves(op) or isinstance(op, _STEADY):
         return 1.0
