@@ -127,7 +127,7 @@ def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
                 found.append((op, image))
     for op, image in found:
         with before(op):
-            entries = image.entries()
+            entries = image.entries(op.results[0])
         op.results[0].replace_all_uses_with(entries)
     for op, _ in reversed(found):
         _erase_unread(op)
@@ -165,6 +165,16 @@ class _Image:
         return self.is_approximated or not in_registers
 
     @property
+    def number(self) -> float | None:
+        """What all elements are, whatever the bytes; None if that depends on them.
+
+        IREE finds that of a table, too, and then has the build call the kernel that
+        reads it, which its compiler cannot ("no executable loader registered").
+        """
+        first = self.table[0]
+        return float(first) if (self.table == first).all() else None
+
+    @property
     def changes_nothing(self) -> bool:
         """Whether each byte comes out as it goes in, and 0 as 0."""
         every = np.zeros(len(self.table), self.table.dtype)
@@ -179,8 +189,11 @@ class _Image:
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
 
-    def entries(self) -> Value:
-        """Write the elements, looked up."""
+    def entries(self, like: Value) -> Value:
+        """Write the elements, looked up, in the shape of `like`."""
+        if self.number is not None:
+            constant: Value = Builder().full(Tensor.of(like), self.number)
+            return constant
         found: Value = Builder().lookup(self.move(), table=self.table)
         return found
 
@@ -232,6 +245,9 @@ class _Images:
         image = self._made.get(value)
         if image is None:
             return None
+        if image.number is not None:
+            constant: Value = Builder().full(Tensor.of(value), image.number)
+            return constant
         if image.changes_nothing:
             moved = image.move()
             self.add_source(moved)

@@ -79,6 +79,21 @@ def test_others_are_left_to_floats(model, function):
     assert not network.run("tabulate-bytes")
 
 
+def test_what_is_one_number_for_all_bytes_is_that(model):
+    def function(q):
+        soft = nn.softplus(nn.dequantize(q, np.float32(1e-6), 3))
+        gate = quantized(soft * 9.0)
+        return gate, quantized(soft * nn.relu(floats(q, 0) * floats(gate)))
+
+    network = model(function, "u8[4, 64]")
+    network.run("simplify", "cse")
+    before = network(EVERY)
+    assert network.run("tabulate-bytes", "simplify", "cse", "tabulate-bytes") is False
+    assert "lookup" not in network.ops[:2]
+    for old, new in zip(before, network(EVERY), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
 def test_what_else_reads_a_part_keeps_it(model):
     def function(q):
         gate = nn.sigmoid(floats(q))
