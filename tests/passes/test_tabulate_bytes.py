@@ -35,7 +35,7 @@ EVERY = np.arange(256, dtype="u1").reshape(4, 64)
         lambda q: quantized(nn.gelu(floats(q))),
         lambda q: quantized(anp.tanh(floats(q, 200) * 0.5) + 0.25, 0, "i8"),
         silu_in_parts,
-        lambda q: quantized(nn.elu(floats(q, 128))),
+        lambda q: quantized(nn.elu(floats(q, 60))),
         lambda q: quantized(nn.relu(floats(q) * 0.3)),
         # the same in another order
         lambda q: quantized(nn.gelu(floats(anp.transpose(q)))),
