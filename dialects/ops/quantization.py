@@ -282,9 +282,9 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     samples = [
         Sample((Tensor((3, 100), "u8"),), {"step": 0.05, "axis": 1}, low=0, high=256),
-        Sample((_SIGNED.with_shape((5, "n")),), {"step": 1e-3, "axis": 0}, low=-9),
+        Sample((f32(5, "n").with_dtype("i8"),), {"step": 1e-3, "axis": 0}, low=-9),
         Sample(
-            (Tensor(("n", 40, 2), "i8"),),
+            (f32("n", 40, 2).with_dtype("i8"),),
             {"step": 2.0, "axis": 1},
             low=-128,
             high=128,
@@ -307,7 +307,8 @@ def shares(step: float) -> np.ndarray:
     1.5 * 2**-24 of itself at most.
     """
     upper, lower = share_factors(step)
-    return np.rint(upper[:, None] * lower).reshape(-1)
+    found: np.ndarray = np.rint(upper[:, None] * lower).reshape(-1)
+    return found
 
 
 def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:

@@ -85,14 +85,16 @@ def _rounds_coarsely(
 
 def _scaling(op: Operation, value: Value, numbers: Numbers) -> float | None:
     """Return by what an op multiplies differences at most; None if it is another op."""
-    read = operand_read(op, numbers) if isinstance(op, GraphOp) else None
+    if not isinstance(op, GraphOp):
+        return None
+    read = operand_read(op, numbers)
     if read is None or read != value:
         return None
     if moves(op) or isinstance(op, _STEADY):
         return 1.0
     if isinstance(op, Multiply):
-        others = [known_number(x, numbers) for x in op.operands if x != value]
-        return None if others in ([], [None]) else abs(float(others[0]))
+        factor = known_number(op.rhs if op.lhs == value else op.lhs, numbers)
+        return None if factor is None else abs(float(factor))
     if isinstance(op, Divide) and op.lhs == value:
         number = known_number(op.rhs, numbers)
         return None if number is None or not number else abs(1 / float(number))

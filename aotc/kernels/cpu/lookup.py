@@ -68,7 +68,7 @@ def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
         memory = _stored(shares(step), lanes)
         return lambda x: vectors.load_each(memory, arith.fptosi(i32, x))
     factors = [
-        [vectors.elements(x[n : n + lanes]) for n in range(0, len(x), lanes)]
+        [vectors.elements([*x[n : n + lanes]]) for n in range(0, len(x), lanes)]
         for x in share_factors(step)
     ]
 
@@ -85,7 +85,7 @@ def _stored(table: np.ndarray, lanes: int) -> Value:
     """Write a table of f32 to the stack; return its memory."""
     memory = vectors.allocate(len(table))
     for first in range(0, len(table), lanes):
-        entries = vectors.elements(table[first : first + lanes])
+        entries = vectors.elements([*table[first : first + lanes]])
         vectors.store(entries, memory, vectors.index(first), lanes)
     return memory
 

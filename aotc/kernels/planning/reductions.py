@@ -55,9 +55,10 @@ def known_matrices(op: GraphOp) -> Matrices:
 
 def reduced_axes(op: GraphOp) -> tuple[int, ...]:
     """Return the axes along which an op computes."""
-    assert isinstance(op, (AlongAxis, ByteSoftmax, Normalize, Reduction))
-    is_of_one = isinstance(op, AlongAxis | ByteSoftmax)
-    return (op.axis,) if is_of_one else tuple(sorted(op.axes))
+    if isinstance(op, AlongAxis | ByteSoftmax):
+        return (op.axis,)
+    assert isinstance(op, (Normalize, Reduction))
+    return tuple(sorted(op.axes))
 
 
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:
