@@ -223,11 +223,16 @@ _MNEMONICS = {
     "pmadd": "vpmaddwd",
     "vpdpbusd": "vpdpbusd",
     "dpbf16ps": "vdpbf16ps",
-    "smull": "smlal",
+    "smull.v8": "smull, sadalp",
+    "umull.v8": "umull, uadalp",
+    "smull.v4": "smlal",
     "sdot": "sdot",
     "udot": "udot",
+    "smmla": "smmla",
+    "ummla": "ummla",
     "bfdot": "bfdot",
 }
+_WIDENING = "vwmacc"  # of RISC-V, which upstream ops say
 
 
 @dataclass(frozen=True)
@@ -326,6 +331,8 @@ def _instruction(kernel: PlannedKernel[Any, Any], machine: Machine) -> str:
     if isinstance(tile, WinogradTile) and tile.terms > 1:
         left = right = "i16"  # of transformed bytes
     mma = machine.multiplier_of(left, right, tile.terms)
+    if mma.sums == "i32" and not mma.intrinsic:
+        return _WIDENING
     return next((x for key, x in _MNEMONICS.items() if key in mma.intrinsic), "")
 
 

@@ -25,6 +25,14 @@ zero point of their operands.
 Ops that round alike on all targets are left to floats where the bytes were just made of
 floats, in registers.
 
+A softmax of bytes that ends with bytes looks up the powers of e of differences of two
+bytes (`aotc.passes.quantized.softmax`):
+
+    %1 = graph.multiply(graph.cast(%q), %s)
+    %2 = graph.softmax(%1)                        →    %2 = graph.byte_softmax(%q)
+    %3 = graph.divide(%2, %t)
+    %4 = graph.cast(graph.round_even(%3))
+
 Requires: the arrays of the weights, where scales are weights.
 """
 
@@ -43,6 +51,7 @@ from aotc.dialects.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.contraction import BYTES
 from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
@@ -55,7 +64,8 @@ from aotc.passes.quantized.numbers import (
     known_number,
     numbers_of_weights,
 )
-from aotc.passes.quantized.reading import moves
+from aotc.passes.quantized.reading import ends_with_bytes, moves
+from aotc.passes.quantized.softmax import even_step, is_rounded_coarsely
 
 Array = np.ndarray[Any, Any]
 _BYTES = 256
@@ -83,6 +93,12 @@ def _change(function: Function, numbers: Numbers) -> bool:
     replaced: list[Any] = []
     for op in [*function.entry_block.operations]:
         images.add(op)
+        if isinstance(op, Softmax) and op.y not in weights:
+            with before(op):
+                shares = images.shares(op)
+            if shares is not None:
+                op.y.replace_all_uses_with(shares)
+                replaced.append(op)
         if is_quantization(op) and op.results[0] not in weights:
             with before(op):
                 found = images.replacement(op.results[0])
@@ -91,7 +107,31 @@ def _change(function: Function, numbers: Numbers) -> bool:
                 replaced.append(op)
     for op in reversed(replaced):
         _erase_unread(op)
-    return bool(replaced)
+    has_parts = _tabulate_parts(function, numbers)
+    return bool(replaced) or has_parts
+
+
+def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
+    """Look up what targets only come near to, of one byte, on the way to bytes."""
+    weights, images = weight_values(function), _Images(numbers)
+    known: dict[Value, bool] = {}
+    for argument in function.entry_block.arguments:
+        images.add_source(argument)
+    found: list[tuple[GraphOp, _Image]] = []
+    for op in [*function.entry_block.operations]:
+        images.add(op)
+        if isinstance(op, GraphOp) and type(op).is_approximated:
+            y = op.results[0]
+            image = None if y in weights else images.of(y)
+            if image is not None and ends_with_bytes(y, known):
+                found.append((op, image))
+    for op, image in found:
+        with before(op):
+            entries = image.entries(op.results[0])
+        op.results[0].replace_all_uses_with(entries)
+    for op, _ in reversed(found):
+        _erase_unread(op)
+    return bool(found)
 
 
 @dataclass(frozen=True)
@@ -125,6 +165,16 @@ class _Image:
         return self.is_approximated or not in_registers
 
     @property
+    def number(self) -> float | None:
+        """What all elements are, whatever the bytes; None if that depends on them.
+
+        IREE finds that of a table, too, and then has the build call the kernel that
+        reads it, which its compiler cannot ("no executable loader registered").
+        """
+        first = self.table[0]
+        return float(first) if (self.table == first).all() else None
+
+    @property
     def changes_nothing(self) -> bool:
         """Whether each byte comes out as it goes in, and 0 as 0."""
         every = np.zeros(len(self.table), self.table.dtype)
@@ -138,6 +188,14 @@ class _Image:
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
+
+    def entries(self, like: Value) -> Value:
+        """Write the elements, looked up, in the shape of `like`."""
+        if self.number is not None:
+            constant: Value = Builder().full(Tensor.of(like), self.number)
+            return constant
+        found: Value = Builder().lookup(self.move(), table=self.table)
+        return found
 
     def move(self) -> Value:
         """Write the ops that move elements, for the bytes; return what they give."""
@@ -187,6 +245,9 @@ class _Images:
         image = self._made.get(value)
         if image is None:
             return None
+        if image.number is not None:
+            constant: Value = Builder().full(Tensor.of(value), image.number)
+            return constant
         if image.changes_nothing:
             moved = image.move()
             self.add_source(moved)
@@ -197,6 +258,23 @@ class _Images:
         found: Value = Builder().lookup(image.source, table=image.table)
         self.add_source(found)
         self._made[found] = image
+        return found
+
+    def of(self, value: Value) -> _Image | None:
+        """Return what elements of a value are for each byte of one tensor, if so."""
+        image = self._found.get(value)
+        is_whole = image is not None and len(image.table) == _BYTES
+        return image if is_whole else None
+
+    def shares(self, op: Softmax) -> Value | None:
+        """Write the softmax of bytes in the place of one of floats, if it is that."""
+        image = self._found.get(op.x)
+        if image is None or not is_rounded_coarsely(op.y, self.numbers):
+            return None
+        step = even_step(image.table, Tensor.of(image.source).dtype)
+        if step is None:
+            return None
+        found: Value = Builder().byte_softmax(image.move(), step=step, axis=op.axis)
         return found
 
     def _from_the_first(self, image: _Image) -> _Image:

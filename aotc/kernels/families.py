@@ -210,6 +210,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
     "quantization": Family(
         anchors=(Cast,),
         schedule=movement.MovementBlocks,
+        floats=FLOATS,
         stored=lambda op: NARROW,
         widened=NARROW,
         plan=quantization.plan,

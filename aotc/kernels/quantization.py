@@ -8,6 +8,9 @@
 
 Each op by itself keeps what a byte cannot hold: NaN through both bounds, and numbers
 beyond i32 in the cast. Of all of them together one clamp and one sum are left.
+
+Sums of bf16 and f16 are rounded, but none of those that are bytes: they have all whole
+numbers up to 256, and what is beyond stays beyond.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import defining_op
-from aotc.kernels.elementwise import NARROW
+from aotc.kernels.elementwise import FLOATS, NARROW
 from aotc.mlir import Value
 
 _MOST = 2**21  # of bounds: f32 has all sums of such numbers and bytes
+_MOST_OF_HALVES = 2**8  # of what is added: bf16 has all whole numbers up to it
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Quantization:
     """Bytes that are `round_even(min(max(source, low), high)) + zero`.
 
     Args:
-        source: of f32.
+        source: of floats that are f32 in vectors.
         low: the least number; whole.
         high: the greatest one; whole, and not less.
         zero: what is added, so that the sums are bytes.
@@ -47,13 +51,15 @@ class Quantization:
     @classmethod
     def of(cls, op: GraphOp) -> Quantization | None:
         """Return what an op does together with those before it, if it is that."""
-        if not isinstance(op, Cast) or Tensor.of(op.x).dtype != "f32":
+        if not isinstance(op, Cast) or Tensor.of(op.x).dtype not in FLOATS:
             return None
         dtype = Tensor.of(op.y).dtype
         if dtype not in NARROW:
             return None
         found = _before_rounding(cls(op.x, *integer_bounds(dtype), 0))
         if found is None or not -_MOST <= found.low <= found.high <= _MOST:
+            return None
+        if Tensor.of(op.x).dtype != "f32" and abs(found.zero) > _MOST_OF_HALVES:
             return None
         return found
 

@@ -43,7 +43,7 @@ from .quantized_comparing import Asked, Found, compare, source_of
 from .quantized_drawing import QuantizedEntry
 from .quantized_entries import draw
 
-TARGETS = ("x86_64-v3", "x86_64-v4", "x86_64-v4-dot", "vmvx")
+TARGETS = ("x86_64-v2", "x86_64-v3", "x86_64-v4", "x86_64-v4-dot", "vmvx")
 EVALUATED = ("x86_64-v4-dot", "riscv64-v")
 
 

@@ -27,6 +27,7 @@ ROWS = ("nn.softmax({0})", "nn.layer_norm({0})", "nn.softmax({0}, axis=-2)",
 BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "np.maximum({0}, {1})",
     "nn.relu({0} + {1})", "np.minimum({0}, {1})", "np.where({0} > {1}, {0}, -{1})",
     "{0} / (0.5 + np.abs({1}))", "0.3 * {0} + 0.7 * {1}")  # fmt: skip
+GATES = ("{0} * nn.sigmoid({1})", "nn.gelu({0}) + {1}", "{0} * (1.0 - np.tanh({1}))")
 FEATURES = (1, 3, 4, 8, 15, 16, 17, 24, 32, 33, 64, 70)
 
 
@@ -258,10 +259,29 @@ def requantization(e: QuantizedEntry) -> None:
 
 
 def rows(e: QuantizedEntry) -> None:
-    """Norms and softmax of rows."""
+    """Norms and softmax of rows; a softmax of bytes is exact, if it ends with bytes."""
     found = e.some_levels(2, 3)
-    if found is not None and not e.is_exact:
+    if found is None:
+        return
+    if not e.is_exact:
         e.add(e.one_of(ROWS).format(found.floats), found.shape, found)
+        return
+    scale = e.one_of((2.0**-8, 2.0**-8, 0.0173))
+    grid = e.grid(f"q{len(e.lines)}", found.shape)
+    made = replace(grid, scale=f"numpy.float32({scale})")
+    source = f"nn.softmax({found.floats}, axis={e.one_of((-1, -1, -2))})"
+    e.add_levels(made, source, found)
+
+
+def gate(e: QuantizedEntry) -> None:
+    """A function of one byte, times another."""
+    found = e.some_levels()
+    if found is None:
+        return
+    alike = [x for x in e.levels if x.shape == found.shape and x.is_plain]
+    other = e.one_of(alike)
+    source = e.one_of(GATES).format(found.floats, other.floats)
+    e.add_levels(e.grid(f"q{len(e.lines)}", found.shape), source, found, other)
 
 
 # ---- what several steps need --------------------------------------------------------
@@ -335,5 +355,5 @@ Step = Callable[[QuantizedEntry], None]
 STEPS: dict[Step, float] = {
     product: 0.19, product_of_values: 0.06, integer_product: 0.06, convolution: 0.19,
     pooling: 0.06, reduction: 0.06, binary: 0.12, concatenation: 0.05, chain: 0.09,
-    table: 0.06, requantization: 0.03, rows: 0.03,
+    table: 0.06, requantization: 0.03, rows: 0.05, gate: 0.03,
 }  # fmt: skip

@@ -45,9 +45,10 @@ def needs_memory(
     stride. Code for GPUs takes the elements of any slice for neighbours, silently,
     also where rows have others between them. Such a slice is put into memory first.
 
-    Note [widened reads]: what widens its input (extsi, extui, extf) IREE 3.13 computes
-    again in whatever reads it, and if that reads in steps, the whole of it: on the
-    stack, which fails to compile where a call decides about the size.
+    Note [widened reads]: what widens its input (extsi, extui, extf, and integers as
+    floats), and what is computed of that by elements, IREE 3.13 computes again in
+    whatever reads it, and if that reads in steps, the whole of it: on the stack, which
+    fails to compile where a call decides about the size.
     """
     seen: list[Value] = []
     while value not in known:
@@ -88,15 +89,40 @@ def _is_copy(op: Operation) -> bool:
 
 
 def _is_widening_of_any_size(op: Operation) -> bool:
-    """Whether an op is a linalg.generic that widens its input, of a size of a call."""
-    if op.name != "linalg.generic" or len(op.operands) != 2:
+    """Whether an op widens elements, of a size of a call, also before what it computes.
+
+    It is a linalg.generic that goes by elements, and so is what widens them.
+    """
+    rest, seen = [op], set[Operation]()
+    while rest:
+        each = rest.pop()
+        if each in seen or not _is_by_elements(each):
+            continue
+        seen.add(each)
+        if any(_is_widening(inner) for inner in each.regions[0].blocks[0]):
+            return True
+        owners = (x.owner for x in list(each.operands)[:-1])
+        rest += [x for x in owners if not isinstance(x, ir.Block)]
+    return False
+
+
+def _is_widening(op: Operation) -> bool:
+    """Whether an op gives a number in more bits than it has."""
+    if op.name not in _WIDENING:
+        return False
+    return bool(op.operands[0].type.width < op.results[0].type.width)
+
+
+def _is_by_elements(op: Operation) -> bool:
+    """Whether an op is a linalg.generic of a size of a call, without reductions."""
+    if op.name != "linalg.generic":
         return False
     kind = ir.RankedTensorType(op.results[0].type)
-    body = list(op.regions[0].blocks[0].operations)
-    return not kind.has_static_shape and body[0].name in _WIDENING
+    kinds = op.attributes["iterator_types"]
+    return not kind.has_static_shape and "reduction" not in str(kinds)
 
 
-_WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
+_WIDENING = ("arith.extsi", "arith.extui", "arith.extf", "arith.uitofp", "arith.sitofp")
 
 
 def _has_gaps(slice_op: Operation) -> bool:

@@ -542,6 +542,7 @@ def _by_channels(
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
     groups = op.groups
     channels, features = (int(size) for size in weight.shape[-2:])
+    x = x if channels == 1 else low.materialize(x)  # it is read in steps
     some = source.with_shape((*_sizes_seen(op, source), groups))
     own = weight.with_shape((*weight.shape[:-2], 1, features))
     flat = own.with_shape((*own.shape[:-2], features)).with_dtype(wide)

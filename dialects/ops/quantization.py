@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects.attributes import Array, Int
-from aotc.dialects.batching import add_leading_axes, leading
+from aotc.dialects.attributes import Array, Float, Int
+from aotc.dialects.batching import add_leading_axes, leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
+from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import (
     CUT,
     NOT_DIFFERENTIABLE,
@@ -22,11 +22,11 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.scalars import constant_of
-from aotc.dialects.padding import HARMLESS
+from aotc.dialects.padding import HARMLESS, along_axis, harmless_but_along
 from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.reordering import in_any_order
+from aotc.dialects.reordering import in_any_order, rename_axes
 from aotc.dialects.samples import Sample, f32
-from aotc.dialects.types import Shape, Tensor
+from aotc.dialects.types import Shape, Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor
 
@@ -159,11 +159,15 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
 _ENTRIES = 256  # as many as there are bytes
 _SIGNED = f32("n").with_dtype("i8")
-_SQUARES = (np.arange(_ENTRIES) ** 2 >> 8).astype(np.uint8)
+_EVERY = np.arange(_ENTRIES)
+_SQUARES = (_EVERY**2 >> 8).astype(np.uint8)
 
 
 class Lookup(GraphOp, name="lookup", traits=[Pure]):
-    """y = the entry of `table` that a byte of x counts, from 0 to 255 by its bits."""
+    """y = the entry of `table` that a byte of x counts, from 0 to 255 by its bits.
+
+    Entries are bytes, or f32.
+    """
 
     why = "a function of a byte, computed by the build: the same on every target"
     on_scalars = True
@@ -177,13 +181,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
     def infer(cls, x: Tensor, *, table: np.ndarray) -> Tensor:
         """The shape of x, and the dtype of the table."""
         require_dtype(x, BYTES)
-        found = Tensor(np.shape(table), dt.canonical(table.dtype))
-        require_dtype(found, BYTES)
-        if found.shape != (_ENTRIES,):
-            raise InputError(
-                "bad-attribute", f"expected a table of {_ENTRIES} bytes; got {found}"
-            )
-        return x.with_dtype(found.dtype)
+        return x.with_dtype(_require_table(table, (*BYTES, "f32")).dtype)
 
     @staticmethod
     def ref(x: np.ndarray, *, table: np.ndarray) -> np.ndarray:
@@ -203,8 +201,9 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
         VMVX casts bytes to positions by their sign, also where zeros are asked for.
         """
-        table = np.roll(op.table.view(np.int8), _ENTRIES // 2)
-        entries = constant_of(Array.encode(table))  # of elements as of tensors
+        is_float = op.table.dtype == np.float32
+        table = op.table if is_float else op.table.view(np.int8)  # as tensors hold them
+        entries = constant_of(Array.encode(np.roll(table, _ENTRIES // 2)))
 
         def body(element: Value) -> Value:
             number = conversion("i8", "i32")(element)
@@ -218,7 +217,115 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
         Sample((Tensor((3, 100), "u8"),), {"table": _SQUARES}, low=0, high=256),
         Sample((_SIGNED,), {"table": _SQUARES}, low=-128, high=128),
         Sample((Tensor((0,), "u8"),), {"table": _SQUARES[::-1].astype(np.int8)}, low=0),
+        Sample((_SIGNED,), {"table": np.sqrt(_EVERY).astype("f")}, low=-128, high=128),
     ]
+
+
+class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
+    """y = p / (the sum of p along `axis`), where p = shares(step)[max x - x].
+
+    The sum is one of whole numbers; it is rounded to f32 once, as the quotient is.
+    """
+
+    why = "a softmax of bytes, the same on every target, in one pass over a row"
+    in_memory = True
+    dtypes = BYTES
+
+    x: Operand[Any]
+    step: Float
+    axis: Int
+    y: Result[Any]
+
+    @classmethod
+    def infer(cls, x: Tensor, *, step: float, axis: int) -> Tensor:
+        """The shape of x, of f32."""
+        require_dtype(x, BYTES)
+        require_axes(x, (axis,))
+        if not 0 <= step < np.inf:
+            raise InputError(
+                "bad-attribute", f"expected a finite step of at least 0; got {step}"
+            )
+        return x.with_dtype("f32")
+
+    @staticmethod
+    def ref(x: np.ndarray, *, step: float, axis: int) -> Any:
+        """The formula, with sums of i64."""
+        least = np.iinfo(x.dtype).min
+        below = np.max(x, axis, keepdims=True, initial=least) - x  # modulo 256
+        p = shares(step)[below.view(np.uint8)]
+        total = p.astype(np.int64).sum(axis, keepdims=True)
+        return p / total.astype(np.float32)
+
+    jvp = NOT_DIFFERENTIABLE("bytes have no derivative")
+    vjp = NOT_DIFFERENTIABLE("bytes have no derivative")
+    batch = leading(axis=shift_axes)
+    reorder = in_any_order(axis=rename_axes)
+    pad = harmless_but_along(along_axis)
+
+    @staticmethod
+    def decompose(b: Builder, op: "ByteSoftmax") -> Value:
+        """A maximum, entries of a table, their sum in i64, and quotients.
+
+        Entries along an axis of a size of a call are stored: IREE 3.13 would make them
+        again for the sum, with all that is widened of them on the stack.
+        """
+        kind, axes = Tensor.of(op.x), (op.axis,)
+        highest = b.expand(b.reduce_max(op.x, axes=axes), kind, axes)
+        p = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
+        p = p if isinstance(kind.shape[op.axis], int) else b.barrier(p)
+        total = b.reduce_sum(b.cast(p, dtype="i64"), axes=axes)
+        total = b.expand(b.cast(total, dtype="f32"), Tensor.of(op.y), axes)
+        found: Value = b.divide(p, total)
+        return found
+
+    cascade = decompose
+
+    @classmethod
+    def flops(cls, op: Self) -> Size:
+        """Two for each element: it is added, and divided."""
+        return 2 * Tensor.of(op.y).elements
+
+    samples = [
+        Sample((Tensor((3, 100), "u8"),), {"step": 0.05, "axis": 1}, low=0, high=256),
+        Sample((f32(5, "n").with_dtype("i8"),), {"step": 1e-3, "axis": 0}, low=-9),
+        Sample(
+            (f32("n", 40, 2).with_dtype("i8"),),
+            {"step": 2.0, "axis": 1},
+            low=-128,
+            high=128,
+        ),
+        Sample((f32(3, "n").with_dtype("u8"),), {"step": 0.1, "axis": 1}, high=256),
+    ]
+
+
+def share_factors(step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return of what `shares` are products: of the upper and the lower four bits."""
+    every = np.arange(16)
+    upper = 2.0**24 * np.exp(-16 * step * every)
+    return upper.astype(np.float32), np.exp(-step * every).astype(np.float32)
+
+
+def shares(step: float) -> np.ndarray:
+    """Return 2**24 e**(-step n) for each n from 0 to 255, as whole numbers of f32.
+
+    Each is the product of two numbers, rounded as f32 and then to a whole number, so
+    that few registers hold what they are made of. It is wrong by half a unit and by
+    1.5 * 2**-24 of itself at most.
+    """
+    upper, lower = share_factors(step)
+    found: np.ndarray = np.rint(upper[:, None] * lower).reshape(-1)
+    return found
+
+
+def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:
+    """Return the type of a table; refuse one that has not an entry for each byte."""
+    found = Tensor(np.shape(table), dt.canonical(table.dtype))
+    require_dtype(found, allowed)
+    if found.shape != (_ENTRIES,):
+        raise InputError(
+            "bad-attribute", f"expected a table of {_ENTRIES} entries; got {found}"
+        )
+    return found
 
 
 def _with_size(shape: Shape, axis: int, size: Any) -> Shape:

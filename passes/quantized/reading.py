@@ -1,4 +1,4 @@
-"""Which one tensor an op reads: what moves elements, and elementwise ops by numbers."""
+"""What an op reads, by numbers alone, and whether all that reads it makes bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.movement import Movement
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.selection import Cast
+from aotc.dialects.types import Tensor
 from aotc.mlir import Value
-from aotc.passes.quantized.numbers import Numbers, known_number
+from aotc.passes.quantized.numbers import Numbers, is_quantization, known_number
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +20,28 @@ Array = np.ndarray[Any, Any]
 def moves(op: GraphOp) -> bool:
     """Return whether an op gives some elements of its first operand, as they are."""
     return isinstance(op, Movement) or (isinstance(op, Gather) and op.mode == "clip")
+
+
+def ends_with_bytes(value: Value, known: dict[Value, bool]) -> bool:
+    """Return whether nothing reads floats but to make bytes of them, by elements.
+
+    Args:
+        value: of floats.
+        known: what was found of others; is added to.
+    """
+    if value not in known:
+        readers = [use.owner.opview for use in value.uses]
+        known[value] = bool(readers) and all(
+            is_quantization(op)
+            or (
+                isinstance(op, GraphOp)
+                and (type(op).on_scalars or moves(op))
+                and Tensor.of(op.results[0]).dtype == "f32"
+                and ends_with_bytes(op.results[0], known)
+            )
+            for op in readers
+        )
+    return known[value]
 
 
 def operand_read(op: GraphOp, numbers: Numbers) -> Value | None:

@@ -198,6 +198,12 @@ def products_of_every_second_widened_row(x):
     return anp.astype(x, "i32")[:, ::2] @ kernel
 
 
+@program(b, 16, 4, dtype="u8")
+def groups_of_lines_of_dequantised_numbers(x):
+    lines = nn.dequantize(x, np.float32(0.25), np.uint8(95))
+    return nn.conv1d(lines, np.arange(36, dtype="f").reshape(3, 2, 6), groups=2)
+
+
 # ---- Note [sums of what does not vary]: nothing in memory has the reduced axis ------
 
 

@@ -20,13 +20,18 @@ WINDOWS = {
     "dilated": ((1, 12, 13, 17), (3, 3), (1, 2), ((2, 2), (3, 3)), (2, 3), "u8", 255),
     "padding": ((1, 3, 3, 80), (3, 3), (1, 1), ((4, 4), (4, 4)), (1, 1), "u8", 200),
     "pixel": ((2, 1, 1, 500), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), "i8", -128),
+    "unsigned": ((1, 12, 13, 24), (3, 3), (1, 1), ((1, 1), (1, 0)), (1, 1), "u8", 77),
+    "signs": ((1, 13, 12, 20), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), "i8", -77),
     "line": ((1, 300, 100), (4,), (1,), ((3, 0),), (1,), "u8", 50),
 }
+UNSIGNED = ("unsigned", "signs")  # whose weights are u8
 IMAGE, WEIGHT, RESULT = 2.0**-5, 2.0**-7, 2.0**-4
 
 w = aotc.Weights(
     {
-        name: _rng.integers(-128, 128, (*window, 1, x[-1])).astype("i1")
+        name: _rng.integers(-128, 128, (*window, 1, x[-1])).astype(
+            "u1" if name in UNSIGNED else "i1"
+        )
         for name, (x, window, *_) in WINDOWS.items()
     }
 )

@@ -107,6 +107,23 @@ def sums(x, y):
     return rows, highest, levels(np.sum(q, 0), 1.0)
 
 
+@aotc.entry(x=aotc.Spec((64, 100)), y=aotc.Spec((9, 8, 33)), z=aotc.Spec((40, 5)))
+def shares(x, y, z):
+    """Softmax to bytes, of bytes that are in memory, or just made, and of columns."""
+    rows = nn.quantize(nn.softmax(levels(x)), 2.0**-8, 0, "u8")
+    q = nn.quantize(y, STEP, -9, "i8")
+    heads = nn.softmax(nn.dequantize(q, STEP, -9) * 2.0)
+    columns = nn.softmax(levels(z), axis=0)
+    gate = levels(x) * nn.sigmoid(levels(x * 2.0, 2.0**-3, 99))
+    return (
+        rows,
+        nn.quantize(heads, 2.0**-7, -128, "i8"),
+        nn.quantize(columns, 2.0**-9, 0, "u8"),
+        levels(gate),
+        q,
+    )
+
+
 @aotc.entry(x=aotc.Spec((6, 40, 44, 3)))
 def moved(x):
     """Bytes in another order of axes."""

@@ -45,6 +45,29 @@ def gated(x, gate, bias):
     return q, nn.quantize(y + bias, 2.0**-3, 7, "u8")
 
 
+def _of_halves(x):
+    wide = np.astype(x, "f32")
+    return (
+        nn.quantize(wide, 0.25, 121, "u8"),
+        np.astype(np.round(np.clip(x / 0.25, 0, 255)), "u8"),
+        np.astype(np.round(np.clip(x * 3.0, -128, 127)) + 128, "u8"),
+        np.astype(np.clip(np.round(x) + -56.0, -99.0, 99.0), "i8"),
+        np.astype(np.round(x) + 300.0, "u8"),
+    )
+
+
+@aotc.entry(x=aotc.Spec((24, 44), "bf16"))
+def of_bf16(x):
+    """Rounded as f32, and in their own dtype."""
+    return _of_halves(x)
+
+
+@aotc.entry(x=aotc.Spec((24, 44), "f16"))
+def of_f16(x):
+    """Rounded as f32, and in their own dtype."""
+    return _of_halves(x)
+
+
 @aotc.entry(x=aotc.Spec(("n", 3, 40)))
 def symbolic(x):
     """Rows whose number a call decides."""

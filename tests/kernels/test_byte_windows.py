@@ -63,7 +63,9 @@ def test_kernels_read_and_write_bytes(level):
     assert len(kernels) == len(load(MODEL).entries)
     for kernel in kernels:
         *_, end = kernel.entry_block.operations
-        image, *_ = kernel.entry_block.arguments
+        image, weight, *_ = kernel.entry_block.arguments
         dtypes = [Tensor.of(value).dtype for value in (image, *end.operands)]
         assert {*dtypes} <= {"i8", "u8"}
-        assert fused_of(kernel).tile.get("terms", 1) == LINES_TOGETHER[level]
+        is_signed = Tensor.of(weight).dtype == "i8"
+        terms = LINES_TOGETHER[level] if is_signed else 1
+        assert fused_of(kernel).tile.get("terms", 1) == terms

@@ -18,7 +18,7 @@ from aotc.passes.stages import PASS_STAGES
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "bytes.py"
-LEVELS = ["x86_64-v3", "x86_64-v3-dot", "x86_64-v4", "x86_64-v4-dot", "vmvx"]
+X86_64 = ("x86_64-v2", "x86_64-v3", "x86_64-v3-dot", "x86_64-v4", "x86_64-v4-dot")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def program():
     return load(MODEL)
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+@pytest.fixture(scope="module", params=[*X86_64, "vmvx"])
 def bundle(request, bundles):
     target = Target.parse(request.param)
     if not set(target.cpu_features_required) <= set(processor.cpu_features()):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
+from aotc import dtypes, processor, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load
@@ -43,7 +43,9 @@ def numbers(shape):
 def test_bytes_are_those_of_the_reference(bundle, program, terms, name):
     entry = program.entry(name)
     inputs = {
-        port.name: numbers([n if isinstance(n, int) else 9 for n in port.type.shape])
+        port.name: numbers(
+            [n if isinstance(n, int) else 9 for n in port.type.shape]
+        ).astype(dtypes.to_numpy(port.type.dtype))
         for port in entry.ports("input")
     }
     given = [inputs[each.name] for each in entry.arguments]
@@ -60,6 +62,7 @@ def test_bytes_are_those_of_the_reference(bundle, program, terms, name):
 def test_each_quantisation_is_a_kernel(terms):
     functions = functions_of(terms.unit.module)
     counts = {"forms": 8, "other_forms": 2, "gated": 2, "symbolic": 1}
+    counts |= {"of_bf16": 4, "of_f16": 4}
     for name, count in counts.items():
         calls = [
             op.attributes["callee"].value

@@ -35,7 +35,7 @@ EVERY = np.arange(256, dtype="u1").reshape(4, 64)
         lambda q: quantized(nn.gelu(floats(q))),
         lambda q: quantized(anp.tanh(floats(q, 200) * 0.5) + 0.25, 0, "i8"),
         silu_in_parts,
-        lambda q: quantized(nn.elu(floats(q, 128))),
+        lambda q: quantized(nn.elu(floats(q, 60))),
         lambda q: quantized(nn.relu(floats(q) * 0.3)),
         # the same in another order
         lambda q: quantized(nn.gelu(floats(anp.transpose(q)))),
@@ -58,11 +58,18 @@ def test_functions_of_one_byte_are_looked_up(model, function, dtype):
     [
         # rounds alike everywhere, of what is in registers
         lambda p, q: quantized(nn.relu(floats(quantized(floats(p) + floats(q))) * 0.3)),
-        # of two tensors
-        lambda p, q: quantized(floats(p) * nn.sigmoid(floats(q))),
-        lambda p, q: quantized(nn.softmax(floats(p))),
+        # of two tensors, of which neither is approximated
+        lambda p, q: quantized(floats(p) * nn.relu(floats(q))),
+        lambda p, q: (quantized(y := floats(p) * nn.sigmoid(floats(q))), y),
+        # whose result is read as floats, rounded to fine steps, or scaled by a call
+        lambda p, q: (quantized(y := nn.softmax(floats(p))), y),
+        lambda p, q: nn.quantize(nn.softmax(floats(p)), np.float32(1e-6), 0, "u8"),
+        lambda p, q: quantized(nn.softmax(floats(p)) * floats(q)),
+        # of bytes that stand for numbers that are not as far apart
+        lambda p, q: quantized(nn.softmax(floats(p) * floats(p))),
+        lambda p, q: quantized(nn.softmax(-floats(p))),
         # of numbers that a call decides
-        lambda p, q: quantized(nn.sigmoid(floats(p)) * anp.astype(q[0, 0], "f32")),
+        lambda p, q: quantized(nn.relu(floats(p)) * anp.astype(q[0, 0], "f32")),
         lambda p, q: anp.astype(nn.sigmoid(floats(p)), "i32"),
     ],
 )
@@ -70,6 +77,21 @@ def test_others_are_left_to_floats(model, function):
     network = model(function, "u8[4, 64]", "u8[4, 64]")
     network.run("simplify", "cse")
     assert not network.run("tabulate-bytes")
+
+
+def test_what_is_one_number_for_all_bytes_is_that(model):
+    def function(q):
+        soft = nn.softplus(nn.dequantize(q, np.float32(1e-6), 3))
+        gate = quantized(soft * 9.0)
+        return gate, quantized(soft * nn.relu(floats(q, 0) * floats(gate)))
+
+    network = model(function, "u8[4, 64]")
+    network.run("simplify", "cse")
+    before = network(EVERY)
+    assert network.run("tabulate-bytes", "simplify", "cse", "tabulate-bytes") is False
+    assert "lookup" not in network.ops[:2]
+    for old, new in zip(before, network(EVERY), strict=True):
+        np.testing.assert_array_equal(new, old)
 
 
 def test_what_else_reads_a_part_keeps_it(model):
@@ -94,6 +116,60 @@ def test_reshapes_move_past_lookups(model):
     network = model(function, "u8[4, 64]")
     network.run("simplify", "cse", "tabulate-bytes", "sink-reshapes", "simplify")
     assert network.ops == ["lookup"]
+
+
+@pytest.mark.parametrize(
+    ("function", "approximated"),
+    [
+        (lambda p, q: quantized(floats(p) * nn.sigmoid(floats(q))), "logistic"),
+        (
+            lambda p, q: quantized(anp.tanh(floats(p[:, :1])) + nn.relu(floats(q))),
+            "tanh",
+        ),
+    ],
+)
+def test_approximated_functions_of_one_byte_are_looked_up_beside_others(
+    model, function, approximated
+):
+    network = model(function, "u8[4, 64]", "u8[4, 64]")
+    network.run("simplify", "cse")
+    assert approximated in network.ops
+    before = network(EVERY, EVERY[::-1])
+    assert network.run("tabulate-bytes")
+    assert network.ops.count("lookup") == 1
+    assert approximated not in network.ops
+    np.testing.assert_array_equal(network(EVERY, EVERY[::-1])[0], before[0])
+    assert not network.run("tabulate-bytes")
+
+
+@pytest.mark.parametrize(
+    ("step", "level"), [(0.0371, 2.0**-8), (1e-4, 2.0**-10), (3.0, 2.0**-8)]
+)
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+def test_softmax_of_bytes_is_that_of_exact_shares(model, step, level, dtype):
+    def function(q):
+        x = nn.dequantize(anp.transpose(q), np.float32(step), 3)
+        moved = anp.reshape(nn.softmax(x, axis=0), (2, 25, 300))
+        return nn.quantize(moved, np.float32(level), 0, "u8")
+
+    network = model(function, f"{dtype}[50, 300]")
+    network.run("simplify", "cse")
+    rng = np.random.default_rng(5)
+    few = rng.random((50, 300)) < rng.random((50, 1)) ** 4
+    bits = np.where(few, rng.integers(0, 256, (50, 300)), rng.integers(0, 20, (50, 1)))
+    given = bits.astype("u1").view(np.dtype(dtype[0] + "1"))
+    assert network.run("tabulate-bytes")
+    assert "byte_softmax" in network.ops
+    assert "softmax" not in network.ops
+    (found,) = network(given)
+    x = np.float64(np.float32(step)) * given.T
+    e = np.exp(x - x.max(0))
+    p = (e / e.sum(0)).reshape(2, 25, 300)
+    bound = (300 * p + 1) * 2.0**-25 + p * 2.0**-22
+    low, high = (np.clip(np.rint((p + s * bound) / level), 0, 255) for s in (-1, 1))
+    assert ((low <= found) & (found <= high)).all()
+    assert (low == high).mean() > 0.99
+    assert not network.run("tabulate-bytes")
 
 
 # ---- those that change nothing ------------------------------------------------------

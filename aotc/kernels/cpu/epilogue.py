@@ -279,6 +279,11 @@ def _row_of(place: Place, width: int) -> Value:
     return arith.divui(begin, vectors.index(width))
 
 
+def as_floats(x: Value, value: Value) -> Value:
+    """Return the vector of a value as f32, which it is unless they are integers."""
+    return _cast(x, Tensor.of(value).dtype, "f32")
+
+
 def _cast(x: Value, source: str, target: str) -> Value:
     """Convert a vector: floats are f32, and rounded after each op.
 

@@ -1,25 +1,35 @@
-"""Entries of a table of 256 bytes, for vectors of 16 elements (AVX-512 BW).
+"""Entries of tables for the elements of a vector.
 
-The table is 128 words of two entries each in four registers. One instruction takes a
-word of two registers by six bits of an index (vpermi2w); the seventh bit chooses
-between two such words, and the last one between the entries of a word.
+Those of 256 bytes are taken from registers by vectors of 16 elements (AVX-512 BW). The
+table is 128 words of two entries each in four registers. One instruction takes a word
+of two registers by six bits of an index (vpermi2w); the seventh bit chooses between two
+such words, and the last one between the entries of a word.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from aotc.dialects.lowering.scalars import constant, constant_of, int_compare
+from aotc.dialects.ops.quantization import share_factors, shares
+from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import (
     as_elements,
     as_words,
     call_intrinsic,
     vector_type,
 )
-from aotc.mlir import Value, arith, ir
+from aotc.mlir import Value, arith, ir, math
 
 _LANES = 16
 _WORDS = 32  # of a register
+# takes floats of a register by the lowest bits of places (vpermps)
+_PERMUTE = {
+    8: "llvm.x86.avx2.permps",
+    16: "llvm.x86.avx512.permvar.sf.512",
+}
 _TAKE_WORDS = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -45,6 +55,50 @@ def look_up(x: Value, table: np.ndarray) -> Value:
         return arith.andi(entry, constant(i32, 255))
     spare = constant(i32, 24)
     return arith.shrsi(arith.shli(entry, spare), spare)
+
+
+def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
+    """Return what looks up `shares(step)` for vectors of whole numbers of f32.
+
+    Where processors permute vectors of floats, it multiplies an entry for the upper
+    half of a byte by one for the lower half. Others read the products from the stack.
+    """
+    i32 = vector_type(lanes, ir.IntegerType.get_signless(32))
+    if lanes not in _PERMUTE:
+        memory = _stored(shares(step), lanes)
+        return lambda x: vectors.load_each(memory, arith.fptosi(i32, x))
+    factors = [
+        [vectors.elements([*x[n : n + lanes]]) for n in range(0, len(x), lanes)]
+        for x in share_factors(step)
+    ]
+
+    def look_up_product(x: Value) -> Value:
+        lower = arith.fptosi(i32, x)
+        upper = arith.shrui(lower, constant(i32, 4))
+        found = [_permuted(*each) for each in zip(factors, (upper, lower), strict=True)]
+        return math.roundeven(arith.mulf(*found))
+
+    return look_up_product
+
+
+def _stored(table: np.ndarray, lanes: int) -> Value:
+    """Write a table of f32 to the stack; return its memory."""
+    memory = vectors.allocate(len(table))
+    for first in range(0, len(table), lanes):
+        entries = vectors.elements([*table[first : first + lanes]])
+        vectors.store(entries, memory, vectors.index(first), lanes)
+    return memory
+
+
+def _permuted(table: Sequence[Value], places: Value) -> Value:
+    """Return the entries of 16 in one or two vectors, by the four lowest bits."""
+    kind = table[0].type
+    found = [call_intrinsic(_PERMUTE[kind.shape[0]], [x, places], kind) for x in table]
+    if len(found) == 1:
+        return found[0]
+    low, high = found
+    bit = arith.andi(places, constant(places.type, 8))
+    return arith.select(int_compare("ne", bit, constant(places.type, 0)), high, low)
 
 
 def _registers(table: np.ndarray) -> list[Value]:

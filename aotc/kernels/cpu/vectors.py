@@ -90,6 +90,14 @@ def load_as_is(
     return _make("vector.maskedload", given, kind)
 
 
+def load_each(memory: Value, places: Value) -> Value:
+    """An element of memory for each of a vector of places, which are i32."""
+    lanes = _lanes(places)
+    kind = vector_type(lanes, memory.type.element_type)
+    given = [memory, index(0), places, _mask(lanes, lanes), constant(kind, 0)]
+    return _make("vector.gather", given, kind)
+
+
 def bits_of(x: Value) -> Value:
     """The bits of each element of a vector of f32, as i32."""
     return arith.bitcast(_integers(_lanes(x)), x)

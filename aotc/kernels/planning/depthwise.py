@@ -74,9 +74,13 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
 
 
 def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
-    """How windows over bytes are cut up: as others, in words if they can be."""
+    """How windows over bytes are cut up: as others, in words if they can be.
+
+    Weights of u8, which exporters do not write for convolutions, are multiplied as f32.
+    """
     known = machine.multipliers_of(geometry.dtype, geometry.right_dtype)
-    terms = _WORD if any(mma.terms == _WORD and mma.adds for mma in known) else 1
+    has_words = any(mma.terms == _WORD and mma.adds for mma in known)
+    terms = _WORD if has_words and geometry.right_dtype == "i8" else 1
     has_room = terms > 1 and machine.registers >= 3 * _MOST_ROWS
     is_small = geometry.depth <= _FEW_PRODUCTS  # larger ones would be much code
     most = 2 * _MOST_ROWS if has_room and is_small else _MOST_ROWS
@@ -92,7 +96,7 @@ def _has_floats(geometry: Geometry, machine: Machine) -> bool:
 
 def _has_bytes(geometry: Geometry) -> bool:
     """Whether it multiplies bytes, of one channel and one feature in each group."""
-    dtypes = geometry.dtype in NARROW and geometry.right_dtype == "i8"
+    dtypes = geometry.dtype in NARROW and geometry.right_dtype in NARROW
     is_alone = geometry.channels == geometry.groups == geometry.features
     return dtypes and is_alone and geometry.depth <= MOST_OF_BYTES
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
+from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast
@@ -54,8 +55,10 @@ def known_matrices(op: GraphOp) -> Matrices:
 
 def reduced_axes(op: GraphOp) -> tuple[int, ...]:
     """Return the axes along which an op computes."""
-    assert isinstance(op, (AlongAxis, Normalize, Reduction))
-    return (op.axis,) if isinstance(op, AlongAxis) else tuple(sorted(op.axes))
+    if isinstance(op, AlongAxis | ByteSoftmax):
+        return (op.axis,)
+    assert isinstance(op, (Normalize, Reduction))
+    return tuple(sorted(op.axes))
 
 
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -15,6 +16,7 @@ from aotc.dialects.ops.reduction import (
 )
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
+from aotc.kernels.elementwise import NARROW
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.reductions import (
     Matrices,
@@ -27,9 +29,10 @@ from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import ROWS, typical
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
-ANCHORS = (Softmax, LogSoftmax, Normalize, *REDUCTIONS)
+ANCHORS = (Softmax, LogSoftmax, ByteSoftmax, Normalize, *REDUCTIONS)
 _MOST_KEPT = STACK_BYTES // 2  # of a row, on the stack
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
+_MOST_SHARES = 2**12  # halves of so many numbers of 24 bits f32 adds up exactly
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,18 @@ def choose_tile(sizes: Matrices, machine: Machine, *, is_reduced: bool) -> RowTi
 def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     """The schedule for an op along the last axes; None where there is no kernel for it.
 
-    The length of a row is static, elements are floats, and nobody reads the statistics
-    of a norm.
+    The length of a row is static, elements are floats but of a softmax of bytes, and
+    nobody reads the statistics of a norm.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
-    if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
+    of_bytes = isinstance(op, ByteSoftmax)
+    known = (*machine.dtypes, *NARROW) if of_bytes else machine.dtypes
+    if not all(x.dtype in known and 0 not in x.shape for x in types):
         return None
     axes, sizes = reduced_axes(op), Matrices.of(op)
     if sizes is None or axes[-1] != types[0].rank - 1:
+        return None
+    if of_bytes and sizes.length > _MOST_SHARES:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None

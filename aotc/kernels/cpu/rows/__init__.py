@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import Softmax
+from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, Place, as_floats
 from aotc.kernels.cpu.rows.formulas import Kept, Row, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
@@ -87,7 +88,7 @@ class _Kernel:
             return Place(add(begin, at), at, 0, count)
 
         def compute(at: Value, count: int) -> Value:
-            return self.epilogue.compute(x, place(at, count))
+            return as_floats(self.epilogue.compute(x, place(at, count)), x)
 
         def compute_and_keep(at: Value, count: int) -> Value:
             found = compute(at, count)
@@ -121,7 +122,7 @@ class _Kernel:
     def _keeps(self) -> bool:
         """Whether later passes read what an earlier one has computed."""
         is_computed = not self.epilogue.is_read(self.anchor.operands[0])
-        return is_computed or isinstance(self.anchor, Softmax)
+        return is_computed or isinstance(self.anchor, Softmax | ByteSoftmax)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
         """A number for each of some rows."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize
+from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import ReduceMax, ReduceSum
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.elementary import exp_of_negative
+from aotc.kernels.cpu.lookup import share_lookup
 from aotc.kernels.cpu.rows.walk import Combination, Walk
-from aotc.kernels.cpu.vectors import add
+from aotc.kernels.cpu.vectors import Values, add
 from aotc.mlir import Value, arith, math
 
 # Where a vector begins in the row, how many of its lanes there are → the vector.
@@ -70,6 +72,8 @@ class Row:
         return vectors.splat(value, self.walk.lanes)
 
 
+# a sum with it rounds to a multiple of 2**12
+_UPPER_HALF = 1.5 * 2.0 ** (23 + 12)
 _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 
@@ -77,6 +81,8 @@ def formula(op: GraphOp, row: Row) -> Read:
     """What an op makes of each vector of a row; what it needs of all of it before."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
+    if isinstance(op, ByteSoftmax):
+        return _byte_softmax(op, row)
     return _log_softmax(row) if isinstance(op, LogSoftmax) else _softmax(row)
 
 
@@ -100,6 +106,34 @@ def _softmax(row: Row) -> Read:
         first, later = power_and_keep, row.read_kept
     factor = arith.divf(row.splat(1.0), row.reduce(_SUM, first))
     return lambda at, count: arith.mulf(later(at, count), factor)
+
+
+def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
+    """Powers of e that are looked up, kept if they can be, over their sum.
+
+    A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
+    of what these leave. It is rounded where the two are added.
+    """
+    take = share_lookup(op.step, row.walk.lanes)
+    highest = row.reduce(_MAXIMUM, row.read_first)
+    whole = row.splat(_UPPER_HALF)
+
+    def share(at: Value, count: int) -> Value:
+        below = arith.subf(highest, row.read(at, count))
+        inside = vectors.select_first(below, count, 0.0)  # others read their entries
+        return take(inside)
+
+    def halves(at: Value, count: int) -> Values:
+        found = share(at, count)
+        if row.kept is not None:
+            row.keep(found, at, count)
+        upper = arith.subf(arith.addf(found, whole), whole)
+        return [upper, arith.subf(found, upper)]
+
+    parts = replace(row.walk, rows=2).reduce(_SUM, halves)
+    total = arith.addf(*(vectors.reduce_lanes([x], _SUM.combine) for x in parts))
+    later = share if row.kept is None else row.read_kept
+    return lambda at, count: arith.divf(later(at, count), total)
 
 
 def _log_softmax(row: Row) -> Read:
