@@ -13,9 +13,12 @@ from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.effects import Print
 from aotc.importers import load
+from aotc.kernels.families import FAMILIES
+from aotc.kernels.family import PlannedKernel
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
+from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -113,6 +116,26 @@ def test_every_product_is_a_region(level, model):
         assert "graph.dot_general" not in ops, name
         assert "graph.conv_general" not in ops, name
         assert "func.call" in ops, name
+
+
+@pytest.mark.parametrize(
+    ("name", "packed", "transposed"),
+    [
+        ("product_long_sums", 1, 1),
+        ("of_one_long_operand", 0, 1),
+        ("product_wide", 0, 0),
+    ],
+)
+def test_operands_that_would_miss_the_caches_are_copied_once(name, packed, transposed):
+    functions = functions_of(_regions("x86_64-v4", "changing_products").module)
+    called = [
+        PlannedKernel.of(functions[callee_of(op)], FAMILIES)
+        for op in functions[name].entry_block.operations
+        if isinstance(op, func.CallOp)
+    ]
+    products = [each for each in called if each.name == "contraction"]
+    assert {each.schedule.packed for each in products} == {packed}
+    assert len(called) - len(products) == packed + transposed
 
 
 def test_the_graph_keeps_its_meaning_in_regions(program):
