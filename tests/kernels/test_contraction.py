@@ -13,12 +13,9 @@ from aotc.dialects.functions import callee_of, functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.ops.effects import Print
 from aotc.importers import load
-from aotc.kernels.families import FAMILIES
-from aotc.kernels.family import PlannedKernel
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
-from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
@@ -127,15 +124,13 @@ def test_every_product_is_a_region(level, model):
     ],
 )
 def test_operands_that_would_miss_the_caches_are_copied_once(name, packed, transposed):
-    functions = functions_of(_regions("x86_64-v4", "changing_products").module)
-    called = [
-        PlannedKernel.of(functions[callee_of(op)], FAMILIES)
-        for op in functions[name].entry_block.operations
-        if isinstance(op, func.CallOp)
-    ]
-    products = [each for each in called if each.name == "contraction"]
-    assert {each.schedule.packed for each in products} == {packed}
-    assert len(called) - len(products) == packed + transposed
+    unit = _regions("x86_64-v4", "changing_products")
+    functions = functions_of(unit.module)
+    called = [fused_of(functions[callee_of(op)]) for op in calls_in(functions[name])]
+    products = [each.tile for each in called if each.kernel == "contraction"]
+    assert {each.get("packed", 1) for each in products} == {packed}
+    copies = [each for each in called if each.kernel == "transpose"]
+    assert len(copies) == packed + transposed
 
 
 def test_the_graph_keeps_its_meaning_in_regions(program):
