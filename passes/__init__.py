@@ -56,6 +56,7 @@ PASSES = {
     "keep-quantized": "aotc.passes.keep_quantized:KeepQuantized",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
+    "join-steps": "aotc.passes.join_steps:JoinSteps",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "delay-dequantization": "aotc.passes.delay_dequantization:DelayDequantization",

@@ -43,7 +43,7 @@ from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
-from aotc.kernels.transposes import with_factor_in_order, without_transposes
+from aotc.kernels.transposes import with_factors_in_order, without_transposes
 from aotc.mlir import Function, Module, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
@@ -378,10 +378,10 @@ def _find_anchors(
             continue
         if isinstance(op, DotGeneral) and capabilities.multiplies(op):
             op = without_transposes(op)
-            order = capabilities.factor_order(
+            orders = capabilities.factor_orders(
                 op, choosing.numerics, by_weight=op.rhs in weights
             )
-            op = op if order is None else with_factor_in_order(op, order)
+            op = with_factors_in_order(op, orders)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:
             yield op, fused

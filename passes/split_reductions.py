@@ -32,7 +32,7 @@ from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import clone, defining_op, has_one_use
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import functions_with_weights
-from aotc.kernels.transposes import with_factor_in_order
+from aotc.kernels.transposes import with_factors_in_order
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import DERIVATIVES_WRITTEN
@@ -73,9 +73,9 @@ def _split_in(
         if isinstance(op, DotGeneral):
             changed |= _dequantize_alone(op)
             by_weight = op.rhs in weights
-            order = capabilities.factor_order(op, numerics, by_weight=by_weight)
-            if order is not None:  # as `fuse-regions` does, of what is no transpose
-                op = with_factor_in_order(op, order)
+            orders = capabilities.factor_orders(op, numerics, by_weight=by_weight)
+            if orders:  # as `fuse-regions` does, of what is no transpose
+                op = with_factors_in_order(op, orders)
                 changed = True
         if isinstance(op, Reduction) and op.results[0] not in before_all:
             _compute_alone(op, capabilities)

@@ -67,6 +67,7 @@ PASS_STAGES = (
             "scale-weights",
             "rotate-pairs",
             "hoist-invariants",
+            "join-steps",
             "simplify",
             "cse",
             "relax-order",

@@ -31,6 +31,7 @@ from aotc.kernels.gpu import families as gpu_families
 from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
+from aotc.kernels.planning import contraction
 from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
@@ -57,8 +58,8 @@ class Emitted:
         part_count: in how many parts a reduction is computed, which are then added up.
         is_better_composed: whether no kernel computes an op as fast as those of the
             ops that it is made of do.
-        factor_order: the order of axes in which the right factor of a product is read
-            faster; None for its own.
+        factor_orders: the orders of axes in which operands of a product are read
+            faster, by the number of the operand.
     """
 
     families: Mapping[str, Family[Any, Any]]
@@ -69,7 +70,7 @@ class Emitted:
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
     is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
-    factor_order: Callable[..., tuple[int, ...] | None] = lambda *_, **__: None
+    factor_orders: Callable[..., Mapping[int, tuple[int, ...]]] = lambda *_, **__: {}
 
 
 _GPUS = Emitted(
@@ -81,7 +82,7 @@ _GPUS = Emitted(
     on_gpus=True,
     part_count=gpu_families.part_count,
     is_better_composed=is_better_composed,
-    factor_order=gpu_families.factor_order,
+    factor_orders=gpu_families.factor_orders,
 )
 BACKENDS = {
     "llvm-cpu": Emitted(
@@ -89,6 +90,7 @@ BACKENDS = {
         machine_of,
         most_tensors=12,
         why_none="kernels need multiply-adds of vectors",
+        factor_orders=contraction.factor_orders,
     ),
     "cuda": _GPUS,
     "rocm": _GPUS,
@@ -136,18 +138,18 @@ class Capabilities:
         """Return whether an op is better computed as those that it is made of."""
         return self.emitted.is_better_composed(op, self.machine)
 
-    def factor_order(
+    def factor_orders(
         self, op: DotGeneral, numerics: str, *, by_weight: bool
-    ) -> tuple[int, ...] | None:
-        """Return the order of axes in which a right factor is read faster, if any.
+    ) -> Mapping[int, tuple[int, ...]]:
+        """Return the orders of axes in which operands are read faster, by their number.
 
         Args:
             op: a product.
             numerics: what results may be.
-            by_weight: whether the build transposes the factor, and no call.
+            by_weight: whether the build transposes the right one, and no call.
         """
         given = op, self.machine, numerics
-        return self.emitted.factor_order(*given, by_weight=by_weight)
+        return self.emitted.factor_orders(*given, by_weight=by_weight)
 
     def is_cheap(self, op: GraphOp) -> bool:
         """Return whether kernels compute an elementwise op, by few instructions."""

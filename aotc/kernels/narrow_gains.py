@@ -16,7 +16,7 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.contraction import time_of
+from aotc.kernels.planning.caches import time_of
 from aotc.kernels.planning.tile import Tile, choose_tile
 from aotc.mlir import Module
 

@@ -5,11 +5,12 @@
 
 A kernel reads an operand in any order of axes (`layout`), so no copy of it is needed.
 Where one is slower so than with a copy, the operand is transposed again
-(`with_factor_in_order`); of a weight, by the build.
+(`with_factors_in_order`); of a weight, by the build.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
@@ -70,29 +71,57 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
     return _replace(shorter, op)
 
 
-def with_factor_in_order(op: DotGeneral, order: Axes) -> DotGeneral:
-    """Return a product of the same result by its right factor, transposed.
+def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGeneral:
+    """Return a product of the same result by operands that are transposed.
 
-    It takes the place of `op`.
+    It takes the place of `op`, if there are any.
 
     Args:
         op: a product.
-        order: of the factor's axes; free ones come one after the other as before.
+        orders: of the axes of operands, by their number; free axes come one after the
+            other as before.
     """
-    made = op.rhs.owner
+    if not orders:
+        return op
+    operands = (
+        _Operand(op.lhs, op.lhs_batch, op.lhs_contract),
+        _Operand(op.rhs, op.rhs_batch, op.rhs_contract),
+    )
+    left, right = (
+        _in_order(op, each, orders[number]) if number in orders else each
+        for number, each in enumerate(operands)
+    )
+    return _replace(_insert_product(op, left, right), op)
+
+
+def _in_order(op: DotGeneral, operand: _Operand, order: Axes) -> _Operand:
+    """Return an operand of a product, transposed before it."""
+    batch, contract = (
+        tuple(order.index(axis) for axis in axes)
+        for axes in (operand.batch, operand.contract)
+    )
+    return _Operand(_transposed(op, operand.value, order), batch, contract)
+
+
+def _transposed(op: DotGeneral, value: Value, order: Axes) -> Value:
+    """Return a transpose of an operand that is there before a product, or a new one."""
+    for use in value.uses:
+        found = use.owner.opview
+        if not isinstance(found, Transpose) or found.permutation != order:
+            continue
+        if found.operation.block == op.operation.block and (
+            found.operation.is_before_in_block(op.operation)
+        ):
+            return found.y
+    made = value.owner
     # an argument's is there before all products that may be joined with this one
     is_given = isinstance(made, ir.Block)
     point = (
         ir.InsertionPoint.at_block_begin(made) if is_given else ir.InsertionPoint(op)
     )
     with point, op.location:
-        turned = Builder().transpose(op.rhs, permutation=order)
-    batch, contract = (
-        tuple(order.index(axis) for axis in axes)
-        for axes in (op.rhs_batch, op.rhs_contract)
-    )
-    left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
-    return _replace(_insert_product(op, left, _Operand(turned, batch, contract)), op)
+        turned: Value = Builder().transpose(value, permutation=order)
+    return turned
 
 
 def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:

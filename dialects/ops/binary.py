@@ -14,7 +14,7 @@ from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.rows import Captured, Row
-from aotc.dialects.patterns.terms import Number, X, this
+from aotc.dialects.patterns.terms import Number, X, Y, call, this
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
@@ -109,7 +109,44 @@ class Add(Binary, name="add"):
             example=lambda b, x: b.add(b.full_like(x, 0.0), x),
             near_miss=lambda b, x: b.add(b.full_like(x, 1.0), x),
         ),
+        Row(
+            "zeros after x, and before y, as x and y side by side",
+            this(call("pad", X).named("first"), call("pad", Y).named("second")),
+            lambda b, m: _side_by_side(b, m.first, m.second),
+            given=(f32(3), f32(2)),
+            example=lambda b, x, y: b.add(_between(b, y, 4, 0), _between(b, x, 1, 2)),
+            near_miss=lambda b, x, y: b.add(_between(b, y, 3, 1), _between(b, x, 1, 2)),
+        ),
     )
+
+
+def _between(b: Builder, x: Value, low: int, high: int) -> Value:
+    """Return a vector with so many zeros before, and after it."""
+    found: Value = b.pad(x, low=(low,), high=(high,), interior=(0,), value=0.0)
+    return found
+
+
+def _side_by_side(b: Builder, first: Any, second: Any) -> Value | None:
+    """Return the sum of two paddings by zeros; None unless they lie side by side.
+
+    The gradients of slices are such sums.
+    """
+    if first.value or second.value or any((*first.interior, *second.interior)):
+        return None
+    around, others = ([*zip(op.low, op.high, strict=True)] for op in (first, second))
+    axes = [n for n, each in enumerate(around) if each != others[n]]
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    sizes = *around[axis], *others[axis]
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        return None
+    if first.low[axis] + Tensor.of(first.x).shape[axis] != second.low[axis]:
+        return None
+    joined = b.concatenate(first.x, second.x, axis=axis)
+    zeros = {"low": first.low, "high": second.high, "interior": first.interior}
+    found: Value = b.pad(joined, **zeros, value=0.0)
+    return found
 
 
 class Subtract(Binary, name="subtract"):

@@ -64,6 +64,7 @@ _FOR_GRAPHS = {
     "hoist-invariants",
     "inline",
     "join-products",
+    "join-steps",
     "gather-packed",
     "drop-general",
     "move-bytes",

@@ -33,6 +33,8 @@ PRODUCTS = {
     "scores": ("bqhd,bkhd->bhqk", (2, 30, 3, 16), (2, 17, 3, 16)),
     "mixed": ("bhqk,bkhd->bhqd", (2, 3, 17, 30), (2, 30, 3, 16)),
     "keys": ("bhqk,bqhd->bhkd", (2, 3, 17, 30), (2, 17, 3, 16)),
+    "long_sums": ("km,kn->mn", (260, 128), (260, 1024)),
+    "long_sums_over_two_axes": ("abm,abn->mn", (5, 52, 128), (5, 52, 1024)),
     "large_blocks": ("bmk,bkn->bmn", (2, 300, 80), (2, 80, 100)),
 }
 CONVOLUTIONS = {
@@ -153,6 +155,12 @@ def gradients(x, y):
 
     z, grads = aotc.value_and_grad(loss)((x, x.T @ y))
     return z, grads[0], grads[1]
+
+
+@aotc.entry(x=aotc.Spec((600, 48), "f32"), y=aotc.Spec((600, 256), "f32"))
+def of_one_long_operand(x, y):
+    """Two products of the same rows, which lie side by side."""
+    return x.T @ y, x.T @ np.tanh(y)
 
 
 @aotc.entry(x=aotc.Spec((2, 9, 11, 8), "f32"), y=aotc.Spec((8, 8), "f32"))

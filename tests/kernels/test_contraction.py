@@ -115,6 +115,24 @@ def test_every_product_is_a_region(level, model):
         assert "func.call" in ops, name
 
 
+@pytest.mark.parametrize(
+    ("name", "packed", "transposed"),
+    [
+        ("product_long_sums", 1, 1),
+        ("of_one_long_operand", 0, 1),
+        ("product_wide", 0, 0),
+    ],
+)
+def test_operands_that_would_miss_the_caches_are_copied_once(name, packed, transposed):
+    unit = _regions("x86_64-v4", "changing_products")
+    functions = functions_of(unit.module)
+    called = [fused_of(functions[callee_of(op)]) for op in calls_in(functions[name])]
+    products = [each.tile for each in called if each.kernel == "contraction"]
+    assert {each.get("packed", 1) for each in products} == {packed}
+    copies = [each for each in called if each.kernel == "transpose"]
+    assert len(copies) == packed + transposed
+
+
 def test_the_graph_keeps_its_meaning_in_regions(program):
     unit = _regions("x86_64-v4")
     rng = np.random.default_rng(2)

@@ -312,10 +312,10 @@ def part_count(op: GraphOp, machine: Gpu) -> int:
     return splitting.part_count(op, machine, term_of_op)
 
 
-def factor_order(
+def factor_orders(
     op: DotGeneral, machine: Gpu, numerics: str, *, by_weight: bool
-) -> tuple[int, ...] | None:
-    """Return the order in which the axes of a right factor are read faster; or None.
+) -> dict[int, tuple[int, ...]]:
+    """Return the order in which the axes of a right factor are read faster, if any.
 
     Threads that multiply numbers one by one read neighbours of shared memory where
     columns are neighbours there; where they are not, products of f32 took 1.5 to 3.2
@@ -331,9 +331,9 @@ def factor_order(
     """
     kind = Tensor.of(op.rhs)
     if Tensor.of(op.lhs).dtype != kind.dtype or not is_float(kind.dtype):
-        return None
+        return {}
     if kind.rank == 0 or dequantizing_ops(op):
-        return None
+        return {}
     free = free_axes(kind.rank, op.rhs_batch, op.rhs_contract)
     is_along_depth = kind.rank - 1 in op.rhs_contract
     schedule = _PRODUCTS.plan(op, machine)
@@ -341,14 +341,14 @@ def factor_order(
         is_thin = by_weight and not is_along_depth and free and op.rhs_contract
         is_more = typical(kind.elements, 0) > typical(Tensor.of(op.lhs).elements, 1)
         if is_thin and is_more and _ROWS.plan(op, machine) is not None:
-            return (*op.rhs_batch, *free, *op.rhs_contract)
-        return None
+            return {1: (*op.rhs_batch, *free, *op.rhs_contract)}
+        return {}
     own = machine.multiplying(machine.precision(numerics))
     if kind.dtype not in own.scalar or not is_along_depth:
-        return None
+        return {}
     if by_weight or _gains_by_transposing(op, schedule, machine):
-        return (*op.rhs_batch, *op.rhs_contract, *free)
-    return None
+        return {1: (*op.rhs_batch, *op.rhs_contract, *free)}
+    return {}
 
 
 def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bool:

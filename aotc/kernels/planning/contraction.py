@@ -17,6 +17,12 @@ from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning import dequantized
+from aotc.kernels.planning.caches import (
+    choose_packed_in_calls,
+    displaces_panels,
+    gains_by_transposing,
+    time_of,
+)
 from aotc.kernels.planning.joined import Joined, whole_geometry
 from aotc.kernels.planning.prologue import is_computed, why_no_prologue
 from aotc.kernels.planning.tile import (
@@ -59,9 +65,9 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
 def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
     """The same where the right operand may change from call to call.
 
-    It is read as it lies if its columns are side by side, and terms are multiplied one
-    by one. Packing it takes as long as some rows of the product, so it pays if there
-    are more.
+    It is read as it lies if its columns are side by side, terms are multiplied one by
+    one, and what tiles of rows read again stays in the second cache. Packing it takes
+    as long as some rows of the product, so it pays if there are more.
     """
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
@@ -69,12 +75,35 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
     typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
     terms = terms_at_a_time(geometry, machine)
     can_be_read = geometry.right_step is not None and geometry.is_float
+    lying = replace(choose_tile(typical, machine), packed=0)
     # as it lies, floats are multiplied one by one: two at a time pay for the packing
-    least = _WORTH_PAIRING if can_be_read and terms > 1 else _WORTH_PACKING
+    is_slow = terms > 1 or (can_be_read and displaces_panels(typical, lying, machine))
+    least = _WORTH_PAIRING if can_be_read and is_slow else _WORTH_PACKING
     pays = _can_be_packed(geometry) and typical.rows >= least
-    if can_be_read and not (pays and terms > 1):
-        return replace(choose_tile(typical, machine), packed=0)
-    return choose_tile(typical, machine, terms) if pays else None
+    if can_be_read and not (pays and is_slow):
+        return lying
+    return choose_packed_in_calls(typical, machine, terms) if pays else None
+
+
+def factor_orders(
+    op: DotGeneral, machine: Machine, numerics: str, *, by_weight: bool
+) -> dict[int, tuple[int, ...]]:
+    """Return the order in which the axes of a left operand are read faster, if any.
+
+    Args:
+        op: the product.
+        machine: that computes it.
+        numerics: what results may be.
+        by_weight: whether the right operand is a weight.
+    """
+    geometry = _geometry_in_reach(op, machine)
+    if geometry is None or windows_of_left(op) is not None:
+        return {}
+    if not gains_by_transposing(geometry, machine):
+        return {}
+    rank = Tensor.of(op.lhs).rank
+    free = free_axes(rank, op.lhs_batch, op.lhs_contract)
+    return {0: (*op.lhs_batch, *free, *op.lhs_contract)}
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
@@ -159,14 +188,6 @@ def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
     """A tile that fetches ahead where the one in whose place it is does."""
     tile = _fetch_next(known_geometry(op), tile)
     return plan_fetching(op, tile) if own.ahead else tile
-
-
-def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
-    """Cycles of a product, by its sums or by the memory that its weight comes from."""
-    weight = geometry.depth * geometry.features * geometry.bytes
-    reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
-    sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)
-    return max(sums, reading)
 
 
 def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:

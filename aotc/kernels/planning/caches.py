@@ -1,0 +1,91 @@
+"""What products read again from the caches, and what it is worth to lay out anew.
+
+A tile of rows reads a panel of the right operand again, and a panel all rows of the
+left one. Operands that change from call to call lie as whoever made them has left them.
+If the lines that are read again do not stay in a cache, a copy in the order in which
+they are read costs less than they do.
+"""
+
+from __future__ import annotations
+
+from aotc.kernels.geometry import Geometry
+from aotc.kernels.machine import KEPT_BYTES, LINE_BYTES, Machine
+from aotc.kernels.planning.tile import Tile, choose_tile, cycles, widths_of
+
+_FULL_PANELS = 1.1  # by what a product may take longer whose panels are all full
+_WORTH_TRANSPOSING = 256  # columns for which it pays to transpose the left operand
+_FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
+
+
+def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+    """Cycles of a product, by its sums or by the memory that its weight comes from."""
+    weight = geometry.depth * geometry.features * geometry.bytes
+    reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
+    sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)
+    return max(sums, reading)
+
+
+def displaces_panels(geometry: Geometry, tile: Tile, machine: Machine) -> bool:
+    """Whether a panel of a right operand that is read as it lies misses the caches.
+
+    Args:
+        geometry: of static sizes, whose right operand has rows.
+        tile: that reads it.
+        machine: that computes it.
+    """
+    assert geometry.right_step is not None
+    apart = _shared_bytes(geometry.right_step * geometry.bytes)
+    row = max(apart, tile.columns * geometry.bytes)
+    return geometry.depth * row > machine.second_cache
+
+
+def _shared_bytes(distance: int) -> int:
+    """Return the largest power of two that a distance in memory is a multiple of.
+
+    Lines so far apart share the places of a cache: each takes as much of it as that.
+    """
+    return distance & -distance
+
+
+def gains_by_transposing(geometry: Geometry, machine: Machine) -> bool:
+    """Whether a product is faster if each call transposes its left operand before.
+
+    Where its rows lie side by side, and not the terms of a sum, each step of a tile
+    reads another line, of which it needs a few elements. A transpose takes as long as
+    some columns of the product.
+
+    Args:
+        geometry: of the product.
+        machine: that computes it.
+    """
+    layout, distance = geometry.layout, geometry.left_steps[1] * geometry.bytes
+    if layout is None or not isinstance(layout.terms, int) or geometry.is_narrow:
+        return False
+    if layout.splits_rows or distance < LINE_BYTES:
+        return False
+    lines = geometry.depth * max(LINE_BYTES, _shared_bytes(distance))
+    is_displaced = lines > machine.second_cache
+    least = _FEW_COLUMNS if is_displaced else _WORTH_TRANSPOSING
+    return lines > machine.first_cache and geometry.features >= least
+
+
+def choose_packed_in_calls(geometry: Geometry, machine: Machine, terms: int) -> Tile:
+    """The tile for a right operand that each call packs.
+
+    Panels that are all full are packed by one transpose; others are padded before,
+    which takes as long again.
+    """
+    best = choose_tile(geometry, machine, terms)
+    if geometry.features % best.columns == 0:
+        return best
+
+    def time(tile: Tile) -> float:
+        return time_of(geometry, tile, machine)
+
+    full = (
+        choose_tile(geometry, machine, terms, vectors)
+        for vectors in widths_of(geometry, machine)
+        if geometry.features % (vectors * machine.lanes) == 0
+    )
+    found = min(full, key=time, default=best)
+    return found if time(found) <= _FULL_PANELS * time(best) else best

@@ -1,0 +1,357 @@
+"""Compute products of all steps of a loop at once: before it, or after it.
+
+    %s, %ys = call @f.scan(%s0, %xs, %w)
+        each step: %p = dot_general(%x, %w)             what depends on no carried value
+                   %s = add(%s, dot_general(%x, %y))    what is only added up
+    →
+    %ps = graph.dot_general(%xs, %w)
+    %ys = call @f.scan_1(%xs, %ps, %w)
+    %s = graph.add(%s0, graph.dot_general(%xs, %ys))    over all steps as well
+
+A step of few rows reads the whole weight for them, or adds to the whole sum; all steps
+together are one product of many rows, or of long sums. What is stacked for it is at
+most four times as large as what the loop goes through anyway. The gradient of a
+recurrent layer is made so: its steps compute the gates again, and add up the gradient
+of the weight. Sums are made in another order by that. Steps of more than four rows are
+left as they are: on a processor each multiplies about as fast as all do together.
+
+Ensures: a value that is read no more is left to `simplify` and `prune`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.control import Scan, control_of, invoke
+from aotc.dialects.control.parts import split
+from aotc.dialects.function_table import Functions, index_functions
+from aotc.dialects.functions import (
+    before,
+    callee_of,
+    define,
+    is_private,
+    signature,
+)
+from aotc.dialects.ops.binary import Add
+from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.types import Shape, Tensor, element_count
+from aotc.dialects.walking import clone, defining_op, has_one_use, walk
+from aotc.mlir import Function, Operation, Value, func
+from aotc.passes.base import Pass, Unit
+
+_GROWTH = 4  # gates of an LSTM
+_FEW_ROWS = 4
+
+
+class JoinSteps(Pass):
+    """Join the products of the steps of all loops, the innermost first."""
+
+    name = "join-steps"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        with index_functions(unit.module) as functions:
+            entries = [each for each in functions.values() if not is_private(each)]
+            return any([_join_all(each, functions) for each in entries])
+
+
+def _join_all(function: Function, functions: Functions) -> bool:
+    """Join steps of all loops in a function, and in their bodies."""
+    if function.is_external:
+        return False
+    changed = False
+    for op in list(function.entry_block.operations):
+        if not isinstance(op, func.CallOp):
+            continue
+        control = control_of(functions[callee_of(op)])
+        if control is None:
+            continue
+        bodies = [functions[name] for name in control.functions]
+        changed |= any([_join_all(body, functions) for body in bodies])
+        if isinstance(control, Scan):
+            loop = _Loop.of(op, functions)
+            changed |= _compute_before(loop)
+            loop = _Loop.of(loop.call, functions)
+            changed |= _compute_after(loop)
+    return changed
+
+
+@dataclass
+class _Loop:
+    """A call of a scan.
+
+    Args:
+        call: of it; another one, once it is replaced.
+        scan: what it does.
+        body: the function of a step.
+    """
+
+    call: func.CallOp
+    scan: Scan
+    body: Function
+
+    @classmethod
+    def of(cls, call: func.CallOp, functions: Functions) -> _Loop:
+        """Return that of a call."""
+        scan = control_of(functions[callee_of(call)])
+        assert isinstance(scan, Scan)
+        return cls(call, scan, functions[scan.functions[0]])
+
+    @property
+    def arguments(self) -> list[Value]:
+        """What a step is given."""
+        return list(self.body.entry_block.arguments)
+
+    @property
+    def scanned(self) -> list[Value]:
+        """What a step is given an element of."""
+        return self.arguments[self.scan.carries : self.scan.first_capture]
+
+    @property
+    def returned(self) -> list[Value]:
+        """What a step gives."""
+        *_, end = self.body.entry_block.operations
+        return list(end.operands)
+
+    def whole(self, argument: Value) -> Value:
+        """Return what the loop is given for an argument of its steps."""
+        return self.call.operands[self.arguments.index(argument)]
+
+    def can_stack(self, values: Sequence[Value]) -> bool:
+        """Return whether values are small beside what the loop goes through."""
+        return _elements(values) <= _GROWTH * _elements(self.scanned)
+
+    def replace(self, results: Sequence[Value], call: Operation) -> None:
+        """Put other values in the place of the results."""
+        for old, new in zip(self.call.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        self.call.operation.erase()
+        self.call = call.opview
+
+
+def _elements(values: Sequence[Value]) -> int:
+    """Return how many elements values have; sizes that a call decides count as one."""
+    return sum(
+        math.prod(n for n in Tensor.of(x).shape if isinstance(n, int)) for x in values
+    )
+
+
+def _are_few(sizes: Shape) -> bool:
+    """Return whether a step has so few rows that it reads the weight for little."""
+    rows = element_count(sizes)
+    return isinstance(rows, int) and rows <= _FEW_ROWS
+
+
+# ---- before the loop ----------------------------------------------------------------
+
+
+def _compute_before(loop: _Loop) -> bool:
+    """Give a loop the products of what it goes through by what stays the same."""
+    moving = list(_products_of_scanned(loop))
+    if not moving:
+        return False
+    scan, b = loop.scan, Builder()
+    with before(loop.call):
+        given = [_of_all_steps(b, loop, value) for value in moving]
+        name = _define_given(loop, moving)
+        operands = list(loop.call.operands)
+        operands[scan.first_capture : scan.first_capture] = given
+        longer = replace(scan, functions=(name,), scanned=scan.scanned + len(given))
+        results = invoke(longer, operands)
+    loop.replace(results, results[0].owner)
+    return True
+
+
+def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
+    """Yield what depends on no carried value, and is worth to be computed before."""
+    scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
+    for op in loop.body.entry_block.operations:
+        if not isinstance(op, DotGeneral) or op.lhs_batch:
+            continue
+        if op.lhs not in scanned or op.rhs not in captures:
+            continue
+        kind = Tensor.of(op.lhs)
+        free = free_axes(kind.rank, (), op.lhs_contract)
+        if not _are_few(tuple(kind.shape[axis] for axis in free)):
+            continue
+        total = _sum_with_scanned(op, scanned)
+        if total is not None:
+            yield total
+        elif loop.can_stack([op.y]):
+            yield op.y
+
+
+def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | None:
+    """Return the sum of a product and what the loop goes through, if nothing else is.
+
+    The sum then takes the place of that in memory.
+    """
+    if not has_one_use(product.y):
+        return None
+    ((use),) = product.y.uses
+    total = use.owner.opview
+    if not isinstance(total, Add):
+        return None
+    other = _other(total, product.y)
+    return total.results[0] if other in scanned and has_one_use(other) else None
+
+
+def _other(total: Add, value: Value) -> Value:
+    """Return the other operand of a sum."""
+    first, second = total.operands
+    return second if first == value else first
+
+
+def _of_all_steps(b: Builder, loop: _Loop, value: Value) -> Value:
+    """Write a product, or its sum with what the loop goes through, for all steps."""
+    op = defining_op(value)
+    if isinstance(op, Add):
+        first, second = (
+            loop.whole(x) if x in loop.scanned else _of_all_steps(b, loop, x)
+            for x in op.operands
+        )
+        return b.add(first, second)
+    assert isinstance(op, DotGeneral)
+    found: Value = b.dot_general(
+        loop.whole(op.lhs),
+        loop.whole(op.rhs),
+        lhs_batch=(),
+        rhs_batch=(),
+        lhs_contract=_shifted(op.lhs_contract),
+        rhs_contract=op.rhs_contract,
+        dtype=op.dtype,
+    )
+    return found
+
+
+def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of axes behind that of the steps."""
+    return tuple(axis + 1 for axis in axes)
+
+
+def _define_given(loop: _Loop, moving: Sequence[Value]) -> str:
+    """Define a body that is given elements of some values, after what is scanned."""
+    kinds, _ = signature(loop.body)
+    first = loop.scan.first_capture
+    kinds[first:first] = [Tensor.of(value) for value in moving]
+
+    def body(arguments: list[Value]) -> list[Value]:
+        last = first + len(moving)
+        given = dict(zip(moving, arguments[first:last], strict=True))
+
+        def visit(op: Operation, operands: list[Value]) -> list[Value]:
+            known = [given[value] for value in op.results if value in given]
+            return known or clone(op, operands)
+
+        own = [*arguments[:first], *arguments[last:]]
+        return walk(loop.body.entry_block, own, visit)
+
+    return define(loop.scan.functions[0], kinds, body)
+
+
+# ---- after the loop -----------------------------------------------------------------
+
+
+def _compute_after(loop: _Loop) -> bool:
+    """Take from a loop the sums of products that no step reads."""
+    sums = _sums_of_products(loop)
+    if not sums:
+        return False
+    scan, returned = loop.scan, loop.returned
+    stacked = returned[scan.carries :]
+    factors = [value for op in sums.values() for value in op.operands]
+    kept = [*stacked, *loop.scanned]
+    more = [x for x in dict.fromkeys(factors) if x not in kept]
+    if not (stacked or more or len(sums) < scan.carries):
+        return False  # a loop of no results
+    b = Builder()
+    with before(loop.call):
+        name = _define_without(loop, sums, more)
+        operands = [x for n, x in enumerate(loop.call.operands) if n not in sums]
+        shorter = replace(scan, functions=(name,), carries=scan.carries - len(sums))
+        found = invoke(shorter, operands)
+        carried, stacks = split(found, shorter.carries)
+        whole = {value: loop.whole(value) for value in loop.scanned}
+        whole |= dict(zip([*stacked, *more], stacks, strict=True))
+        last, rest = [], iter(carried)
+        for number in range(scan.carries):
+            if number in sums:
+                product = _over_all_steps(b, sums[number], whole)
+                last.append(b.add(loop.call.operands[number], product))
+            else:
+                last.append(next(rest))
+    loop.replace([*last, *stacks[: len(stacked)]], found[0].owner)
+    return True
+
+
+def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) -> Value:
+    """Write the sum of a product over steps, given its operands in all of them."""
+    found: Value = b.dot_general(
+        whole[op.lhs],
+        whole[op.rhs],
+        lhs_batch=_shifted(op.lhs_batch),
+        rhs_batch=_shifted(op.rhs_batch),
+        lhs_contract=(0, *_shifted(op.lhs_contract)),
+        rhs_contract=(0, *_shifted(op.rhs_contract)),
+        dtype=op.dtype,
+    )
+    return found
+
+
+def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
+    """Return the products that steps add up, by the number of the carried value."""
+    found: dict[int, DotGeneral] = {}
+    captures = loop.arguments[loop.scan.first_capture :]
+    carried = zip(loop.arguments, loop.returned[: loop.scan.carries], strict=False)
+    for number, (argument, value) in enumerate(carried):
+        total = defining_op(value)
+        if not isinstance(total, Add) or not has_one_use(value):
+            continue
+        if argument not in total.operands or not has_one_use(argument):
+            continue
+        product = _other(total, argument)
+        op = defining_op(product)
+        if not isinstance(op, DotGeneral) or not has_one_use(product):
+            continue
+        factors = [x for x in op.operands if x not in loop.scanned]
+        if any(x in captures for x in factors) or not loop.can_stack(factors):
+            continue
+        summed = tuple(Tensor.of(op.lhs).shape[axis] for axis in op.lhs_contract)
+        if not _are_few(summed):
+            continue
+        found[number] = op
+    return found
+
+
+def _define_without(
+    loop: _Loop, sums: dict[int, DotGeneral], more: Sequence[Value]
+) -> str:
+    """Define a body that adds up no products, and gives their factors besides."""
+    kinds, _ = signature(loop.body)
+    left_out = {op.y for op in sums.values()} | {loop.returned[n] for n in sums}
+    nothing = loop.arguments[0]  # stands for what no op reads
+
+    def body(arguments: list[Value]) -> list[Value]:
+        own = iter(arguments)
+        given = [nothing if n in sums else next(own) for n in range(len(kinds))]
+        copies = dict(zip(loop.arguments, given, strict=True))
+
+        def visit(op: Operation, operands: list[Value]) -> list[Value]:
+            if any(value in left_out for value in op.results):
+                return [nothing]
+            made = clone(op, operands)
+            copies.update(zip(op.results, made, strict=True))
+            return made
+
+        found = walk(loop.body.entry_block, given, visit)
+        kept = [value for n, value in enumerate(found) if n not in sums]
+        return [*kept, *(copies[value] for value in more)]
+
+    return define(
+        loop.scan.functions[0], [x for n, x in enumerate(kinds) if n not in sums], body
+    )
