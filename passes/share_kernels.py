@@ -1,4 +1,4 @@
-"""Compile kernels once that differ in numbers alone: these become operands of one kernel.
+"""Compile kernels once that differ in numbers alone, which become operands of one.
 
     call @iree.contraction.kernel.dispatch(%x, %w, %shares)        (zero point 131)
     call @iree.contraction_1.kernel.dispatch(%y, %v, %shares)      (zero point 128)
@@ -7,8 +7,9 @@
     call @iree.contraction.kernel.dispatch_1(%y, %v, %c128, %shares)
 
 Each layer of a quantised model has zero points of its own, and tables of its own where
-functions of bytes are looked up. Kernels of one structure become the first of them, whose
-constants are replaced where they differ (`aotc.kernels.cpu.parameters`).
+functions of bytes are looked up. Kernels of one structure become the first of them,
+whose constants are replaced where they differ (`aotc.kernels.cpu.parameters`). The
+manifest lists the ops of the first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aotc.dialects.function_table import erase, index_functions
 from aotc.dialects.functions import callee_of, functions_of, name_of
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering.scalars import constant_of
+from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.cpu.dispatch import any_size
 from aotc.kernels.cpu.parameters import REPLACEABLE, Column, Parameters
 from aotc.kernels.cpu.vectors import index
@@ -33,6 +35,8 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED
 
 _MOST_NUMBERS = 24  # that are added to a dispatch, which takes 64: `worker.constants`
+
+_OF_OPS = {"ops", "flops"}  # a graph adds no zero point of 0, and code adds any
 
 _CONSTANT = re.compile(
     r'"arith\.constant"\(\) <\{value = (?P<value>[^}]*)\}> : \(\) -> '
@@ -87,7 +91,9 @@ class _Written:
         text = text.replace(f'"{name_of(holder)}"', '""', 1)
         numbers = [found["value"] for found in _CONSTANT.finditer(text)]
         without = _CONSTANT.sub(r"constant \g<kind>", text)
-        return cls(holder, (without, str(holder.attributes[KERNEL])), numbers)
+        stated = plain_of(holder.attributes[KERNEL])
+        facts = {key: stated[key] for key in stated.keys() - _OF_OPS}
+        return cls(holder, (without, str(attribute_of(facts))), numbers)
 
 
 def _function_in(holder: Operation) -> Function:

@@ -4,8 +4,8 @@ A number is one more symbol of the kernel: an index, of whose lowest bits consta
 made. Tables, which are vectors of several numbers, are the elements of one more memref.
 Both are read once, where the function begins.
 
-A constant is replaced where its readers take as long for any number. Others, as those of
-divisions, of which LLVM makes something faster, stay constants.
+A constant is replaced where its readers take as long for any number. Others, as those
+of divisions, of which LLVM makes something faster, stay constants.
 """
 
 from __future__ import annotations
