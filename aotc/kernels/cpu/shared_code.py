@@ -127,7 +127,7 @@ def _constants_in(function: Function) -> list[Operation]:
             found.append(op)
         return ir.WalkResult.ADVANCE
 
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    function.operation.walk(visit)
     return found
 
 
