@@ -69,7 +69,7 @@ def tables(w, x):
 def layers(w, x):
     """Layers of one structure, each with a zero point and a table of its own."""
     y = levels(x)
-    for scale, zero in ((0.5, 7), (0.25, -3)):
+    for scale, zero in ((0.5, 7), (0.25, -3), (0.25, 5)):
         z = nn.quantize(y @ weight(w["square"]), 2.0**-1, zero, "i8")
         y = levels(nn.gelu(nn.dequantize(z, 2.0**-1, zero) * scale), 2.0**-4, 60 + zero)
     return y
