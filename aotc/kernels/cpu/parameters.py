@@ -65,20 +65,24 @@ class Column:
         """Whether kernels have different numbers there."""
         return len({*self.texts}) > 1
 
-    @property
+    @cached_property
     def is_table(self) -> bool:
-        """Whether a kernel has a vector of several numbers there."""
-        return any((each != each.flat[0]).any() for each in self.arrays)
+        """Whether it is a part of a table, which may repeat one number."""
+        kind = str(self.constant.results[0].type)
+        readers = {use.owner.name for use in self.constant.results[0].uses}
+        return kind.endswith("xi16>") and readers <= _TAKE_TABLES
 
     @property
     def is_replaceable(self) -> bool:
         """Whether code with an operand in its place takes as long."""
-        return all(self._takes_any(use) for use in self.constant.results[0].uses)
+        if self.is_table:
+            return True
+        uses = self.constant.results[0].uses
+        is_number = all((each == each.flat[0]).all() for each in self.arrays)
+        return is_number and all(self._takes_any(use) for use in uses)
 
     def _takes_any(self, use: Any) -> bool:
         reader = use.owner.name
-        if self.is_table:
-            return reader in _TAKE_TABLES and self.arrays[0].dtype == np.uint16
         if reader in _BOUNDED:
             is_bound = use.operand_number == 1
             floats = (each.view(np.float32) for each in self.arrays)
@@ -140,6 +144,7 @@ class Parameters:
             holder: the module of the kernel.
         """
         (old,) = holder.regions[0].blocks[0].operations
+        assert isinstance(old, func.FuncOp)
         stated = plain_of(holder.attributes[KERNEL])
         memories = len(stated["elements"])
         reads, count = memories - stated["results"], len(self.numbers)
@@ -167,7 +172,9 @@ class Parameters:
 
     @property
     def _tables_type(self) -> Type:
-        return ir.MemRefType.get([self.table_size], ir.IntegerType.get_signless(16))
+        element = ir.IntegerType.get_signless(16)
+        found: Type = ir.MemRefType.get([self.table_size], element)
+        return found
 
     def _replace_constants(
         self, numbers: Sequence[Value], tables: Value | None
@@ -188,6 +195,7 @@ class Parameters:
                 place = self.numbers.index(_numbers_in(column))
             if (kind, place) not in made:
                 if column.is_table:
+                    assert tables is not None
                     lanes, at = kind.shape[0], vectors.index(place)
                     found = vectors.load_as_is(tables, at, lanes)
                 else:
@@ -206,6 +214,7 @@ def _numbers_in(column: Column) -> tuple[int, ...]:
 def _constant_of(number: Value, kind: Type) -> Value:
     """Return a constant of a type that has the lowest bits of an index value."""
     element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    assert isinstance(element, ir.IntegerType | ir.FloatType)
     bits = ir.IntegerType.get_signless(element.width)
     found = arith.index_cast(bits, number)
     if bits != element:
