@@ -70,6 +70,7 @@ PASSES = {
     "widen-scales": "aotc.passes.widen_scales:WidenScales",
     "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
+    "share-kernels": "aotc.passes.share_kernels:ShareKernels",
     "separate-updates": "aotc.passes.separate_updates:SeparateUpdates",
     "advance-updates": "aotc.passes.advance_updates:AdvanceUpdates",
     "rematerialize": "aotc.passes.rematerialize:Rematerialize",

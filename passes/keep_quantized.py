@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -168,7 +169,8 @@ def _keep(reader: Operation, value: Value, axis: int) -> bool:
         return False
     block = run = found.block(axis)
     if block < 2 and isinstance(reader, DotGeneral) and kind.rank == 2:
-        run, axis = kind.shape[axis], 1 - axis
+        sizes: Any = kind.shape
+        run, axis = sizes[axis], 1 - axis
         block = found.block(axis)
         if block % COLUMNS_OF_BLOCKS and block != kind.shape[axis]:
             return False

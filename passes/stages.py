@@ -98,7 +98,13 @@ PASS_STAGES = (
     ),
     PassStage(
         "linalg",
-        ("lower-to-linalg", "cse", "separate-updates", "advance-updates"),
+        (
+            "lower-to-linalg",
+            "share-kernels",
+            "cse",
+            "separate-updates",
+            "advance-updates",
+        ),
         per_target=True,
     ),
     PassStage(

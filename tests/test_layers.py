@@ -233,6 +233,8 @@ def test_no_layer_is_there_for_tests_alone():
 def test_emitters_of_kernels_are_called_by_the_lowering_alone():
     """What may fuse, and how it is cut up, is known without any of their code.
 
+    Kernels of one structure are compiled once: that pass reads what they have written.
+
     Kernels of GPUs are planned by the terms of regions, and whether there is code for
     these, their emitter says: the table of what there is asks its `families`.
     """
@@ -251,6 +253,7 @@ def test_emitters_of_kernels_are_called_by_the_lowering_alone():
     assert calls == {
         (lowering, "aotc.kernels.cpu.dispatch"),
         (lowering, "aotc.kernels.gpu.dispatch"),
+        ("aotc.passes.share_kernels", "aotc.kernels.cpu.shared_code"),
     }
 
 

@@ -93,26 +93,28 @@ class Kernel:
 def kernels_of(module: Module) -> Iterator[Kernel]:
     """The kernels that a lowered module holds."""
     for op in module.body.operations:
-        if LAUNCH in op.attributes:
-            launch = Launch(**plain_of(op.attributes[LAUNCH]))
-            facts = plain_of(op.attributes[KERNEL])
-            yield Kernel(name_of(op), (), 0, (), 0, facts, launch)
-        elif KERNEL in op.attributes:
-            (function,) = op.regions[0].blocks[0].operations
-            kind = ir.FunctionType(
-                ir.TypeAttr(function.attributes["function_type"]).value
-            )
-            taken = [str(each) for each in kind.inputs[:-2]]
-            memories = [each for each in taken if each != "index"]
-            stated = plain_of(op.attributes[KERNEL])
-            yield Kernel(
-                name_of(op),
-                tuple(memories),
-                stated.pop("results"),
-                tuple(stated.pop("elements")),
-                len(taken) - len(memories),
-                stated,
-            )
+        if KERNEL in op.attributes:
+            yield kernel_in(op)
+
+
+def kernel_in(holder: Operation) -> Kernel:
+    """The kernel that a module beside the functions holds."""
+    name, stated = name_of(holder), plain_of(holder.attributes[KERNEL])
+    if LAUNCH in holder.attributes:
+        launch = Launch(**plain_of(holder.attributes[LAUNCH]))
+        return Kernel(name, (), 0, (), 0, stated, launch)
+    (function,) = holder.regions[0].blocks[0].operations
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    taken = [str(each) for each in kind.inputs[:-2]]
+    memories = [each for each in taken if each != "index"]
+    return Kernel(
+        name,
+        tuple(memories),
+        stated.pop("results"),
+        tuple(stated.pop("elements")),
+        len(taken) - len(memories),
+        stated,
+    )
 
 
 def called_kernel(op: Operation) -> str | None:

@@ -27,6 +27,7 @@ w = aotc.Weights(
         "depthwise": _integers("i1", 3, 3, 1, 32),
         "groups": _integers("i1", 3, 3, 16, 32),
         "pixels": _integers("i1", 1, 1, 16, 48),
+        "square": _integers("i1", 64, 64),
     }
 )
 STEP, TINY = 2.0**-4, 2.0**-7
@@ -62,6 +63,16 @@ def tables(w, x):
     gate = levels(nn.sigmoid(z * 0.25), 2.0**-8, 0)
     alone = nn.quantize(np.tanh(levels(x)), 2.0**-7, -3, "i8")
     return nn.quantize(z * gate, 2.0**-2, 100, "u8"), levels(nn.gelu(z)), alone, y
+
+
+@aotc.entry(x=ROWS)
+def layers(w, x):
+    """Layers of one structure, each with a zero point and a table of its own."""
+    y = levels(x)
+    for scale, zero in ((0.5, 7), (0.25, -3), (0.25, 5)):
+        z = nn.quantize(y @ weight(w["square"]), 2.0**-1, zero, "i8")
+        y = levels(nn.gelu(nn.dequantize(z, 2.0**-1, zero) * scale), 2.0**-4, 60 + zero)
+    return y
 
 
 @aotc.entry(x=ROWS)

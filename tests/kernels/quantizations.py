@@ -70,5 +70,6 @@ def of_f16(x):
 
 @aotc.entry(x=aotc.Spec(("n", 3, 40)))
 def symbolic(x):
-    """Rows whose number a call decides."""
-    return nn.quantize(nn.relu(x), 2.0**-3, 0, "u8")
+    """Rows whose number a call decides, with several zero points."""
+    found = nn.quantize(nn.relu(x), 2.0**-3, 0, "u8")
+    return found, *(nn.quantize(x, 2.0**-3, zero, "u8") for zero in (9, 200))

@@ -7,10 +7,12 @@ import pytest
 
 import aotc
 from aotc import processor, reference
+from aotc.dialects.callees import calls_in
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.kernels.lowered import called_kernel
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -80,4 +82,13 @@ def test_tables_of_bytes_are_part_of_kernels_where_vectors_look_up():
         functions = functions_of(unit.module).values()
         regions = [x for x in functions if fused_of(x) is not None]
         counts[name] = sum(str(region).count("graph.lookup") for region in regions)
-    assert counts == {"x86_64-v4": 2, "x86_64-v3": 0}
+    assert counts == {"x86_64-v4": 5, "x86_64-v3": 0}
+
+
+def test_layers_that_differ_in_zero_points_and_tables_share_a_kernel():
+    unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4"))
+    for stage in PASS_STAGES[:3]:
+        run_passes(unit, stage.passes())
+    calls = calls_in(functions_of(unit.module)["layers"])
+    kernels = [name for call in calls if (name := called_kernel(call))]
+    assert (len(kernels), len(set(kernels))) == (4, 2)

@@ -61,7 +61,7 @@ def test_bytes_are_those_of_the_reference(bundle, program, terms, name):
 
 def test_each_quantisation_is_a_kernel(terms):
     functions = functions_of(terms.unit.module)
-    counts = {"forms": 8, "other_forms": 2, "gated": 2, "symbolic": 1}
+    counts = {"forms": 8, "other_forms": 2, "gated": 2, "symbolic": 3}
     counts |= {"of_bf16": 4, "of_f16": 4}
     for name, count in counts.items():
         calls = [

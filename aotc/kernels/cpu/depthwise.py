@@ -174,16 +174,13 @@ class Windows:
         column = scale(groups.first, shape.group_features)
         count = groups.count * shape.group_features
         result = add(rows.result, column)
-        places = [
-            Place(add(result, row * shape.features), column, 0, count)
-            for row in range(rows.count)
-        ]
+        place = Place(result, column, 0, count)
         if self.of_bytes is not None:
             totals = self.of_bytes.sums(rows, column, count)
         else:
             start = vectors.splat(self.reduction.start, lanes)
             totals = self._reduce(rows, groups, [start] * rows.count)
-        self.epilogue.write(places, totals)
+        self.epilogue.write_rows([place], shape.features, totals)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
         """What is made of the windows of some rows."""

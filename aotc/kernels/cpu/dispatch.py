@@ -120,7 +120,7 @@ def _dispatch_of(region: Function) -> _Dispatch:
     symbols = _symbol_count(region)
     sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
-    scratches = [_any_size()] if kernel.scratch else []
+    scratches = [any_size()] if kernel.scratch else []
     numbers = symbols + 1 + len(sizes) + len(scratches)
     function = iree_text.declare(
         f"{name}{CALL}",
@@ -223,6 +223,6 @@ def _memref(size: int, element: Any) -> Any:
     return ir.MemRefType.get([size], element)
 
 
-def _any_size() -> ir.RankedTensorType:
+def any_size() -> ir.RankedTensorType:
     """The type of all scratch, whose size goes with the number of shares."""
     return ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], ir.F32Type.get())

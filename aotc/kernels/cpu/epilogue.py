@@ -12,7 +12,9 @@ innocuous?", SIGNUM Newsletter 30 (1995) 21), and so are sum and difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations
@@ -28,10 +30,11 @@ from aotc.dialects.types import Tensor, lowered_element
 from aotc.dialects.walking import defining_op
 from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
-from aotc.kernels.cpu import elementary, vectors
+from aotc.kernels.cpu import elementary, loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.lookup import look_up
 from aotc.kernels.cpu.rounding import round_to, round_to_bytes
+from aotc.kernels.elementwise import NARROW
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
     Number,
@@ -86,6 +89,27 @@ class Place:
     column: Value
     key: int
     count: int
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What rows read alike, once for each column.
+
+    Args:
+        before: where it is read; None for where it is first asked for.
+        known: by value and column.
+    """
+
+    before: ir.InsertionPoint | None = None
+    known: dict[tuple[Value, int], Value] = field(default_factory=dict)
+
+    def find(self, value: Value, place: Place, read: Callable[[], Value]) -> Value:
+        """Return a value at the column of a place, which is read unless it is known."""
+        key = value, place.key
+        if key not in self.known:
+            with self.before or nullcontext():
+                self.known[key] = read()
+        return self.known[key]
 
 
 @dataclass(frozen=True)
@@ -144,8 +168,57 @@ class Epilogue:
             sums: what the sums are there.
             others: values that are other sums, and what these are there.
         """
-        shared: dict[tuple[Value, int], Value] = {}
-        every = {self.total: sums, **(others or {})}
+        self._write(places, {self.total: sums, **(others or {})}, _Shared())
+
+    def write_rows(
+        self,
+        places: Sequence[Place],
+        step: int,
+        sums: Sequence[Value],
+        others: Mapping[Value, Sequence[Value]] | None = None,
+    ) -> None:
+        """Write the results of some rows, in a loop where each takes many operations.
+
+        Code of a row is written once then, and sums go through memory, which is in the
+        first cache. What rows share is read before the loop.
+
+        Args:
+            places: where the vectors of the first row lie.
+            step: elements of a result from a row to the next.
+            sums: what they are in all rows, one after the other.
+            others: values that are other sums, and what these are there.
+        """
+        count = len(sums) // len(places)
+        if count == 1 or others or not self._quantizes:
+            rows = (_moved(places, row * step) for row in range(count))
+            self.write([place for row in rows for place in row], sums, others)
+            return
+        lanes, width = self.lanes, len(places)
+        memory = vectors.allocate(len(sums) * lanes, sums[0].type.element_type)
+        for number, each in enumerate(sums):
+            vectors.store(each, memory, vectors.index(number * lanes), lanes)
+
+        def write_row(row: Value) -> None:
+            begin = vectors.scale(row, width * lanes)
+            starts = (vectors.add(begin, n * lanes) for n in range(width))
+            found = [vectors.load(memory, at, lanes) for at in starts]
+            before = ir.InsertionPoint(ir.InsertionPoint.current.block.owner)
+            here = _moved(places, vectors.scale(row, step))
+            self._write(here, {self.total: found}, _Shared(before))
+
+        loops.repeat_for(0, count, 1, write_row)
+
+    @property
+    def _quantizes(self) -> bool:
+        """Whether results are bytes, which take a dozen operations for each vector."""
+        return any(Tensor.of(value).dtype in NARROW for value, _ in self.results)
+
+    def _write(
+        self,
+        places: Sequence[Place],
+        every: Mapping[Value, Sequence[Value]],
+        shared: _Shared,
+    ) -> None:
         first = 0
         together = (self.machine or Machine).together
         for count in split_evenly(len(places), together):
@@ -174,7 +247,7 @@ class Epilogue:
             known: vectors of other values there, one of each.
         """
         given = {each: [*vector] for each, vector in (known or {}).items()}
-        (found,) = self._value(value, given, [place], {})
+        (found,) = self._value(value, given, [place], _Shared())
         return found
 
     def is_read(self, value: Value) -> bool:
@@ -186,18 +259,17 @@ class Epilogue:
         value: Value,
         known: dict[Value, list[Value]],
         places: Sequence[Place],
-        shared: dict[tuple[Value, int], Value],
+        shared: _Shared,
     ) -> list[Value]:
         """Return the vectors of a value at some places, and add them to those known."""
         if value in known:
             return known[value]
         read = Whole(value) if value in self.memories else operand_of(value)
         if isinstance(read, Number | PerColumn):
-            for place in places:
-                key = value, place.key
-                if key not in shared:
-                    shared[key] = self._read(read, place)
-            found = [shared[value, place.key] for place in places]
+            found = [
+                shared.find(value, place, partial(self._read, read, place))
+                for place in places
+            ]
         elif value in self.memories or not isinstance(read, Whole):
             found = [self._read(read, place) for place in places]
         else:
@@ -252,6 +324,11 @@ class Epilogue:
         dtype = "i32" if Tensor.of(op.y).dtype == "i32" else "f32"
         kind = vectors.vector_type(self.lanes, lowered_element(dtype))
         return constant(kind, float(op.value))
+
+
+def _moved(places: Sequence[Place], distance: Value | int) -> list[Place]:
+    """Return places that lie some elements behind others, in the same columns."""
+    return [replace(each, at=vectors.add(each.at, distance)) for each in places]
 
 
 def _place_in(read: Operand, place: Place) -> Value:

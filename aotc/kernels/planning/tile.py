@@ -105,12 +105,10 @@ def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
 
     `(0, 5, 2), (10, 4, 1)` for 14 in parts of at most 5.
     """
-    sizes = split_evenly(count, most)
-    larger = sizes.count(sizes[0])
-    groups = [(0, sizes[0], larger)]
-    if larger < len(sizes):
-        groups.append((larger * sizes[0], sizes[-1], len(sizes) - larger))
-    return groups
+    parts = -(-count // most)
+    least, more = divmod(count, parts)
+    groups = [(0, least + 1, more), (more * (least + 1), least, parts - more)]
+    return [group for group in groups if group[2]]
 
 
 PART = 272  # terms of rows that are widened together; a power of two would alias rows
@@ -340,14 +338,14 @@ def cycles(
     panels = [(vectors, whole), (-(-rest // machine.lanes), int(rest > 0))]
     total = 0.0
     for width, count in panels:
-        for size in split_evenly(_run_length(geometry), rows):
+        for _, size, times in split_groups(_run_length(geometry), rows):
             whole_rows = -(-size // mma.rows) * mma.rows
             busy = whole_rows * width * mma.operations + widening * width
             busy += width if mma.offset else 0
             if is_copied:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / copied
             steps = -(-geometry.depth // terms)
-            total += count * machine.tile_cycles(steps, size, width, busy)
+            total += times * count * machine.tile_cycles(steps, size, width, busy)
     panel_bytes = geometry.depth * vectors * machine.lanes * geometry.bytes
     reread = 0.0 if panel_bytes <= machine.first_cache // 2 else 0.1
     reread = reread if panel_bytes <= 0.6 * machine.second_cache else 0.3

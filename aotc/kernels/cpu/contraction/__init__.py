@@ -371,10 +371,10 @@ class Contraction:
     # ---- one tile -------------------------------------------------------------------
 
     def _write_tile(self, panel: Panel, rows: Rows) -> None:
-        places = self._places(panel, rows)
+        places, step = self._places(panel, rows.result), self.geometry.features
         if not self.others:
             sums = self.sums.over_window(panel, rows)
-            self.epilogue.write(places, sums)
+            self.epilogue.write_rows(places, step, sums)
             return
         tile = self.tile
         every = replace(panel, vectors=tile.vectors, last=tile.lanes)
@@ -389,17 +389,17 @@ class Contraction:
         ]
         sums, *rest = of_products
         others = dict(zip(self.others, rest, strict=True))
-        self.epilogue.write(places, sums, others)
+        self.epilogue.write_rows(places, step, sums, others)
 
-    def _places(self, panel: Panel, rows: Rows) -> list[Place]:
+    def _places(self, panel: Panel, row: Value) -> list[Place]:
+        """Return the places of a row of a tile, given where its results begin."""
         lanes = self.tile.lanes
         return [
             Place(
-                at=add(rows.result, row * self.geometry.features + number * lanes),
+                at=add(row, number * lanes),
                 column=add(panel.column, number * lanes),
                 key=number,
                 count=panel.last if number == panel.vectors - 1 else lanes,
             )
-            for row in range(rows.count)
             for number in range(panel.vectors)
         ]
