@@ -71,6 +71,7 @@ PASS_STAGES = (
             "cse",
             "relax-order",
             "fold-parameters",
+            "record-devices",
         ),
     ),
     PassStage(
