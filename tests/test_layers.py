@@ -14,7 +14,7 @@ LEAVES = {
     "json_values", "locking", "printing", "system_errors", "writing", "counting",
     "deferring", "collecting", "array_files",
 }  # fmt: skip
-EDGE = LEAVES | {"artifacts"}
+EDGE = LEAVES | {"artifacts", "parallel"}
 MODEL = EDGE | {"mlir", "dialects"}
 PROGRAM = MODEL | {"program", "computed_arrays", "parameter_archive"}
 TRACING = PROGRAM | {"tracing"}
@@ -39,7 +39,8 @@ ALLOWED = {
     "system_errors": LEAVES,
     "writing": LEAVES,
     "traffic": LEAVES,
-    "artifacts": EDGE,
+    "artifacts": LEAVES | {"artifacts"},
+    "parallel": LEAVES | {"artifacts"},
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
     "streaming": EDGE | {"runtime"},
