@@ -122,7 +122,7 @@ def _rank(code: Code) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Devices:
+class DeviceAxis:
     """The devices that compute a call together, each in a process or a thread.
 
     `axis` is what the model calls them, and `count` how many there are.
@@ -152,7 +152,7 @@ class EntryPoint:
     intermediates: tuple[Leaf, ...] = ()
     specializations: tuple[Code, ...] = ()
     has_general_code: bool = True
-    devices: Devices | None = None
+    devices: DeviceAxis | None = None
 
     @property
     def codes(self) -> tuple[Code, ...]:
@@ -347,7 +347,7 @@ class Manifest:
         return {e["name"]: read_entry_point(e) for e in self.data["entry_points"]}
 
     @property
-    def devices(self) -> Devices | None:
+    def devices(self) -> DeviceAxis | None:
         """The devices that its entries take: all that take several take the same."""
         found = (each.devices for each in self.entry_points.values() if each.devices)
         return next(found, None)
@@ -425,7 +425,7 @@ def read_entry_point(entry: Mapping[str, Any]) -> EntryPoint:
             for s in entry.get("specializations", ())
         ),
         has_general_code=entry.get("has_general_code", True),
-        devices=Devices(**entry["devices"]) if "devices" in entry else None,
+        devices=DeviceAxis(**entry["devices"]) if "devices" in entry else None,
     )
 
 

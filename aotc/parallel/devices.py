@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aotc.artifacts.manifest import Devices as Wanted
+from aotc.artifacts.manifest import DeviceAxis
 from aotc.errors import InputError
 from aotc.parallel.definitions import results
-from aotc.parallel.engine import Array
+from aotc.parallel.engine import Alone, Array
 from aotc.parallel.group import Group
 from aotc.parallel.meeting import Diverged, Meeting
 
@@ -28,26 +28,31 @@ class Devices:
 
     Args:
         group: the processes.
-        wanted: the devices of the model.
+        taken: the devices of the model.
 
     Raises:
         InputError: `bad-ranks`: they cannot be divided evenly.
     """
 
-    def __init__(self, group: Group, wanted: Wanted) -> None:
-        if wanted.count % group.size:
-            divisors = [n for n in range(1, wanted.count + 1) if not wanted.count % n]
+    def __init__(self, group: Group, taken: DeviceAxis) -> None:
+        if taken.count % group.size:
+            divisors = [n for n in range(1, taken.count + 1) if not taken.count % n]
             raise InputError(
                 "bad-ranks",
-                f"expected a number of ranks that divides the {wanted.count} devices "
-                f"along '{wanted.axis}'; got {group.size}",
-                hint=f"start {', '.join(map(str, divisors))} of them",
+                f"expected a number of ranks that divides the devices of the model, "
+                f"{taken.count}; got {group.size}",
+                hint=f"start {' or '.join(map(str, divisors))} of them",
             )
         self.group = group
-        self.axis, self.count = wanted.axis, wanted.count
-        own = wanted.count // group.size
+        self.axis, self.count = taken.axis, taken.count
+        own = taken.count // group.size
         self.numbers = range(group.rank * own, (group.rank + 1) * own)
         self._meeting: Meeting | None = None
+
+    @classmethod
+    def alone(cls) -> Devices:
+        """Return the one device of a model that takes no others."""
+        return cls(Group(Alone()), DeviceAxis("", 1))
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
         """Call `work` for each device of this process, at the same time.
