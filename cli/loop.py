@@ -29,7 +29,7 @@ from aotc.training.wording import use_wording
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint
-    from aotc.runtime import Model
+    from aotc.runtime import DeviceModels, Model
 
 # options that say how to train
 _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
@@ -122,7 +122,7 @@ def _validated(found: Validated) -> dict[str, Any]:
 
 
 def run(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,
@@ -131,7 +131,7 @@ def run(
     """Train with an entry, or write what it returns for all rows to `file`.
 
     Args:
-        model: the loaded model.
+        model: the loaded model; of one that trains on several devices, all of these.
         point: the entry.
         constants: the inputs that are the same in every step.
         settings: what the options of the loop say.
@@ -159,7 +159,7 @@ class _Bar:
 
 
 def _train(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,
@@ -197,7 +197,7 @@ def _train(
 
 
 def _validation(
-    model: Model, constants: Mapping[str, Array], settings: Settings
+    model: Model | DeviceModels, constants: Mapping[str, Array], settings: Settings
 ) -> Validation | None:
     """Make the validation that options ask for; an `--input` is for both entries."""
     if settings.validate is None:
@@ -222,7 +222,7 @@ def _validation(
 
 
 def _map(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,

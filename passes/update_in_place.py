@@ -61,8 +61,10 @@ class UpdateInPlace(Pass):
         several = len(_stored_states(functions)) > 1
         with index_functions(unit.module):
             for function in functions:
-                if several and not function.is_external and not _may_fail(
-                    function, exchanges
+                if (
+                    several
+                    and not function.is_external
+                    and not _may_fail(function, exchanges)
                 ):
                     with ir.InsertionPoint.at_block_begin(function.entry_block):
                         changed |= _tie(function)

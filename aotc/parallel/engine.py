@@ -42,6 +42,10 @@ class Engine(Protocol):
         """
         ...
 
+    def lost_ranks(self) -> set[int]:
+        """Return the ranks that are known to have ended, as far as an engine knows."""
+        ...
+
     def close(self) -> None:
         """Leave the group: ranks that wait for this one end with `rank-lost`."""
         ...
@@ -59,6 +63,10 @@ class Alone:
         """Its own arrays."""
         yield [list(arrays)]
 
+    def lost_ranks(self) -> set[int]:
+        """There are no others."""
+        return set()
+
     def close(self) -> None:
         """Nobody waits."""
 
@@ -74,7 +82,7 @@ def rank_lost(rank: int, size: int, said: str = "its process has ended") -> Setu
     return SetupError(
         "rank-lost",
         f"expected rank {rank} of {size} to take part: {said}",
-        hint="see what it said; --resume goes on from the last checkpoint",
+        hint="see what that process said, and start all ranks again",
     )
 
 

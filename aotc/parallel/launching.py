@@ -70,10 +70,10 @@ def _start(
     ours = [_pair() for _ in range(count)]
     for kept, _ in ours:
         stack.callback(kept.close)
-    between = {
-        (one, other): _pair() for other in range(count) for one in range(other)
-    }
-    given = [theirs for _, theirs in ours] + [x for pair in between.values() for x in pair]
+    between = {(one, other): _pair() for other in range(count) for one in range(other)}
+    given = [theirs for _, theirs in ours] + [
+        x for pair in between.values() for x in pair
+    ]
     processes: list[subprocess.Popen[bytes]] = []
     stack.callback(_end_all, processes)
     try:

@@ -93,5 +93,9 @@ class MessageEngine(ABC):
         require_same([said for said, _ in found])
         yield [given for _, given in found]
 
+    def lost_ranks(self) -> set[int]:
+        """Return none: the library ends the other processes, or does not say which."""
+        return set()
+
     def close(self) -> None:
         """The library ends with the process."""

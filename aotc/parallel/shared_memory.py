@@ -78,6 +78,10 @@ class SharedMemoryEngine:
         require_same([said[rank] for rank in range(self.size)])
         yield [found[rank] for rank in range(self.size)]
 
+    def lost_ranks(self) -> set[int]:
+        """Return the ranks that have ended."""
+        return {rank for rank, each in self._sockets.items() if _has_ended(each)}
+
     def close(self) -> None:
         """Leave the group."""
         for each in self._sockets.values():
@@ -154,3 +158,14 @@ class SharedMemoryEngine:
             size = os.fstat(descriptor).st_size
             self._theirs[rank] = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
             os.close(descriptor)
+
+
+def _has_ended(other: socket.socket) -> bool:
+    """Whether the process at the other end has, and has left no message."""
+    try:
+        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+        return not other.recv(1, flags)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

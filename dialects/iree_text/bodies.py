@@ -45,8 +45,7 @@ def exchange(
         f"%asked = util.buffer.constant : !util.buffer = {asked}",
         f"%sent = hal.tensor.export %0 : {kind}{dims} -> !hal.buffer_view",
         f"%received = util.call {EXCHANGE}(%asked, %sent) : {EXCHANGE_TYPE}",
-        "%y = hal.tensor.import %received : !hal.buffer_view -> "
-        f"{found}{found_dims}",
+        f"%y = hal.tensor.import %received : !hal.buffer_view -> {found}{found_dims}",
         f"return %y : {found}",
     ]
 
