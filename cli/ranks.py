@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,14 @@ if TYPE_CHECKING:
     from aotc.parallel.launching import Ended
     from aotc.runtime import DeviceModels
 
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _LOST = "[rank-lost]"  # in what a rank says that only waited for another
 
 
-def is_rank() -> bool:
-    """Whether `start` has started this process."""
-    return options.get("AOTC_GROUP") is not None
-
-
-def start(count: int, arguments: Sequence[str]) -> None:
+def start(count: int | None, arguments: Sequence[str]) -> None:
     """Run `aotc run` in so many processes, and end as they do.
+
+    In one of these, or if no number was asked for, it does nothing.
 
     Args:
         count: of the processes.
@@ -39,6 +38,8 @@ def start(count: int, arguments: Sequence[str]) -> None:
         click.exceptions.Exit: with their exit code.
         SetupError: `rank-lost`: a signal has ended the one that gives the answer.
     """
+    if count is None or options.get("AOTC_GROUP") is not None:
+        return
     from aotc.parallel.launching import run_ranks
 
     if "AOTC_THREADS" not in os.environ:
@@ -46,9 +47,15 @@ def start(count: int, arguments: Sequence[str]) -> None:
         os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
     command = [sys.executable, "-m", "aotc.cli.main", "run", *arguments]
     ended = run_ranks(command, count)
-    for rank, each in enumerate(ended):
-        _tell(rank, each)
-    first, *_ = ended
+    first, *others = ended
+    said: dict[str, list[str]] = {}
+    for rank, each in enumerate(others, 1):
+        if each.code != first.code or each.code not in _STOPPED:
+            said.setdefault(_said_of(each), []).append(str(rank))
+    for text, numbers in said.items():
+        for line in text.splitlines():
+            name = "rank" if len(numbers) == 1 else "ranks"
+            click.echo(f"{name} {', '.join(numbers)}: {line}", err=True)
     if first.code < 0:
         raise SetupError(
             "rank-lost",
@@ -59,13 +66,12 @@ def start(count: int, arguments: Sequence[str]) -> None:
     raise click.exceptions.Exit(_exit_code(ended))
 
 
-def _tell(rank: int, ended: Ended) -> None:
-    """Print what a rank says of itself, if others have not said it."""
-    if ended.code < 0 and rank:
-        click.echo(f"rank {rank}: {exit_cause(ended.code)} has ended it", err=True)
-    elif _LOST not in ended.errors or "goes on after step" in ended.errors:
-        for line in ended.errors.splitlines():
-            click.echo(f"rank {rank}: {line}", err=True)
+def _said_of(ended: Ended) -> str:
+    """What is told of a rank; nothing if it only waited for another in vain."""
+    if ended.code < 0:
+        return f"{exit_cause(ended.code)} has ended it"
+    has_kept_states = "goes on after step" in ended.errors
+    return ended.errors if _LOST not in ended.errors or has_kept_states else ""
 
 
 def _exit_code(ended: Sequence[Ended]) -> int:
@@ -124,19 +130,35 @@ def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
     return np.asarray(part)
 
 
-def require_plain(point: EntryPoint, others: dict[str, Any]) -> None:
-    """Refuse options that mean nothing to an entry of several devices.
+def require_fit(
+    models: DeviceModels, point: EntryPoint, others: dict[str, Any]
+) -> None:
+    """Refuse ranks that an entry does not divide among them, and options it has not.
 
     Args:
+        models: of the devices of this process.
         point: the entry.
-        others: what was said, by option.
+        others: what was said that is for entries of one device, by option.
+
+    Raises:
+        InputError: `bad-ranks` or `usage`.
     """
+    size = models.devices.group.size
+    if point.devices is None:
+        if size > 1:
+            raise InputError(
+                "bad-ranks",
+                f"expected one rank, as the entry {point.name!r} takes one device; got "
+                f"{size}",
+                hint="leave out --ranks",
+            )
+        return
     for option, said in others.items():
         if said:
             raise InputError(
                 "usage",
                 f"{option} is for entries that one device computes; {point.name!r} "
-                "takes several",
+                f"takes {point.devices.count}",
             )
 
 

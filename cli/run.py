@@ -147,42 +147,50 @@ def run(
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return
-    if count is not None and not ranks.is_rank():
-        ranks.start(count, ctx.meta[ARGUMENTS])
-    if stream:
-        _require_plain_stream(loop, file, find_nan, form)
+    ranks.start(count, ctx.meta[ARGUMENTS])
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
+    _require_plain_stream(stream, loop, file, find_nan, form)
     loop = _with_metrics(loop, metrics)
     with metrics.written_at_the_end():
         models = _load(bundle, keys, target, choices)
         model = models.first
         point = _choose(model, entry, loop)
-        if point.devices:
-            only = {"--stream": stream, "--find-nan": find_nan}
-            ranks.require_plain(point, only)
+        only = {"--stream": stream, "--find-nan": find_nan}
+        ranks.require_fit(models, point, only)
         model = _prepare(models, load_state, save_state, find_nan)
         if stream:
             _run_stream(model, point, inputs, stream, metrics, save_state)
             return
-        if loop:
-            trained = models if point.updates else model
-            document, text, stopped = _run_loop(trained, point, inputs, loop, file)
-        elif point.devices:
-            document, text, stopped = *_call_devices(models, point, inputs, file), None
-        else:
-            document, text, stopped = *_call_once(model, point, inputs, file), None
+        of = models if point.devices else model
+        document, text, stopped = _compute(of, point, inputs, loop, file)
         if find_nan:
             text += "\nall outputs and states are finite"
         if save_state and ranks.writes_answer(models):
             model.save_state(save_state)
             text += f"\nwrote the states to {save_state}"
-    document["state_file"] = str(save_state) if save_state else None
-    document |= _variant(model)
     if ranks.writes_answer(models):
-        output.emit(document, text, form)
+        document["state_file"] = str(save_state) if save_state else None
+        output.emit(document | _variant(model), text, form)
     if stopped:
         steps = document["steps"]
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _compute(
+    model: Model | DeviceModels,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    loop: Settings | None,
+    file: Path | None,
+) -> tuple[dict[str, Any], str, Signals | None]:
+    """Call an entry, once or in a loop; the answer, and the signal that ended it."""
+    from aotc.runtime import DeviceModels
+
+    if loop:
+        return _run_loop(model, point, inputs, loop, file)
+    if isinstance(model, DeviceModels):
+        return *_call_devices(model, point, inputs, file), None
+    return *_call_once(model, point, inputs, file), None
 
 
 def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
@@ -267,9 +275,15 @@ def _require_together(
 
 
 def _require_plain_stream(
-    loop: Settings | None, file: Path | None, find_nan: Path | None, form: str
+    stream: StreamSettings | None,
+    loop: Settings | None,
+    file: Path | None,
+    find_nan: Path | None,
+    form: str,
 ) -> None:
     """Refuse what a stream has no place for."""
+    if stream is None:
+        return
     others = {
         "--loop": loop,
         "--output": file,

@@ -17,9 +17,9 @@ have no others. A parameter has: the gradient of the layer before is computed fr
 so its update waits for that gradient, by an element of it that is read for nothing.
 
 A function with assertions or collectives is left alone, because a call that fails must
-leave the states as they were. So is a module with a single state that has elements: IREE copies
-the initial values of several into one buffer, but starts with a single one where the
-file is mapped, and the process that writes there dies.
+leave the states as they were. So is a module with a single state that has elements:
+IREE copies the initial values of several into one buffer, but starts with a single one
+where the file is mapped, and the process that writes there dies.
 
 Requires `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop.

@@ -115,7 +115,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         if failed_at is None and any(each.returncode for each in processes):
             failed_at = time.monotonic()
         if failed_at is not None and time.monotonic() - failed_at > _GRACE:
-            return _end_all(processes)
+            _end_all(processes)
         time.sleep(_POLL)
 
 

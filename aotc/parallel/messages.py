@@ -97,5 +97,6 @@ class MessageEngine(ABC):
         """Return none: the library ends the other processes, or does not say which."""
         return set()
 
+    @abstractmethod
     def close(self) -> None:
-        """The library ends with the process."""
+        """Leave the group."""

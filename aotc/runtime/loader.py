@@ -113,7 +113,14 @@ def load_devices(
     started has all of them.
 
     Args:
-        path: as for `load`, as are all others.
+        path: the bundle's directory.
+        trust: as for `load`.
+        allow_unsigned: likewise.
+        threads: likewise; all devices of the process share them.
+        target: likewise.
+        fallback: likewise.
+        callbacks: likewise.
+        weights: likewise.
 
     Raises:
         InputError: `bad-ranks`: the devices cannot be divided so; and as `load`.
