@@ -37,7 +37,7 @@ class RecordDevices(Pass):
         changed = False
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):
-            for op in _ops_over_devices(functions, entry.name):
+            for op in ops_over_devices(functions, entry.name):
                 known = known or op
                 _require_same_axis(known, op)
                 write_devices(functions[entry.name], op.axis_name, op.axis_size)
@@ -45,7 +45,7 @@ class RecordDevices(Pass):
         return changed
 
 
-def _ops_over_devices(
+def ops_over_devices(
     functions: dict[str, Function], entry: str
 ) -> Iterator[OverDevices]:
     """Yield the ops over several devices of an entry and of what it runs."""
