@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from aotc import options
+from aotc.cli import output
 from aotc.errors import InputError, SetupError
 from aotc.exit_status import exit_cause
 
@@ -46,7 +47,7 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
         cores = len(os.sched_getaffinity(0))
         os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
     command = [sys.executable, "-m", "aotc.cli.main", "run", *arguments]
-    ended = run_ranks(command, count)
+    ended = run_ranks(command, count, answers=_answers())
     first, *others = ended
     said: dict[str, list[str]] = {}
     for rank, each in enumerate(others, 1):
@@ -64,6 +65,16 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
             hint="start all ranks again; --resume goes on from a checkpoint",
         )
     raise click.exceptions.Exit(_exit_code(ended))
+
+
+def _answers() -> IO[str] | None:
+    """Standard output as a file; None where it is none, as in a test."""
+    stream = output.answers()
+    try:
+        stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
+    return stream
 
 
 def _said_of(ended: Ended) -> str:

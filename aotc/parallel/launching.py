@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
@@ -33,7 +33,9 @@ class Ended:
     errors: str = ""
 
 
-def run_ranks(command: Sequence[str], count: int) -> list[Ended]:
+def run_ranks(
+    command: Sequence[str], count: int, *, answers: IO[Any] | None = None
+) -> list[Ended]:
     """Run a command in `count` processes that are ranks of a group; how they ended.
 
     Rank 0 has the standard streams of this process. The others write nothing to
@@ -44,10 +46,13 @@ def run_ranks(command: Sequence[str], count: int) -> list[Ended]:
     Args:
         command: what to run; each process finds its rank in its environment.
         count: how many.
+        answers: the standard output of rank 0, if it is not that of this process.
     """
     with ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
-        processes = _start(command, count, logs, stack)
+        first = {"stdout": answers}
+        streams = [first, *({**_SILENT, "stderr": log} for log in logs[1:])]
+        processes = _start(command, streams, stack)
         stack.enter_context(_Forwarding(processes))
         _wait(processes)
         return [
@@ -57,16 +62,16 @@ def run_ranks(command: Sequence[str], count: int) -> list[Ended]:
 
 
 def _start(
-    command: Sequence[str], count: int, logs: Sequence[IO[bytes]], stack: ExitStack
+    command: Sequence[str], streams: Sequence[Mapping[str, Any]], stack: ExitStack
 ) -> list[subprocess.Popen[bytes]]:
     """Start the ranks, with sockets between each two of them, and to this process.
 
     Args:
         command: what they run.
-        count: how many.
-        logs: where what each of them tells goes.
+        streams: the standard streams of each.
         stack: keeps the sockets that say that this process lives, and ends the ranks.
     """
+    count = len(streams)
     ours = [_pair() for _ in range(count)]
     for kept, _ in ours:
         stack.callback(kept.close)
@@ -84,7 +89,6 @@ def _start(
                 if other != rank
             ]
             starter = ours[rank][1].fileno()
-            streams = {} if rank == 0 else {**_SILENT, "stderr": logs[rank]}
             group = {"AOTC_GROUP": describe_group(rank, starter, others)}
             processes.append(
                 subprocess.Popen(
@@ -92,7 +96,7 @@ def _start(
                     env={**os.environ, **group},
                     pass_fds=[starter, *others],
                     start_new_session=True,  # a terminal's Ctrl-C comes once, from here
-                    **streams,
+                    **streams[rank],
                 )
             )
     finally:
