@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aotc.parallel.launching import Ended
     from aotc.runtime import DeviceModels
 
+_PROGRAM = "import sys; from aotc.cli.main import main; sys.exit(main())"
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _LOST = "[rank-lost]"  # in what a rank says that only waited for another
 
@@ -46,7 +47,7 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     if "AOTC_THREADS" not in os.environ:
         cores = len(os.sched_getaffinity(0))
         os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
-    command = [sys.executable, "-m", "aotc.cli.main", "run", *arguments]
+    command = [sys.executable, "-P", "-c", _PROGRAM, "run", *arguments]
     ended = run_ranks(command, count, answers=_answers())
     first, *others = ended
     said: dict[str, list[str]] = {}

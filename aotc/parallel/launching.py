@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO, Any
 
-from aotc.parallel.environment import describe_group
+from aotc.parallel.shared_memory import describe_group
 
 _GRACE = 30.0  # seconds that others get to end in order when a rank has failed
 _POLL = 0.02

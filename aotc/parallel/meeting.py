@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from aotc.errors import InputError
@@ -45,6 +44,8 @@ class Meeting:
         Raises:
             Diverged: they do not meet the same number of times, and none has failed.
         """
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(self._size) as pool:
             running = [pool.submit(self._run, i, work) for i in range(self._size)]
         errors = [error for each in running if (error := each.exception())]

@@ -169,3 +169,36 @@ def _has_ended(other: socket.socket) -> bool:
         return False
     except OSError:
         return True
+
+
+def described_engine(described: str) -> SharedMemoryEngine:
+    """Return the engine that a text of `describe_group` tells of.
+
+    Raises:
+        InputError: `bad-option`.
+    """
+    try:
+        rank, *numbers = map(int, described.split(","))
+        others = [each for each in range(len(numbers)) if each != rank]
+        sockets = {}
+        for other, number in zip((STARTER, *others), numbers, strict=True):
+            os.set_inheritable(number, False)
+            sockets[other] = socket.socket(fileno=number)
+    except (ValueError, OSError):
+        raise InputError(
+            "bad-option",
+            f"AOTC_GROUP={described[:60]!r} tells of no sockets that this process has",
+            hint="aotc run --ranks sets it; it means nothing to other processes",
+        ) from None
+    return SharedMemoryEngine(rank, len(numbers), sockets)
+
+
+def describe_group(rank: int, starter: int, others: list[int]) -> str:
+    """Return the text for `AOTC_GROUP`: a rank, and the descriptors of its sockets.
+
+    Args:
+        rank: of the process.
+        starter: the descriptor of the socket to the process that starts it.
+        others: likewise to each other rank, in their order.
+    """
+    return ",".join(map(str, [rank, starter, *others]))

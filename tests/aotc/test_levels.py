@@ -55,6 +55,7 @@ NEEDED = [
     "inline",
     "specialize",
     "pad-entries",
+    "record-devices",
     "drop-general",
     "decompose",
     "record-intermediates",

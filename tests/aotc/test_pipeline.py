@@ -70,6 +70,7 @@ _FOR_GRAPHS = {
     "delay-dequantization",
     "pad-entries",
     "prune",
+    "record-devices",
     "record-intermediates",
     "recover-ops",
     "integer-products",

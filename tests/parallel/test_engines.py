@@ -122,6 +122,16 @@ def test_a_process_by_itself_is_a_group_of_one():
         np.testing.assert_array_equal(found, x)
 
 
+def test_iree_opens_its_devices_in_processes_of_mpirun():
+    """Without the library of Open MPI, which it looks for by these variables."""
+    program = "from aotc.runtime import engine; engine.device('llvm-cpu', 1)"
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PMI_SIZE": "1", "PMI_RANK": "0"},
+        check=True,
+    )
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
