@@ -216,13 +216,15 @@ def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
     last: dict[str, tuple[list[int], int]] = {}  # the bucket of a dtype, and its bytes
     for number, array in enumerate(arrays):
         size = _fixed_bytes(array)
+        if size is None or size >= _BUCKET_BYTES:
+            buckets.append([number])
+            continue
         bucket, filled = last.get(array.type.dtype, ([], _BUCKET_BYTES))
-        if size is None or size + filled > _BUCKET_BYTES:
+        if size + filled > _BUCKET_BYTES:
             bucket, filled = [], 0
             buckets.append(bucket)
         bucket.append(number)
-        if size is not None:
-            last[array.type.dtype] = bucket, filled + size
+        last[array.type.dtype] = bucket, filled + size
     return buckets
 
 
