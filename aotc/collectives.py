@@ -203,9 +203,10 @@ def _in_buckets(
             continue
         rows = [reshape(arrays[number], (-1,)) for number in bucket]
         whole, start = reduce(concatenate(rows)), 0
-        for number, row in zip(bucket, rows, strict=True):
-            end = start + row.shape[0]
-            found[number] = reshape(whole[start:end], arrays[number].shape)
+        for number in bucket:
+            shape = arrays[number].type.shape
+            end = start + math.prod(size for size in shape if isinstance(size, int))
+            found[number] = reshape(whole[start:end], shape)
             start = end
     return [each for each in found if each is not None]
 

@@ -15,6 +15,7 @@ from aotc.cli.arrays import Array
 from aotc.cli.loop_options import OptionWording, Settings
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
+from aotc.runtime import DeviceModels
 from aotc.training import (
     History,
     Interrupted,
@@ -29,7 +30,7 @@ from aotc.training.wording import use_wording
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint
-    from aotc.runtime import DeviceModels, Model
+    from aotc.runtime import Model
 
 # options that say how to train
 _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
@@ -229,6 +230,7 @@ def _map(
     file: Path | None,
 ) -> Result:
     _require_purpose(point, settings, file)
+    model = DeviceModels.of(model).first
     with use_wording(OptionWording()), ExitStack() as stack:
         try:
             result, history = map_with_history(

@@ -108,9 +108,7 @@ if TYPE_CHECKING:
     "them.",
 )
 @format_option()
-@click.pass_context
 def run(
-    ctx: click.Context,
     bundle: str,
     entry: str | None,
     inputs: tuple[str, ...],
@@ -147,7 +145,7 @@ def run(
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return
-    ranks.start(count, ctx.meta[ARGUMENTS])
+    ranks.start(count, click.get_current_context().meta[ARGUMENTS])
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
     _require_plain_stream(stream, loop, file, find_nan, form)
     loop = _with_metrics(loop, metrics)

@@ -84,10 +84,9 @@ class Group:
         return part
 
 
-def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> np.ndarray:
+def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> Sequence[np.ndarray]:
     """The parts of all devices of a collective that they meet in."""
     (op, attributes), _ = calls[0]
     if any(what != (op, attributes) for what, _ in calls):
         raise Diverged
-    found: np.ndarray = op.across(np.stack([x for _, x in calls]), **attributes)
-    return found
+    return list(op.across(np.stack([x for _, x in calls]), **attributes))

@@ -181,9 +181,12 @@ def _load_all(asked: _Asked) -> DeviceModels:
     models = [_load(asked, first_part)]
     (devices,) = found
     for place in range(1, len(devices.numbers)):
-        part = devices.device(place)
-        models.append(_load(asked, lambda _, part=part: part))
+        models.append(_load(asked, functools.partial(_part_at, devices, place)))
     return DeviceModels(models, devices)
+
+
+def _part_at(devices: Devices, place: int, manifest: Manifest) -> Device:
+    return devices.device(place)
 
 
 def _load(asked: _Asked, part_of: _PartOf) -> Model:

@@ -51,6 +51,7 @@ class OverDevices(GraphOp):
     axis_name: Str
     axis_size: Int
     if TYPE_CHECKING:
+        y: Value
         across: Callable[..., np.ndarray]
 
     @classmethod
@@ -68,7 +69,7 @@ class OverDevices(GraphOp):
         """Emit the call of the loader that exchanges `x` with the other devices."""
         of, y = Tensor.of(op.operands[0] if op.operands else op.y), Tensor.of(op.y)
         asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
-        found = low.lowered_type(y)
+        found = ir.RankedTensorType(low.lowered_type(y))
         text = ir.StringAttr.get(json.dumps(asked))
         body = bodies.exchange(text, x.type, found)
         (made,) = iree_text.call(
