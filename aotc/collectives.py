@@ -196,7 +196,7 @@ def _in_buckets(
     An exchange takes a processor about as long as to copy a megabyte, however small it
     is. The elements stay what they are, whatever they are joined with.
     """
-    found: list[Array | None] = [None] * len(arrays)
+    found = list(arrays)
     for bucket in _buckets(arrays):
         if len(bucket) == 1:
             found[bucket[0]] = reduce(arrays[bucket[0]])
@@ -208,7 +208,7 @@ def _in_buckets(
             end = start + math.prod(size for size in shape if isinstance(size, int))
             found[number] = reshape(whole[start:end], shape)
             start = end
-    return [each for each in found if each is not None]
+    return found
 
 
 def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
@@ -220,8 +220,8 @@ def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
         if size is None or size >= _BUCKET_BYTES:
             buckets.append([number])
             continue
-        bucket, filled = last.get(array.type.dtype, ([], _BUCKET_BYTES))
-        if size + filled > _BUCKET_BYTES:
+        bucket, filled = last.get(array.type.dtype, ([], 0))
+        if not bucket or size + filled > _BUCKET_BYTES:
             bucket, filled = [], 0
             buckets.append(bucket)
         bucket.append(number)

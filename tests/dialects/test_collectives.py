@@ -296,13 +296,15 @@ def test_a_build_refuses_devices_that_no_target_has(tmp_path):
 def test_small_arrays_are_reduced_together_and_large_ones_are_not():
     def function(x, y):
         tree = {"a": x, "b": y, "c": [x * 2.0, y + 1.0], "d": np.ones(3, "i4")}
+        tree |= {"e": x[:0], "f": np.zeros((0, 2), "f8")}  # of no elements
         return flatten(collectives.all_reduce(tree, Axis("data", 2), "max"))[0]
 
     module = traced(function, ((3,), "f32"), ((1 << 20, 2), "f32"))
-    assert str(module).count("graph.all_reduce") == 4  # a with c[0]; b; c[1]; d
+    assert str(module).count("graph.all_reduce") == 5  # a, c[0], e; b; c[1]; d; f
     inputs = [[np.full((3,), n, "f4"), np.full((1 << 20, 2), -n, "f4")] for n in (1, 2)]
     for results in reference.evaluate_devices(module, "f", inputs, "data"):
-        means = [(x.shape, float(x.mean())) for x in results]
+        means = [(x.shape, float(x.mean())) for x in results[:5]]
+        assert [x.shape for x in results[5:]] == [(0,), (0, 2)]
         large = (1 << 20, 2)
         expected = [((3,), 2), (large, -1), ((3,), 4), (large, 0), ((3,), 1)]
         assert means == expected
