@@ -90,8 +90,8 @@ _EXPORTS = {
 # modules that are imported when they are named: `aotc.nn.relu` after `import aotc`
 _MODULES = (
     "collectives", "complexes", "control", "counting", "debug", "errors", "fft",
-    "linalg", "nn", "numpy", "optim", "random", "runtime", "solvers", "special",
-    "streaming", "training", "transforms",
+    "linalg", "nn", "numpy", "optim", "parallel", "random", "runtime", "solvers",
+    "special", "streaming", "training", "transforms",
 )  # fmt: skip
 
 __all__ = [

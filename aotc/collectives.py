@@ -8,19 +8,22 @@
         return collectives.all_reduce(gradients, devices, "mean")
 
 All devices run the same program on their own inputs. Every function takes a pytree of
-arrays and has a derivative: what it sends, the derivative sends back. A model that uses
-an axis of more than one device can be traced, differentiated and evaluated
-(`aotc.reference.evaluate_devices`); no target can run it yet, and `aotc build` says so.
-With an axis of one device all of them are identities, on every target.
+arrays and has a derivative: what it sends, the derivative sends back. Code for
+processors runs them between threads and processes (docs/parallel.md); the axes of a
+model that is compiled have one name and one size. `aotc.reference.evaluate_devices`
+evaluates them without a compiler. With an axis of one device all of them are
+identities, on every target.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aotc import dtypes
+from aotc.numpy import concatenate, reshape
 from aotc.numpy.axes import one_axis
 from aotc.pytree import flatten
 from aotc.tracing.array import Array
@@ -41,6 +44,8 @@ __all__ = [
 ]
 
 Tree = Any
+
+_BUCKET_BYTES = 4 << 20  # of arrays that one exchange reduces together
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
     attributes = _of(devices)
 
     def reduce(array: Array) -> Array:
+        """The collective of one array."""
         if kind != "mean":
             return emit("all_reduce", array, **attributes, kind=kind)
         if not dtypes.is_float(array.dtype):
@@ -91,7 +97,11 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
             )
         return emit("all_reduce", array, **attributes, kind="sum") / devices.size
 
-    return _on_leaves(reduce, x)
+    leaves, structure = flatten(x)
+    arrays = [lift(leaf) for leaf in leaves]
+    if devices.size == 1:
+        return structure.unflatten([reduce(array) for array in arrays])
+    return structure.unflatten(_in_buckets(reduce, arrays))
 
 
 def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
@@ -176,6 +186,55 @@ def send(x: Tree, devices: Axis, source: int, target: int) -> Tree:
     run the same program, so the sender's call is also the receiver's.
     """
     return permute(x, devices, [(source, target)])
+
+
+def _in_buckets(
+    reduce: Callable[[Array], Array], arrays: Sequence[Array]
+) -> list[Array]:
+    """Apply a collective that is elementwise to arrays, small ones joined.
+
+    An exchange takes a processor about as long as to copy a megabyte, however small it
+    is. The elements stay what they are, whatever they are joined with.
+    """
+    found = list(arrays)
+    for bucket in _buckets(arrays):
+        if len(bucket) == 1:
+            found[bucket[0]] = reduce(arrays[bucket[0]])
+            continue
+        rows = [reshape(arrays[number], (-1,)) for number in bucket]
+        whole, start = reduce(concatenate(rows)), 0
+        for number in bucket:
+            shape = arrays[number].type.shape
+            end = start + math.prod(size for size in shape if isinstance(size, int))
+            found[number] = reshape(whole[start:end], shape)
+            start = end
+    return found
+
+
+def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
+    """Numbers of arrays to join: of one dtype and fixed sizes, up to some bytes."""
+    buckets: list[list[int]] = []
+    last: dict[str, tuple[list[int], int]] = {}  # the bucket of a dtype, and its bytes
+    for number, array in enumerate(arrays):
+        size = _fixed_bytes(array)
+        if size is None or size >= _BUCKET_BYTES:
+            buckets.append([number])
+            continue
+        bucket, filled = last.get(array.type.dtype, ([], 0))
+        if not bucket or size + filled > _BUCKET_BYTES:
+            bucket, filled = [], 0
+            buckets.append(bucket)
+        bucket.append(number)
+        last[array.type.dtype] = bucket, filled + size
+    return buckets
+
+
+def _fixed_bytes(array: Array) -> int | None:
+    """The bytes of an array; None where a call decides them."""
+    sizes = [size for size in array.type.shape if isinstance(size, int)]
+    if len(sizes) < array.ndim:
+        return None
+    return math.prod(sizes) * dtypes.bits(array.type.dtype) // 8
 
 
 def _of(devices: Axis) -> dict[str, Any]:

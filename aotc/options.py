@@ -153,6 +153,12 @@ _TABLE = [
         "private",
         f"memory that loaded weights lie in: {', '.join(WEIGHTS_MODES)}",
     ),
+    Option(
+        "AOTC_GROUP",
+        str,
+        None,
+        "the rank of a process and its sockets to others, which aotc run --ranks sets",
+    ),
     Option("AOTC_JOBS", _count, None, "compiler worker processes that run at a time"),
 ]
 

@@ -104,10 +104,14 @@ def _check_bytecode(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismat
     return found
 
 
+# What the loader of aotc brings to any runtime: version by name of the module.
+_LOADER_MODULES = {"aotc_host": 0}
+
+
 def _check_modules(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
     found = []
     for module, least in abi.get("module_deps", {}).items():
-        offered = runtime.modules.get(module)
+        offered = {**runtime.modules, **_LOADER_MODULES}.get(module)
         if offered is None:
             found.append(unknown("module", f"runtime module {module} is unknown"))
         elif offered < least:

@@ -24,7 +24,7 @@ SIGNATURE_FILE = "signature.json"
 _SCHEMA = "aotc.manifest"
 _MAJOR = "1"
 # Names that `requires_features` may hold: a reader must know all of them.
-_FEATURES = frozenset({"guards", "policies"})
+_FEATURES = frozenset({"guards", "policies", "devices"})
 _FILE_FIELDS = frozenset({"path", "role", "media_type", "size", "sha256"})
 _LISTED = 20  # names in a message
 
@@ -122,10 +122,22 @@ def _rank(code: Code) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
+class DeviceAxis:
+    """The devices that compute a call together, each in a process or a thread.
+
+    `axis` is what the model calls them, and `count` how many there are.
+    """
+
+    axis: str
+    count: int
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that can be called, with its inputs and outputs.
 
-    `intermediates` are the largest tensors in between, where sizes have no limit.
+    `intermediates` are the largest tensors in between, where sizes have no limit, and
+    `devices` those that compute a call together, if it takes several.
     """
 
     name: str
@@ -140,6 +152,7 @@ class EntryPoint:
     intermediates: tuple[Leaf, ...] = ()
     specializations: tuple[Code, ...] = ()
     has_general_code: bool = True
+    devices: DeviceAxis | None = None
 
     @property
     def codes(self) -> tuple[Code, ...]:
@@ -333,6 +346,12 @@ class Manifest:
         """The entry points by name."""
         return {e["name"]: read_entry_point(e) for e in self.data["entry_points"]}
 
+    @property
+    def devices(self) -> DeviceAxis | None:
+        """The devices that its entries take: all that take several take the same."""
+        found = (each.devices for each in self.entry_points.values() if each.devices)
+        return next(found, None)
+
     @cached_property
     def states(self) -> dict[str, State]:
         """The states by name."""
@@ -406,6 +425,7 @@ def read_entry_point(entry: Mapping[str, Any]) -> EntryPoint:
             for s in entry.get("specializations", ())
         ),
         has_general_code=entry.get("has_general_code", True),
+        devices=DeviceAxis(**entry["devices"]) if "devices" in entry else None,
     )
 
 

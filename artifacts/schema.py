@@ -106,6 +106,7 @@ _entry_point = record(
         "intermediates": listing(_leaf),
         "specializations": listing(_specialization),
         "has_general_code": boolean,
+        "devices": record({"axis": _string, "count": integer(2)}),
     },
 )
 _state = record(

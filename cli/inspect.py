@@ -250,6 +250,8 @@ def _entry(entry: EntryPoint) -> str:
     inputs, outputs = _leaves(entry.inputs), _leaves(entry.outputs)
     uses = [f"reads {name}" for name in entry.reads]
     uses += [f"updates {name}" for name in entry.updates]
+    if entry.devices is not None:
+        uses.append(f"{entry.devices.count} devices along '{entry.devices.axis}'")
     notes = f"  [{', '.join(uses)}]" if uses else ""
     return f"{entry.name}({inputs}) -> {outputs}{notes}"
 

@@ -15,6 +15,7 @@ from aotc.cli.arrays import Array
 from aotc.cli.loop_options import OptionWording, Settings
 from aotc.errors import InputError
 from aotc.json_values import json_value, python_numbers
+from aotc.runtime import DeviceModels
 from aotc.training import (
     History,
     Interrupted,
@@ -122,7 +123,7 @@ def _validated(found: Validated) -> dict[str, Any]:
 
 
 def run(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,
@@ -131,7 +132,7 @@ def run(
     """Train with an entry, or write what it returns for all rows to `file`.
 
     Args:
-        model: the loaded model.
+        model: the loaded model; of one that trains on several devices, all of these.
         point: the entry.
         constants: the inputs that are the same in every step.
         settings: what the options of the loop say.
@@ -159,7 +160,7 @@ class _Bar:
 
 
 def _train(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,
@@ -197,7 +198,7 @@ def _train(
 
 
 def _validation(
-    model: Model, constants: Mapping[str, Array], settings: Settings
+    model: Model | DeviceModels, constants: Mapping[str, Array], settings: Settings
 ) -> Validation | None:
     """Make the validation that options ask for; an `--input` is for both entries."""
     if settings.validate is None:
@@ -222,13 +223,14 @@ def _validation(
 
 
 def _map(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: Settings,
     file: Path | None,
 ) -> Result:
     _require_purpose(point, settings, file)
+    model = DeviceModels.of(model).first
     with use_wording(OptionWording()), ExitStack() as stack:
         try:
             result, history = map_with_history(

@@ -79,6 +79,11 @@ def reserved_for_answers() -> Iterator[None]:
                 answers.flush()
 
 
+def answers() -> TextIO:
+    """Return the stream that answers go to."""
+    return _answers or sys.stdout
+
+
 @contextmanager
 def _kept_descriptor() -> Iterator[int]:
     """A descriptor of standard output, whose own one is standard error's meanwhile."""

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc import options
-from aotc.cli import output
+from aotc.cli import output, ranks
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
 from aotc.cli.metrics_option import MetricsFiles, metrics_option
 from aotc.cli.stream_options import stream_options
-from aotc.cli.verb import FilePath, OutputFile, format_option, trust, trust_option, verb
+from aotc.cli.verb import (
+    ARGUMENTS,
+    FilePath,
+    OutputFile,
+    format_option,
+    trust,
+    trust_option,
+    verb,
+)
 from aotc.errors import InputError
 from aotc.options import MAX_THREADS
 
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from aotc.cli.arrays import Array
     from aotc.cli.loop_options import Settings
     from aotc.cli.stream_options import StreamSettings
-    from aotc.runtime import Model
+    from aotc.runtime import DeviceModels, Model
 
 
 @verb(
@@ -92,6 +100,13 @@ if TYPE_CHECKING:
     type=click.IntRange(1, MAX_THREADS),
     help="Threads to compute with.",
 )
+@click.option(
+    "--ranks",
+    "count",
+    type=click.IntRange(1, 256),
+    help="Compute in so many processes, which divide the devices of the entry among "
+    "them.",
+)
 @format_option()
 def run(
     bundle: str,
@@ -106,6 +121,7 @@ def run(
     find_nan: Path | None,
     keys: tuple[str, ...],
     target: str | None,
+    count: int | None,
     form: str,
     **choices: Any,
 ) -> None:
@@ -117,6 +133,10 @@ def run(
     in their order, and --output gets its results for all of them. With --stream it is
     called with one item of a file, or of standard input, after the other.
 
+    An entry with collectives takes several devices, each computed by a thread of this
+    process, or of one of --ranks. Of one call, an input with an axis more than the
+    entry takes has a part for each device, and outputs have such an axis.
+
     With AOTC_EAGER=1, BUNDLE may be a model.py: the entry is executed op by op, not
     compiled, so that its prints and breakpoints see values.
     """
@@ -125,32 +145,50 @@ def run(
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return
-    if stream:
-        _require_plain_stream(loop, file, find_nan, form)
+    ranks.start(count, click.get_current_context().meta[ARGUMENTS])
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
+    _require_plain_stream(stream, loop, file, find_nan, form)
     loop = _with_metrics(loop, metrics)
     with metrics.written_at_the_end():
-        model = _load(bundle, keys, target, choices)
+        models = _load(bundle, keys, target, choices)
+        model = models.first
         point = _choose(model, entry, loop)
-        model = _prepare(model, load_state, save_state, find_nan)
+        only = {"--stream": stream, "--find-nan": find_nan}
+        ranks.require_fit(models, point, only)
+        model = _prepare(models, load_state, save_state, find_nan)
         if stream:
             _run_stream(model, point, inputs, stream, metrics, save_state)
             return
-        if loop:
-            document, text, stopped = _run_loop(model, point, inputs, loop, file)
-        else:
-            document, text, stopped = *_call_once(model, point, inputs, file), None
+        of = models if point.devices else model
+        document, text, stopped = _compute(of, point, inputs, loop, file)
         if find_nan:
             text += "\nall outputs and states are finite"
-        if save_state:
+        if save_state and ranks.writes_answer(models):
             model.save_state(save_state)
             text += f"\nwrote the states to {save_state}"
-    document["state_file"] = str(save_state) if save_state else None
-    document |= _variant(model)
-    output.emit(document, text, form)
+    if ranks.writes_answer(models):
+        document["state_file"] = str(save_state) if save_state else None
+        output.emit(document | _variant(model), text, form)
     if stopped:
         steps = document["steps"]
         raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+
+
+def _compute(
+    model: Model | DeviceModels,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    loop: Settings | None,
+    file: Path | None,
+) -> tuple[dict[str, Any], str, Signals | None]:
+    """Call an entry, once or in a loop; the answer, and the signal that ended it."""
+    from aotc.runtime import DeviceModels
+
+    if loop:
+        return _run_loop(model, point, inputs, loop, file)
+    if isinstance(model, DeviceModels):
+        return *_call_devices(model, point, inputs, file), None
+    return *_call_once(model, point, inputs, file), None
 
 
 def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
@@ -167,14 +205,15 @@ def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | No
 
 def _load(
     bundle: str, keys: tuple[str, ...], target: str | None, choices: dict[str, Any]
-) -> Model:
+) -> DeviceModels:
+    """Load the model; of one whose entries take several devices, a model for each."""
     from aotc import runtime
 
-    return runtime.load(bundle, trust=trust(keys), target=target, **choices)
+    return runtime.load_devices(bundle, trust=trust(keys), target=target, **choices)
 
 
 def _prepare(
-    model: Model,
+    models: DeviceModels,
     load_state: Path | None,
     save_state: Path | None,
     find_nan: Path | None,
@@ -183,10 +222,11 @@ def _prepare(
     from aotc.cli.nan_search import require_finite_calls
     from aotc.training.checkpoints import require_states
 
+    model = models.first
     if save_state:
         require_states(model)
     if load_state:
-        model.load_state(load_state)
+        models.load_state(load_state)
     return require_finite_calls(model, find_nan) if find_nan else model
 
 
@@ -233,9 +273,15 @@ def _require_together(
 
 
 def _require_plain_stream(
-    loop: Settings | None, file: Path | None, find_nan: Path | None, form: str
+    stream: StreamSettings | None,
+    loop: Settings | None,
+    file: Path | None,
+    find_nan: Path | None,
+    form: str,
 ) -> None:
     """Refuse what a stream has no place for."""
+    if stream is None:
+        return
     others = {
         "--loop": loop,
         "--output": file,
@@ -311,6 +357,19 @@ def _call_once(
     return _answer(point.name, point.outputs, leaves, file)
 
 
+def _call_devices(
+    models: DeviceModels,
+    point: EntryPoint,
+    inputs: tuple[str, ...],
+    file: Path | None,
+) -> tuple[dict[str, Any], str]:
+    """Call an entry of several devices; the answer as a document and as text."""
+    leaves, values = ranks.call(models, point, inputs)
+    return _answer(
+        point.name, leaves, values, file if ranks.writes_answer(models) else None
+    )
+
+
 def _answer(
     entry: str, outputs: Sequence[Leaf], values: Sequence[Array], file: Path | None
 ) -> tuple[dict[str, Any], str]:
@@ -333,7 +392,7 @@ def _answer(
 
 
 def _run_loop(
-    model: Model,
+    model: Model | DeviceModels,
     point: EntryPoint,
     inputs: tuple[str, ...],
     settings: Settings,

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # How a shell's completion script asks the command for words.
 COMPLETION_VARIABLE = "_AOTC_COMPLETE"
 
+# where the context keeps the arguments of a verb as they were given
+ARGUMENTS = "aotc.arguments"
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -49,6 +52,7 @@ class Verb(click.Command):
                     f"{option.opts[-1]} is given {times} times, and takes one value",
                     ctx,
                 )
+        ctx.meta[ARGUMENTS] = tuple(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

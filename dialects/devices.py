@@ -5,15 +5,14 @@ one another, and the last to arrive computes the results for all. (Control flow 
 care this way: each device takes its own branches.)
 """
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from aotc.errors import InputError
+from aotc.parallel.meeting import Diverged, Meeting
 
 if TYPE_CHECKING:
     from aotc.dialects.ops.collective import OverDevices
@@ -53,10 +52,6 @@ def rendezvous(
     return group.rendezvous(number, (op, rest), x)
 
 
-class Diverged(Exception):
-    """A device waits for another one that is done."""
-
-
 class Group:
     """The devices along one axis.
 
@@ -68,11 +63,7 @@ class Group:
     def __init__(self, axis_name: str, size: int) -> None:
         self.axis_name = axis_name
         self.size = size
-        self._changed = threading.Condition()
-        self._arrived: dict[int, tuple[Any, Any]] = {}
-        self._results: np.ndarray | None = None
-        self._round = 0
-        self._someone_left = False
+        self._meeting = Meeting(size)
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
         """`work(number)` on every device, at the same time.
@@ -80,51 +71,22 @@ class Group:
         Raises:
             InputError: the devices do not meet in the same collectives.
         """
-        with ThreadPoolExecutor(self.size) as pool:
-            running = [pool.submit(self._run, i, work) for i in range(self.size)]
-        errors = [error for each in running if (error := each.exception())]
-        for error in sorted(errors, key=lambda error: isinstance(error, Diverged)):
-            if isinstance(error, Diverged):
-                raise self._divergence() from None
-            raise error
-        return [each.result() for each in running]
 
-    def _run(self, number: int, work: Callable[[int], Found]) -> Found:
-        _place.set((self, number))
-        try:
+        def work_in_place(number: int) -> Found:
+            _place.set((self, number))
             return work(number)
-        finally:
-            with self._changed:
-                self._someone_left = True
-                self._changed.notify_all()
+
+        return self._meeting.run(work_in_place)
 
     def rendezvous(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
         """The part of device `number` of the collective `what`."""
-        with self._changed:
-            this_round = self._round
-            self._arrived[number] = what, x
-            if len(self._arrived) == self.size:
-                self._compute()
-            self._changed.wait_for(
-                lambda: self._round != this_round or self._someone_left
-            )
-            if self._round == this_round or self._results is None:
-                raise Diverged
-            part: np.ndarray = self._results[number]
-            return part
+        part: np.ndarray = self._meeting.meet(number, (what, x), _across)
+        return part
 
-    def _compute(self) -> None:
-        calls = [self._arrived.pop(number) for number in range(self.size)]
-        (op, attributes), _ = calls[0]
-        if any(what != (op, attributes) for what, _ in calls):
-            raise self._divergence()
-        self._results = op.across(np.stack([x for _, x in calls]), **attributes)
-        self._round += 1
-        self._changed.notify_all()
 
-    def _divergence(self) -> InputError:
-        return InputError(
-            "devices-diverge",
-            f"the devices along '{self.axis_name}' do not meet in the same collectives",
-            hint="keep collectives out of branches that only some devices take",
-        )
+def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> Sequence[np.ndarray]:
+    """The parts of all devices of a collective that they meet in."""
+    (op, attributes), _ = calls[0]
+    if any(what != (op, attributes) for what, _ in calls):
+        raise Diverged
+    return list(op.across(np.stack([x for _, x in calls]), **attributes))

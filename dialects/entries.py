@@ -25,6 +25,7 @@ from aotc.mlir import Function, Module, Type, Value, func, ir
 from aotc.pytree import Structure
 
 _INTERMEDIATES = "graph.intermediates"
+_DEVICES = "graph.devices"
 SPECIALIZATIONS, SPECIALIZES = "graph.specializations", "graph.specializes"
 _SIDES = ("arg_attrs", "res_attrs")
 # Facts of a port that it may have, and the attributes that state them.
@@ -93,6 +94,8 @@ class Entry:
         specializations: sizes of calls that are to have code of their own, until the
             pass `specialize` has made an entry for each.
         specializes: whose calls it is for, and of which sizes, if it is such an entry.
+        devices: the axis of the devices that compute a call together, and how many
+            they are; None for one.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Entry:
     intermediates: tuple[Tensor, ...] = ()
     specializations: tuple[Sizes, ...] = ()
     specializes: Specialization | None = None
+    devices: tuple[str, int] | None = None
 
     @classmethod
     def flat(
@@ -289,6 +293,11 @@ def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:
     function.attributes[_INTERMEDIATES] = ir.ArrayAttr.get(types)
 
 
+def write_devices(function: Function, axis: str, count: int) -> None:
+    """State the devices that compute a call of an entry together."""
+    function.attributes[_DEVICES] = attribute_of({"axis": axis, "count": count})
+
+
 def lower_signature(function: Function, lowered: Function) -> None:
     """State at a lowered function what the graph function in its place did.
 
@@ -356,6 +365,7 @@ def _read_entry(name: str, function: Function) -> Entry:
         tuple(_intermediates(function)),
         tuple(_wanted_specializations(function)),
         _specialization(function),
+        _devices(function),
     )
 
 
@@ -371,6 +381,13 @@ def _specialization(function: Function) -> Specialization | None:
     stated = plain_of(function.attributes[SPECIALIZES])
     padded = tuple(stated.get("padded", ()))
     return Specialization(stated["entry"], tuple(stated["sizes"].items()), padded)
+
+
+def _devices(function: Function) -> tuple[str, int] | None:
+    if _DEVICES not in function.attributes:
+        return None
+    stated = plain_of(function.attributes[_DEVICES])
+    return stated["axis"], stated["count"]
 
 
 def _specialization_facts(special: Specialization) -> dict[str, Any]:

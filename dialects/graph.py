@@ -62,6 +62,7 @@ from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
+from aotc.target import Target
 
 Pure = ext.Pure
 
@@ -325,8 +326,8 @@ class GraphOp(_Declared):
         return cls.rearranges and is_known(op.operands[0])
 
     @classmethod
-    def limit(cls, op: Self) -> str | None:
-        """Why no target can run this use of the op, if none can."""
+    def limit(cls, op: Self, target: Target) -> str | None:
+        """Why a target cannot run this use of the op, if it cannot."""
         return None
 
     @classmethod

@@ -92,7 +92,7 @@ def graph_ops(module: Module) -> list[GraphOp]:
 
 def _refusal(op: GraphOp, target: Target) -> CompileError | None:
     name = type(op)._op_name
-    measured, reason = limits_of(name).get(target.family), type(op).limit(op)
+    measured, reason = limits_of(name).get(target.family), type(op).limit(op, target)
     if not (measured or reason):  # most often
         return None
     dtypes = of(list(map(Tensor.of, op.operands)), list(map(Tensor.of, op.results)))

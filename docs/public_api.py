@@ -28,7 +28,8 @@ MODULES = (
     "aotc", "aotc.numpy", "aotc.nn", "aotc.linalg", "aotc.complexes", "aotc.fft",
     "aotc.random", "aotc.special", "aotc.optim", "aotc.control", "aotc.transforms",
     "aotc.solvers", "aotc.debug", "aotc.collectives", "aotc.nn.initializers",
-    "aotc.runtime", "aotc.training", "aotc.errors", "aotc.streaming", "aotc.counting",
+    "aotc.runtime", "aotc.training", "aotc.parallel", "aotc.errors", "aotc.streaming",
+    "aotc.counting",
 )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ PASSES = {
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "delay-dequantization": "aotc.passes.delay_dequantization:DelayDequantization",
     "decompose": "aotc.passes.decompose:Decompose",
+    "record-devices": "aotc.passes.record_devices:RecordDevices",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "gather-packed": "aotc.passes.gather_packed:GatherPacked",
     "split-products": "aotc.passes.split_products:SplitProducts",

@@ -72,6 +72,7 @@ PASS_STAGES = (
             "cse",
             "relax-order",
             "fold-parameters",
+            "record-devices",
         ),
     ),
     PassStage(

@@ -16,22 +16,23 @@ written over only where the loop depends on all readers. The moments of an optim
 have no others. A parameter has: the gradient of the layer before is computed from it,
 so its update waits for that gradient, by an element of it that is read for nothing.
 
-A function with assertions is left alone, because a call that fails must leave the
-states as they were. So is a module with a single state that has elements: IREE copies
-the initial values of several into one buffer, but starts with a single one where the
-file is mapped, and the process that writes there dies.
+A function with assertions or collectives is left alone, because a call that fails must
+leave the states as they were. So is a module with a single state that has elements:
+IREE copies the initial values of several into one buffer, but starts with a single one
+where the file is mapped, and the process that writes there dies.
 
 Requires `graph.kind` on arguments and results. Ensures:
 an elementwise chain of ops that ends in new states of one shape is one loop.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
 
+from aotc.dialects import iree_text
 from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions import callee_of, functions_of, name_of
 from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.mlir import Function, Operation, Value, ir
@@ -56,20 +57,27 @@ class UpdateInPlace(Pass):
         """Whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
+        exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}
         several = len(_stored_states(functions)) > 1
         with index_functions(unit.module):
             for function in functions:
-                if several and not function.is_external and not _may_fail(function):
+                if (
+                    several
+                    and not function.is_external
+                    and not _may_fail(function, exchanges)
+                ):
                     with ir.InsertionPoint.at_block_begin(function.entry_block):
                         changed |= _tie(function)
         return changed
 
 
-def _may_fail(function: Function) -> bool:
+def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
+    """Whether a call of a function can fail for what it computes, or what others do."""
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
-        if op.name == "cf.assert":
+        is_exchange = op.name == "func.call" and callee_of(op.opview) in exchanges
+        if op.name == "cf.assert" or is_exchange:
             found.append(op)
         return ir.WalkResult.ADVANCE
 

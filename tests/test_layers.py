@@ -14,7 +14,7 @@ LEAVES = {
     "json_values", "locking", "printing", "system_errors", "writing", "counting",
     "deferring", "collecting", "array_files",
 }  # fmt: skip
-EDGE = LEAVES | {"artifacts"}
+EDGE = LEAVES | {"artifacts", "parallel"}
 MODEL = EDGE | {"mlir", "dialects"}
 PROGRAM = MODEL | {"networks", "program", "computed_arrays", "parameter_archive"}
 TRACING = PROGRAM | {"tracing"}
@@ -40,7 +40,8 @@ ALLOWED = {
     "system_errors": LEAVES,
     "writing": LEAVES,
     "traffic": LEAVES,
-    "artifacts": EDGE,
+    "artifacts": LEAVES | {"artifacts"},
+    "parallel": LEAVES | {"artifacts"},
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
     "streaming": EDGE | {"runtime"},

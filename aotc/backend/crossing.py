@@ -112,7 +112,10 @@ def frame_text(program: Program) -> str:
         leaves = [*zip(state.leaves, state.types, strict=True)]
         lines += frame.reader(reader_name(state.name), leaves)
         lines += frame.writer(writer_name(state.name), leaves)
-    for function in functions_of(program.module).values():
+    functions = functions_of(program.module).values()
+    if any(map(iree_text.calls_loader, functions)):
+        lines.append(frame.exchange_declaration())
+    for function in functions:
         if iree_text.body_of(function) is not None:
             lines += iree_text.definition(function)
     for kernel in kernels_of(program.module):

@@ -58,9 +58,11 @@ from aotc.checks.work import (
 )
 from aotc.dialects import context
 from aotc.dialects.entries import entries_of
+from aotc.dialects.functions import functions_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
 from aotc.packager import PackedWeights
+from aotc.passes.record_devices import ops_over_devices
 from aotc.program import Program
 from aotc.target import Target
 
@@ -77,6 +79,7 @@ _NOT_HERE = {
 }
 
 _NO_MEMORY = "this machine has not the memory for a call"
+_SEVERAL_DEVICES = "several devices compute it together, and a self-check has one"
 _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare with"
 
 
@@ -123,6 +126,14 @@ def check_entries(
             for target, code in found.items()
             for entry in points
         ]
+        several = _entries_over_devices(program)
+        rows += [
+            SelfCheck(entry.name, str(target)).skip({}, _SEVERAL_DEVICES)
+            for entry in points
+            if entry.name in several
+            for target in [each.target for each, _ in running]
+        ]
+        points = [entry for entry in points if entry.name not in several]
         known = {each.name for each in entries_of(graph)}
         if regions is not None:
             here = {str(target) for target in found}
@@ -149,6 +160,13 @@ def check_entries(
         ]
         work = Work(inf, inf) if full else Work.usual()
         return rows + _check(jobs, running, packed, work, begin)
+
+
+def _entries_over_devices(program: Program) -> set[str]:
+    """Return the names of entries whose calls several devices compute together."""
+    functions = functions_of(program.module)
+    entries = program.entry_points
+    return {x.name for x in entries if any(ops_over_devices(functions, x.name))}
 
 
 def skipped_checks(

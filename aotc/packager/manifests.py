@@ -93,6 +93,7 @@ def _features(program: Program) -> list[str]:
     needed = {
         "guards": any(entry.guards for entry in entries),
         "policies": not all(entry.has_general_code for entry in entries),
+        "devices": any(entry.devices for entry in entries),
     }
     return [name for name, is_needed in needed.items() if is_needed]
 
@@ -182,9 +183,18 @@ def _entry_point(
             "updates": list(entry.updates),
             **({"guards": guards} if guards else {}),
             **({"intermediates": between} if between else {}),
+            **_devices(entry),
             **({"specializations": special} if special else {}),
             **({} if entry.has_general_code else {"has_general_code": False}),
         }
+
+
+def _devices(entry: Entry) -> dict[str, Any]:
+    """Return the devices that compute a call together, where there are several."""
+    if entry.devices is None:
+        return {}
+    axis, count = entry.devices
+    return {"devices": {"axis": axis, "count": count}}
 
 
 def _specialization(entry: Entry, name: str, special: Specialization) -> dict[str, Any]:

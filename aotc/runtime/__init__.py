@@ -14,7 +14,8 @@ nothing of the compiler.
 from __future__ import annotations
 
 from aotc.runtime.choice import fallback_count
-from aotc.runtime.loader import load
+from aotc.runtime.device_models import DeviceModels
+from aotc.runtime.loader import load, load_devices
 from aotc.runtime.model import Model
 
-__all__ = ["Model", "fallback_count", "load"]
+__all__ = ["DeviceModels", "Model", "fallback_count", "load", "load_devices"]

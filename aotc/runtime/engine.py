@@ -33,7 +33,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,10 @@ _DRIVER_FLAGS = {
 }
 
 _SYSTEM_CPUS = Path("/sys/devices/system/cpu")
+
+# By these IREE sees that mpirun has started a process, and then opens no device without
+# the library of Open MPI, which only collectives of its own need.
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
@@ -236,7 +241,8 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
 def _open(driver: str) -> Any:
     try:
         allocators = ["caching"] if driver in _KEPT_CALLS else None
-        device = _driver(driver).create_default_device(allocators)
+        with _hidden(_MPI_VARIABLES):
+            device = _driver(driver).create_default_device(allocators)
     except (RuntimeError, ValueError, KeyError) as error:
         raise_system_error(error)
         first_line = str(error).partition("\n")[0]
@@ -248,6 +254,16 @@ def _open(driver: str) -> Any:
     _memories[device] = CallMemory(device, _KEPT_CALLS.get(driver, 0))
     lifetime.note_open(device, pooled=driver != "local-sync")
     return device
+
+
+@contextmanager
+def _hidden(names: Sequence[str]) -> Iterator[None]:
+    """Within this block the environment has no variables of these names."""
+    held = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(held)
 
 
 def _works(driver: str) -> bool:

@@ -116,6 +116,7 @@ class Function:
         self._lock = code.lock
         self._copying = code.copying
         self._invoke = code.invoke
+        self._take_error = code.take_error
         leaves = [spec.leaf for spec in contract.inputs]
         self._exports = {
             x.export: _look_up(code, owner, x, leaves, outputs) for x in codes
@@ -330,6 +331,11 @@ class Function:
         return diagnosed
 
     def _diagnosis(self, error: Exception) -> AotcError:
+        raised = self._take_error()  # by what the code has called
+        if isinstance(raised, AotcError):
+            return raised
+        if raised is not None:
+            raise raised
         first_line = str(error).partition("\n")[0]
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first_line:
             self._give_back()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,15 @@ from aotc import options
 from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
-from aotc.artifacts.manifest import Variant, Weights
+from aotc.artifacts.manifest import DeviceAxis, Manifest, Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.errors import InputError, VerificationError
+from aotc.parallel import Device, Devices, current
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
+from aotc.runtime.collectives import Exchange
+from aotc.runtime.device_models import DeviceModels
 from aotc.runtime.foreign_tensors import gpu_of
 from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
@@ -82,40 +86,124 @@ def load(
         SetupError: `incompatible`, `no-driver`, or `fallback-refused`; or the machine
             refuses to read it: `file-access` or `out-of-memory`.
     """
-    is_mapped = _is_mapped(weights)
     with system_errors():
-        model = retry_if_replaced(
-            path,
-            lambda: _load(
-                path, trust, allow_unsigned, threads, target, fallback, is_mapped
-            ),
+        asked = _Asked(
+            path, trust, allow_unsigned, threads, target, fallback, _is_mapped(weights)
         )
-        require_callbacks(callbacks or {}, model.manifest.symbols.values())
-        for entry in model.entries.values():
-            entry.connect(model.entries, callbacks or {})
+        model = retry_if_replaced(path, lambda: _load(asked, _part_of_process))
+        _connect(model, callbacks or {})
         return model
 
 
-def _load(
+def load_devices(
     path: Path | str,
-    trust: Trust | str | os.PathLike[str] | None,
-    allow_unsigned: bool,
-    threads: int | None,
-    target: str | None,
-    fallback: bool,
-    is_mapped: bool,
-) -> Model:
+    *,
+    trust: Trust | str | os.PathLike[str] | None = None,
+    allow_unsigned: bool = False,
+    threads: int | None = None,
+    target: str | None = None,
+    fallback: bool = True,
+    callbacks: Callbacks | None = None,
+    weights: str | None = None,
+) -> DeviceModels:
+    """Load a bundle whose entries take several devices, once for each of them here.
+
+    The devices are divided evenly among the ranks of the group that this process
+    belongs to (`aotc run --ranks`, torchrun, mpirun). A process that none of these has
+    started has all of them.
+
+    Args:
+        path: the bundle's directory.
+        trust: as for `load`.
+        allow_unsigned: likewise.
+        threads: likewise; all devices of the process share them.
+        target: likewise.
+        fallback: likewise.
+        callbacks: likewise.
+        weights: likewise.
+
+    Raises:
+        InputError: `bad-ranks`: the devices cannot be divided so; and as `load`.
+        VerificationError, SetupError: as `load`; `no-engine`.
+    """
+    with system_errors():
+        asked = _Asked(
+            path, trust, allow_unsigned, threads, target, fallback, _is_mapped(weights)
+        )
+        models = retry_if_replaced(path, lambda: _load_all(asked))
+        for model in models:
+            _connect(model, callbacks or {})
+        return models
+
+
+def _connect(model: Model, callbacks: Callbacks) -> None:
+    require_callbacks(callbacks, model.manifest.symbols.values())
+    for entry in model.entries.values():
+        entry.connect(model.entries, callbacks)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What `load` is asked for, but for functions."""
+
+    path: Path | str
+    trust: Trust | str | os.PathLike[str] | None
+    allow_unsigned: bool
+    threads: int | None
+    target: str | None
+    fallback: bool
+    is_mapped: bool
+
+
+_PartOf = Callable[[Manifest], Device | None]
+
+
+def _part_of_process(manifest: Manifest) -> Device | None:
+    """Return the device that this process is; None if it is none, or several."""
+    if manifest.devices is None:
+        return None
+    group = current()
+    if group.size == 1:
+        return None
+    devices = Devices(group, manifest.devices)
+    return devices.device(0) if len(devices.numbers) == 1 else None
+
+
+def _load_all(asked: _Asked) -> DeviceModels:
+    """Load the models of the devices of this process."""
+    found: list[Devices] = []
+
+    def first_part(manifest: Manifest) -> Device:
+        devices = Devices(current(), manifest.devices or DeviceAxis("", 1))
+        found.append(devices)
+        return devices.device(0)
+
+    models = [_load(asked, first_part)]
+    (devices,) = found
+    for place in range(1, len(devices.numbers)):
+        models.append(_load(asked, functools.partial(_part_at, devices, place)))
+    return DeviceModels(models, devices)
+
+
+def _part_at(devices: Devices, place: int, manifest: Manifest) -> Device:
+    return devices.device(place)
+
+
+def _load(asked: _Asked, part_of: _PartOf) -> Model:
     # 1. verify
-    bundle = read_bundle(path, trust, allow_unsigned)
+    bundle = read_bundle(asked.path, asked.trust, asked.allow_unsigned)
+    manifest = bundle.manifest
     # 2. choose
-    selection, variant = choose(bundle.manifest, target, fallback)
-    wanted = engine.threads(variant.backend, threads)
-    small = is_small(bundle.manifest, variant, wanted)
-    device = engine.device(variant.backend, threads, is_small=small)
+    selection, variant = choose(manifest, asked.target, asked.fallback)
+    wanted = engine.threads(variant.backend, asked.threads)
+    small = is_small(manifest, variant, wanted)
+    device = engine.device(variant.backend, asked.threads, is_small=small)
+    part = part_of(manifest)
+    exchange = Exchange(device, manifest.devices, part) if manifest.devices else None
     # 3. verify the files, 4. map
     bundle.check_small()
-    code = _map(bundle, variant, device, is_mapped)
-    return Model(bundle.manifest, variant, code, selection)
+    code = _map(bundle, variant, device, exchange, asked.is_mapped)
+    return Model(manifest, variant, code, selection, part)
 
 
 # Note [no Python memory in IREE]: IREE may drop its last reference to a buffer on a
@@ -125,14 +213,18 @@ def _load(
 
 
 def _map(
-    bundle: VerifiedBundle, variant: Variant, device: Any, is_mapped: bool = False
+    bundle: VerifiedBundle,
+    variant: Variant,
+    device: Any,
+    exchange: Exchange | None,
+    is_mapped: bool,
 ) -> Module:
     scopes = _parameters(bundle, variant, is_mapped)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
         code = bundle.load(variant.file)
         _check_backend(code, variant)
-        return start(code, variant.backend, device, providers)
+        return start(code, variant.backend, device, providers, exchange)
     except (RuntimeError, ValueError, IndexError) as error:
         raise_system_error(error, variant.file)
         first_line = str(error).partition("\n")[0]
@@ -159,7 +251,11 @@ def _check_backend(code: Buffer, variant: Variant) -> None:
 
 
 def start(
-    code: Buffer, backend: str, device: Any, providers: Sequence[Any] = ()
+    code: Buffer,
+    backend: str,
+    device: Any,
+    providers: Sequence[Any] = (),
+    exchange: Exchange | None = None,
 ) -> Module:
     """The code of a variant, running on a device of `engine.device`.
 
@@ -168,6 +264,7 @@ def start(
         backend: that it is for.
         device: what runs it.
         providers: of its parameters.
+        exchange: what it calls for collectives, if it is of a model that has any.
     """
     instance = engine.instance()
     row = BACKENDS[backend]
@@ -179,8 +276,10 @@ def start(
     modules = [iree.create_hal_module(instance, device, debug_sink=sink)]
     if providers:
         modules.append(iree.create_io_parameters_module(instance, *providers))
+    if exchange is not None:
+        modules.append(exchange.module(instance))
     context = iree.VmContext(instance, modules=[*modules, module])
-    return Module(context, module, device, on_cpu, gpu_of(row.drivers[0]))
+    return Module(context, module, device, on_cpu, gpu_of(row.drivers[0]), exchange)
 
 
 def _is_mapped(weights: str | None) -> bool:

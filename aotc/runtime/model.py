@@ -12,6 +12,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
+from aotc.parallel import Device
 from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.callbacks import Callbacks, checked_result
@@ -166,6 +167,7 @@ class Model:
 
     `manifest` says what the bundle holds, `variant` which of its variants runs, and
     `selection` why: the reasons against it and the variants that were passed over.
+    `device` is the part of this model in one that several devices compute together.
     """
 
     def __init__(
@@ -174,8 +176,10 @@ class Model:
         variant: Variant,
         code: Module,
         selection: Selection,
+        device: Device | None = None,
     ) -> None:
         self.manifest = manifest
+        self.device = device
         self.variant = variant
         self.selection = selection
         self.entries: Mapping[str, Entry] = {

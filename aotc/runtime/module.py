@@ -8,6 +8,7 @@ from typing import Any
 import iree.runtime as iree
 
 from aotc.runtime import engine, lifetime
+from aotc.runtime.collectives import Exchange
 from aotc.runtime.foreign_tensors import Gpu
 from aotc.runtime.scheduling import without_wakeup_preemption
 
@@ -23,16 +24,24 @@ class Module:
         device: that runs it.
         on_cpu: whether that is a processor.
         gpu: whose tensors calls take where they lie, if it is one that lends any.
+        exchange: what the code calls for collectives.
     """
 
     def __init__(
-        self, context: Any, module: Any, device: Any, on_cpu: bool, gpu: Gpu | None
+        self,
+        context: Any,
+        module: Any,
+        device: Any,
+        on_cpu: bool,
+        gpu: Gpu | None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.context = context
         self.module = module
         self.device = device
         self.on_cpu = on_cpu
         self.gpu = gpu
+        self.take_error = exchange.take_error if exchange else lambda: None
         self.memory = engine.call_memory(device)
         if not on_cpu:
             self.memory.give_back()  # what loading took

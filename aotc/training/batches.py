@@ -179,7 +179,11 @@ class OwnBatches:
 
 
 def shuffled_batches(
-    data: Data, leaves: Sequence[Leaf], size: int | None, seed: int | None
+    data: Data,
+    leaves: Sequence[Leaf],
+    size: int | None,
+    seed: int | None,
+    devices: int = 1,
 ) -> Batches:
     """The batches of data for these inputs, in an order drawn for every epoch.
 
@@ -189,6 +193,7 @@ def shuffled_batches(
         leaves: the inputs.
         size: rows in a batch, if the inputs do not say it.
         seed: of the orders, by default 0.
+        devices: that each batch is divided among.
 
     Raises:
         InputError: the data do not fit the inputs.
@@ -196,7 +201,7 @@ def shuffled_batches(
     """
     if not inputs.is_arrays(data):
         return _own_batches(data, leaves, {"batch_size": size, "seed": seed})
-    rows = _batch_size(leaves, size)
+    rows = _batch_size(leaves, size, devices)
     arrays = inputs.arrays_for(data, leaves)
     count = len(next(iter(arrays.values())))
     if count < rows:
@@ -259,8 +264,11 @@ def _require_leaves(leaves: Sequence[Leaf]) -> None:
         )
 
 
-def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:
-    """How many rows a step takes: what the inputs say, or what was asked for."""
+def _batch_size(leaves: Sequence[Leaf], size: int | None, devices: int = 1) -> int:
+    """How many rows a step takes: what the inputs say, or what was asked for.
+
+    An input has the rows of one device.
+    """
     _require_leaves(leaves)
     words = wording.current()
     for leaf in leaves:
@@ -270,7 +278,11 @@ def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:
                 f"the input {leaf.name!r} is a scalar, which has no rows",
                 hint=f"the same value for all steps: {words.constant(leaf.name)}",
             )
-    fixed = {leaf.name: leaf.shape[0] for leaf in leaves if type(leaf.shape[0]) is int}
+    fixed = {
+        leaf.name: leaf.shape[0] * devices
+        for leaf in leaves
+        if isinstance(leaf.shape[0], int)
+    }
     sizes = set(fixed.values())
     if size is not None:
         sizes.add(size)
@@ -286,4 +298,11 @@ def _batch_size(leaves: Sequence[Leaf], size: int | None) -> int:
         raise InputError(
             "batch-size", f"expected one size for all batches, got {', '.join(found)}"
         )
-    return sizes.pop()
+    rows = sizes.pop()
+    if rows % devices:
+        raise InputError(
+            "batch-size",
+            f"expected a number of rows that {devices} devices can divide; got {rows}",
+            hint=words.option("batch_size", rows - rows % devices or devices),
+        )
+    return rows

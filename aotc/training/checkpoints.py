@@ -188,14 +188,9 @@ def bad_validation(folder: Path) -> InputError:
     )
 
 
-def load_states(model: Model, folder: Path) -> None:
-    """Put the states of the checkpoint in `folder` into the model.
-
-    Raises:
-        InputError: the file, its position included, is not what was written, or it is
-            of another model; no state has changed then.
-    """
-    model.load_state(folder / _FILE)
+def checkpoint_file(folder: Path) -> Path:
+    """The file of the checkpoint in a folder, which is one of states."""
+    return folder / _FILE
 
 
 def _has_type(value: Any, kind: type) -> bool:

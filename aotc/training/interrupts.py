@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,20 @@ class Interrupted(KeyboardInterrupt):
 class Interrupts:
     """While the block lasts, the first signal is noted; the second one ends the work.
 
+    Processes that work together end together: `settle` makes what one of them has
+    received the `ending` of all.
+
     A signal that is ignored from the start, as under nohup, stays ignored. Outside of
     the main thread, where Python delivers no signals, nothing is noted.
+
+    Args:
+        agree: gives the greatest of the numbers that the processes give; None for one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agree: Callable[[int], int] | None = None) -> None:
         self.received: signal.Signals | None = None
+        self._agree = agree
+        self._agreed: signal.Signals | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -49,6 +58,17 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    @property
+    def ending(self) -> signal.Signals | None:
+        """The signal that ends the work."""
+        return self.received if self._agree is None else self._agreed
+
+    def settle(self) -> None:
+        """Agree with other processes, which do the same now, on what ends the work."""
+        if self._agree is not None:
+            number = self._agree(int(self.received or 0))
+            self._agreed = signal.Signals(number) if number else None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)

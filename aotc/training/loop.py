@@ -10,29 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
-from aotc.errors import InputError
-from aotc.runtime import Model
+from aotc.errors import AotcError, InputError
+from aotc.runtime import DeviceModels, Model
 from aotc.training import entries, inputs, wording
 from aotc.training.batches import Batches, shuffled_batches
 from aotc.training.checkpoints import (
     Checkpoints,
     Position,
     bad_validation,
-    load_states,
+    checkpoint_file,
     read_position,
     read_validation,
 )
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
+from aotc.training.keeping import Keeper
 from aotc.training.metrics import Log, open_log
 from aotc.training.numbers import require_whole
+from aotc.training.replicas import Replicas
 from aotc.training.steps import OnStep, StepRunner
 from aotc.training.validation import Progress, Validation, Validator
 
 
 def fit(
-    model: Model,
+    model: Model | DeviceModels,
     data: Data,
     *,
     entry: str | None = None,
@@ -62,8 +64,12 @@ def fit(
     Ctrl-C and SIGTERM are taken over meanwhile, in the main thread: the first ends the
     loop after the step that runs, with its checkpoint, and raises `Interrupted`.
 
+    An entry that takes devices along `data` gets the rows of a batch divided among them
+    (docs/parallel.md). Each rank of a group of processes calls `fit` with the same
+    arguments; the first one writes the files.
+
     Args:
-        model: what `aotc.load` returned.
+        model: what `aotc.load` or `aotc.runtime.load_devices` returned.
         data: a mapping from the names of inputs to arrays of shape [rows, …], of the
             dtypes that the inputs have; nested mappings are for inputs in containers,
             and names that no input has are left alone. Or the path of an .npz or
@@ -96,30 +102,38 @@ def fit(
     Raises:
         InputError: an argument, the data or the checkpoint do not fit, and no step has
             run; or an input of a step does not; or `not-finite`.
-        SetupError: `cannot-write`, `file-access`, `out-of-memory` or `run-failed`.
+        SetupError: `cannot-write`, `file-access`, `out-of-memory` or `run-failed`; or
+            `rank-lost`, when a checkpoint is written of the steps that are done.
         Interrupted: a signal ended the loop in order.
     """
     require_whole(1, epochs=epochs, steps=steps, batch_size=batch_size)
     require_whole(1, checkpoint_every=checkpoint_every)
     require_whole(0, seed=seed)
-    point = entries.choose(model.manifest, entry, "train-step")
+    models = DeviceModels.of(model)
+    point = entries.choose(models.manifest, entry, "train-step")
     _require_training(point)
+    replicas = Replicas(models, point)
+    model = replicas.model
     kept_in, resumed = _folders(checkpoint, resume, checkpoint_every)
     given = inputs.constants_for(constants or {}, point.inputs)
     leaves = [leaf for leaf in point.inputs if leaf.name not in given]
     before = read_position(resumed) if resumed else None
-    batches = _batches(data, leaves, batch_size, seed, before)
+    batches = _batches(data, leaves, batch_size, seed, before, replicas.count)
     total = _last_step(batches, epochs, steps)
     start = _start(point, batches, before, resumed, kept=kept_in is not None)
     every = checkpoint_every or batches.per_epoch
     checkpoints = _make_checkpoints(model, kept_in, resumed, every, allow_nan)
+    if validation is not None and not replicas.writes:
+        validation = replace(validation, best=None)
     validator = _validator(model, validation, batches, resumed, allow_nan)
     if resumed:
-        load_states(model, resumed)
+        replicas.load_state(checkpoint_file(resumed))
+    file = metrics if replicas.writes else None
     with (
-        open_log(metrics, start.step if resumed else None) as log,
-        Interrupts() as signals,
+        open_log(file, start.step if resumed else None) as log,
+        Interrupts(replicas.agree if replicas.is_shared else None) as signals,
     ):
+        replicas.wait()  # until all have read what a step may write over
         runner = StepRunner(
             model,
             point,
@@ -128,8 +142,10 @@ def fit(
             total=total,
             allow_nan=allow_nan,
             on_step=on_step,
+            replicas=replicas,
         )
-        loop = _Loop(runner, batches, total, checkpoints, validator, log, signals)
+        keeper = Keeper(checkpoints, validator, log, replicas, metrics is not None)
+        loop = _Loop(runner, batches, total, keeper, validator, log, signals)
         end = loop.run(start)
         history = History(
             entry=point.name,
@@ -145,8 +161,8 @@ def fit(
             best=validator.best if validator else None,
             ended_early=validator.is_over if validator else False,
         )
-    if signals.received:
-        raise Interrupted(signals.received, history)
+    if signals.ending:
+        raise Interrupted(signals.ending, history)
     return history
 
 
@@ -158,7 +174,7 @@ class _Loop:
         steps: StepRunner,
         batches: Batches,
         total: int | None,
-        checkpoints: Checkpoints | None,
+        keeper: Keeper,
         validator: Validator | None,
         log: Log,
         signals: Interrupts,
@@ -166,35 +182,47 @@ class _Loop:
         self._steps = steps
         self._batches = batches
         self._total = total
-        self._checkpoints = checkpoints
+        self._keeper = keeper
         self._validator = validator
         self._log = log
         self._signals = signals
+        self._at: Position
 
     def run(self, start: Position) -> Position:
         """All steps from `start` on, or those until a signal; where that is."""
+        self._at = start
+        try:
+            self._run(start)
+        except AotcError as error:
+            if error.code == "rank-lost" and self._at.step > start.step:
+                self._keeper.save_after_loss(self._at, error)
+            raise
+        return self._at
+
+    def _run(self, start: Position) -> None:
         at = start
         self._validate(at)  # a signal may have ended the one after this step
+        self._signals.settle()
         count = None if self._total is None else max(self._total - at.step, 0)
         if self._is_over():
-            return at
+            return
         for batch in islice(self._batches.after(at.step), count):
-            at = self._step(at, batch)
-            if self._signals.received is None:
+            self._at = at = self._step(at, batch)
+            self._signals.settle()
+            if self._signals.ending is None:
                 self._validate(at)
             # Asked once: a signal from here on ends the next step, with its own.
             if at.step == self._total or self._is_over():
                 break
-            if self._checkpoints and self._checkpoints.due(at.step):
-                self._save(at)
+            if self._keeper.is_due(at.step):
+                self._keeper.save(at)
         if at.step > start.step:
-            self._save(at)
-        return at
+            self._keeper.save(at)
 
     def _step(self, at: Position, batch: Mapping[str, Any]) -> Position:
         number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
         try:
-            self._steps.run(number, epoch, batch, self._search_from())
+            self._steps.run(number, epoch, batch, self._keeper.search_from())
         except Interrupted as stop:  # of a loop in `on_step`, such as a validation
             self._signals.received = stop.signal
         return replace(at, step=number, epoch=self._batches.epoch(number))
@@ -212,19 +240,7 @@ class _Loop:
     def _is_over(self) -> bool:
         """Whether a signal or the validations end the loop."""
         is_early = self._validator is not None and self._validator.is_over
-        return is_early or self._signals.received is not None
-
-    def _save(self, at: Position) -> None:
-        if self._checkpoints:
-            self._log.sync()
-            shown = self._validator.progress.to_json() if self._validator else None
-            self._checkpoints.save(at, shown)
-
-    def _search_from(self) -> Path | None:
-        """The folder of a checkpoint to search for the origin of a NaN from."""
-        if self._checkpoints and self._checkpoints.path.exists():
-            return self._checkpoints.path.parent
-        return None
+        return is_early or self._signals.ending is not None
 
 
 # ---- what the arguments say together ------------------------------------------------
@@ -260,12 +276,13 @@ def _batches(
     batch_size: int | None,
     seed: int | None,
     before: Position | None,
+    devices: int,
 ) -> Batches:
     """The batches of the data, as those before the checkpoint unless it is said."""
     if before and inputs.is_arrays(data):
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
-    return shuffled_batches(data, leaves, batch_size, seed)
+    return shuffled_batches(data, leaves, batch_size, seed, devices)
 
 
 def _validator(

@@ -18,6 +18,7 @@ from aotc.runtime import Model
 from aotc.training import entries, metrics, wording
 from aotc.training.entries import Array
 from aotc.training.history import Step
+from aotc.training.replicas import Replicas
 
 OnStep = Callable[[Step], object]
 
@@ -33,6 +34,7 @@ class StepRunner:
         total: the number of the last step, if it is known.
         allow_nan: go on after a metric that is NaN or infinite.
         on_step: is told of each step; what it returns is not looked at.
+        replicas: the devices that a batch is divided among; None for the model alone.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class StepRunner:
         total: int | None,
         allow_nan: bool,
         on_step: OnStep | None,
+        replicas: Replicas | None = None,
     ) -> None:
         self._model = model
+        self._replicas = replicas
         self._point = point
         self._constants = constants
         self._log = log
@@ -83,9 +87,7 @@ class StepRunner:
             SetupError: `cannot-write`, of the metrics.
         """
         with _errors_of(step):
-            outputs = entries.call(
-                self._model, self._point, {**self._constants, **batch}
-            )
+            outputs = self._call(batch)
         names = [leaf.name for leaf in self._point.outputs]
         measured = metrics.scalars(dict(zip(names, outputs, strict=True)))
         seconds = self.seconds
@@ -98,6 +100,12 @@ class StepRunner:
             told = Step(step, self._total, epoch, seconds, measured, result)
             self._on_step(told)
         return outputs
+
+    def _call(self, batch: Mapping[str, Any]) -> list[Array]:
+        if self._replicas is not None:
+            return self._replicas.call(self._constants, batch)
+        given = {**self._constants, **batch}
+        return entries.call(self._model, self._point, given)
 
     def metrics(self) -> dict[str, Array]:
         """The metrics of all steps so far: an array for each, of its output's dtype."""

@@ -170,6 +170,10 @@ class _Run:
         """What a function returns; nothing holds it yet."""
         return self._interpret(self._host.function(name), given)
 
+    def is_external(self, name: str) -> bool:
+        """Whether a function is not of the module."""
+        return self._host.is_external(name)
+
     def form(self, *computed: Any) -> int:
         """A number for what is computed in one way; another one for each way."""
         return self._forms.setdefault(computed, len(self._forms))
@@ -291,6 +295,10 @@ class Host:
                 value = getattr(op.attributes["initial_value"], "value", None)
                 if isinstance(value, int):
                     self.numbers[op.attributes["sym_name"].value] = value
+
+    def is_external(self, name: str) -> bool:
+        """Whether the function called `name` is declared and not defined."""
+        return not list(self._ops[name].regions[0].blocks)
 
     def function(self, name: str) -> _Function:
         """The function called `name`."""
@@ -460,6 +468,9 @@ def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 
 def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    """A function of the module, or one of the loader's, which gives a new tensor."""
+    if run.is_external(step.op.attributes["callee"].value):
+        return [None] * len(step.results)
     return run.call(step.op.attributes["callee"].value, operands)
 
 
@@ -488,8 +499,9 @@ def _size_of_view(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     buffer = run.allocate(operands[-1], "input")
-    run.hold(buffer)
-    run.imported.append(buffer)
+    if isinstance(operands[0], _View):  # of the caller, who keeps it
+        run.hold(buffer)
+        run.imported.append(buffer)
     return [buffer]
 
 

@@ -148,6 +148,11 @@ def is_kernel(function: Function) -> bool:
     return "flow.dispatch @" in (body_of(function) or "")
 
 
+def calls_loader(function: Function) -> bool:
+    """Whether the text of a function calls what the loader defines."""
+    return "util.call @" in (body_of(function) or "")
+
+
 def definition(function: Function) -> list[str]:
     """A declared function with its body, as lines for IREE."""
     name = ir.StringAttr(function.attributes["sym_name"]).value

@@ -21,6 +21,35 @@ def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
     return [*lines, f"flow.tensor.trace {key} = [%0 : {kind}{dims}]", "return"]
 
 
+# What the loader defines: it takes JSON and a tensor, and returns another tensor.
+EXCHANGE = "@aotc_host.exchange"
+EXCHANGE_TYPE = "(!util.buffer, !hal.buffer_view) -> !hal.buffer_view"
+
+
+def exchange(
+    asked: ir.StringAttr, kind: ir.RankedTensorType, found: ir.RankedTensorType
+) -> list[str]:
+    """Return the body that has the loader exchange a tensor with other devices.
+
+    Args:
+        asked: JSON that says which collective it is.
+        kind: of the tensor, the first argument.
+        found: of what comes back. Its dynamic sizes are the other arguments.
+    """
+    lines, dims = sizes("%0", kind)
+    axes = filter(found.is_dynamic_dim, range(found.rank))
+    names = ", ".join(f"%{n}" for n, _ in enumerate(axes, 1))
+    found_dims = f"{{{names}}}" if names else ""
+    return [
+        *lines,
+        f"%asked = util.buffer.constant : !util.buffer = {asked}",
+        f"%sent = hal.tensor.export %0 : {kind}{dims} -> !hal.buffer_view",
+        f"%received = util.call {EXCHANGE}(%asked, %sent) : {EXCHANGE_TYPE}",
+        f"%y = hal.tensor.import %received : !hal.buffer_view -> {found}{found_dims}",
+        f"return %y : {found}",
+    ]
+
+
 def scatter(
     combine: str,
     updates: ir.RankedTensorType,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.entries import Entry
+from aotc.dialects.iree_text.bodies import EXCHANGE, EXCHANGE_TYPE
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 
@@ -31,6 +32,11 @@ def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
     access = "private mutable" if is_mutable else "private"
     initial = f'#flow.parameter.named<"{SCOPE}"::{quoted(name)}>'
     return f"util.global {access} @{quoted(name)} = {initial} : {_type(kind)}"
+
+
+def exchange_declaration() -> str:
+    """Return the line that declares what the loader defines for collectives."""
+    return f"util.func private {EXCHANGE}{EXCHANGE_TYPE}"
 
 
 def declaration(entry: Entry, name: str) -> list[str]:

@@ -8,9 +8,11 @@ a collective is the collective that sends back what was sent.
 On one device a collective is the identity. `across` is its meaning on several, in NumPy
 on an array with a leading axis of devices; `decompose_stacked` is the same as ordinary
 ops of the graph: what becomes of a collective when the very axis that it names is
-batched over. No target has several devices yet.
+batched over. Compiled code for processors hands its operand to the loader, which
+exchanges it with the other devices (`aotc.parallel`); other targets have none.
 """
 
+import json
 from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from aotc import dtypes as dt
-from aotc.dialects import devices
+from aotc.artifacts.backends import BACKENDS
+from aotc.dialects import devices, iree_text
 from aotc.dialects.attributes import Int, Ints, Str
 from aotc.dialects.batching import NO_OPERANDS, leading, shift_axes
 from aotc.dialects.builder import Builder
@@ -27,17 +30,17 @@ from aotc.dialects.graph import (
     NOT_DIFFERENTIABLE,
     GraphOp,
     Operand,
-    Pure,
     Result,
-    where_of,
 )
+from aotc.dialects.iree_text import bodies
 from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor
-from aotc.errors import CompileError, InputError
-from aotc.mlir import Value
+from aotc.errors import InputError
+from aotc.mlir import Value, ir
+from aotc.target import Target
 
 ALONE = {"axis_name": "data", "axis_size": 1}
 
@@ -48,17 +51,31 @@ class OverDevices(GraphOp):
     axis_name: Str
     axis_size: Int
     if TYPE_CHECKING:
+        y: Value
         across: Callable[..., np.ndarray]
 
     @classmethod
-    def limit(cls, op: Self) -> str | None:
-        """No target has collectives yet; a device that is alone needs none."""
-        if op.axis_size == 1:
+    def limit(cls, op: Self, target: Target) -> str | None:
+        """Only processors have collectives; a device that is alone needs none."""
+        if op.axis_size == 1 or BACKENDS[target.backend].on_cpu:
             return None
         return (
             f"it takes {op.axis_size} devices along '{op.axis_name}', and collectives "
-            "are not implemented"
+            "run on processors only"
         )
+
+    @classmethod
+    def exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
+        """Emit the call of the loader that exchanges `x` with the other devices."""
+        of, y = Tensor.of(op.operands[0] if op.operands else op.y), Tensor.of(op.y)
+        asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
+        found = ir.RankedTensorType(low.lowered_type(y))
+        text = ir.StringAttr.get(json.dumps(asked))
+        body = bodies.exchange(text, x.type, found)
+        (made,) = iree_text.call(
+            "exchange", [x, *low.dynamic_sizes(y.shape)], [found], body
+        )
+        return made
 
 
 class Collective(OverDevices):
@@ -79,15 +96,8 @@ class Collective(OverDevices):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """The operand: the device is alone."""
-        _require_alone(op)
-        return x
-
-
-def _require_alone(op: GraphOp) -> None:
-    reason = type(op).limit(op)
-    if reason:
-        raise CompileError("not-on-target", reason, where=where_of(op))
+        """A call of the loader; the operand where the device is alone."""
+        return x if op.axis_size == 1 else cls.exchange(low, op, x)
 
 
 def _require_devices(axis_size: int) -> None:
@@ -364,8 +374,9 @@ class Permute(Collective, name="permute"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """The operand, if the device sends to itself."""
-        _require_alone(op)
+        """A call of the loader; alone, the operand if the device sends to itself."""
+        if op.axis_size > 1:
+            return cls.exchange(low, op, x)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
 
     samples = [
@@ -374,8 +385,11 @@ class Permute(Collective, name="permute"):
     ]
 
 
-class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
-    """y = d, the number of this device along the axis, an i32."""
+class AxisIndex(OverDevices, name="axis_index"):
+    """y = d, the number of this device along the axis, an i32.
+
+    It is not pure: no pass may compute at build time what each device has its own of.
+    """
 
     why = "which device this is"
 
@@ -407,11 +421,11 @@ class AxisIndex(OverDevices, name="axis_index", traits=[Pure]):
         """Positions along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 
-    @staticmethod
-    def lower(low: Lowering, op: "AxisIndex") -> Value:
-        """The device is alone."""
-        _require_alone(op)
-        return low.full(Tensor.of(op.y), 0)
+    @classmethod
+    def lower(cls, low: Lowering, op: Self) -> Value:
+        """A call of the loader; 0 where the device is alone."""
+        zero = low.full(Tensor.of(op.y), 0)
+        return zero if op.axis_size == 1 else cls.exchange(low, op, zero)
 
     samples = [Sample((), ALONE)]
 

@@ -55,6 +55,7 @@ NEEDED = [
     "inline",
     "specialize",
     "pad-entries",
+    "record-devices",
     "drop-general",
     "decompose",
     "record-intermediates",
@@ -140,7 +141,8 @@ def test_ir_of_an_unknown_level_is_refused(source, tmp_path, wrong):
 def test_a_stage_among_the_passes_has_those_of_the_level(source, tmp_path):
     report = build(source, level=0, passes="optimized,cse", stop_after="optimized")
     names = [each.name for each in report.passes]
-    assert names == ["autodiff", "inline", "specialize", "pad-entries", "cse"]
+    needed = ["autodiff", "inline", "specialize", "pad-entries", "record-devices"]
+    assert names == [*needed, "cse"]
     build(source, level=0, dump=tmp_path / "ir", stop_after="graph")
     graph = tmp_path / "ir" / "graph.mlir"
     report = build(graph, passes="optimized", stop_after="optimized")

@@ -71,6 +71,7 @@ _FOR_GRAPHS = {
     "delay-dequantization",
     "pad-entries",
     "prune",
+    "record-devices",
     "record-intermediates",
     "recover-ops",
     "integer-products",
@@ -308,7 +309,7 @@ def test_the_name_of_a_stage_stands_for_its_passes(model, tmp_path, monkeypatch)
     graph.write_text(text)
     assert pipeline.build(graph, **asked).ir == lowered
     report = pipeline.build(model, passes="optimized,cse", stop_after="optimized")
-    assert [record.name for record in report.passes][-2:] == ["fold-parameters", "cse"]
+    assert [record.name for record in report.passes][-2:] == ["record-devices", "cse"]
     with pytest.raises(InputError, match="does not need a target; got 'variant'"):
         pipeline.optimize(text, "variant")
 

@@ -16,6 +16,8 @@ from aotc.errors import CompileError, InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.pipeline import build
+from aotc.pytree import flatten
+from aotc.target import Target
 from aotc.tracing.tracing import Array, Trace
 
 SIZES = [1, 2, 4]
@@ -270,22 +272,42 @@ def test_no_pass_drops_merges_or_evaluates_a_collective():
     assert str(module).count("graph.all_reduce") == 2
 
 
-def test_a_build_says_that_no_target_has_several_devices(tmp_path):
+def test_a_build_refuses_devices_that_no_target_has(tmp_path):
     file = tmp_path / "parallel.py"
-    file.write_text(
+    text = (
         "import aotc\n"
         "from aotc import collectives\n"
         "@aotc.entry(x=aotc.Spec((3,), 'f32'))\n"
         "def f(x):\n"
-        "    return collectives.all_reduce(x, collectives.Axis('data', 2))\n",
-        encoding="utf-8",
+        "    x = collectives.all_reduce(x, collectives.Axis('data', 2))\n"
     )
-    with pytest.raises(CompileError) as failure:
-        build(file, output=tmp_path, sign=False)
+    file.write_text(f"{text}    return x\n", encoding="utf-8")
+    with pytest.raises(CompileError, match=r"graph.all_reduce .* 'cuda") as failure:
+        build(file, output=tmp_path, sign=False, targets=[Target.parse("cuda:sm_80")])
     assert failure.value.code == "not-on-target"
     assert failure.value.where == "parallel.py:5"
-    assert "graph.all_reduce" in failure.value.message
-    assert "x86_64" in failure.value.message
+    other = "    return collectives.all_reduce(x, collectives.Axis('model', 2))\n"
+    file.write_text(text + other, encoding="utf-8")
+    with pytest.raises(CompileError, match="'data'.* and 'model'") as failure:
+        build(file, output=tmp_path, sign=False)
+    assert failure.value.code == "several-axes"
+
+
+def test_small_arrays_are_reduced_together_and_large_ones_are_not():
+    def function(x, y):
+        tree = {"a": x, "b": y, "c": [x * 2.0, y + 1.0], "d": np.ones(3, "i4")}
+        tree |= {"e": x[:0], "f": np.zeros((0, 2), "f8")}  # of no elements
+        return flatten(collectives.all_reduce(tree, Axis("data", 2), "max"))[0]
+
+    module = traced(function, ((3,), "f32"), ((1 << 20, 2), "f32"))
+    assert str(module).count("graph.all_reduce") == 5  # a, c[0], e; b; c[1]; d; f
+    inputs = [[np.full((3,), n, "f4"), np.full((1 << 20, 2), -n, "f4")] for n in (1, 2)]
+    for results in reference.evaluate_devices(module, "f", inputs, "data"):
+        means = [(x.shape, float(x.mean())) for x in results[:5]]
+        assert [x.shape for x in results[5:]] == [(0,), (0, 2)]
+        large = (1 << 20, 2)
+        expected = [((3,), 2), (large, -1), ((3,), 4), (large, 0), ((3,), 1)]
+        assert means == expected
 
 
 @pytest.mark.parametrize(

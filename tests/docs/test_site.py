@@ -21,7 +21,12 @@ def documented_modules():
 
 def test_every_module_that_models_call_has_a_page():
     public = {"aotc", "aotc.runtime", "aotc.training", "aotc.errors"}
-    public |= {"aotc.nn.initializers", "aotc.streaming", "aotc.counting"}
+    public |= {
+        "aotc.nn.initializers",
+        "aotc.streaming",
+        "aotc.counting",
+        "aotc.parallel",
+    }
     for file in (ROOT / "aotc").glob("**/*.py"):
         if "\nguard(globals(), __all__)" in file.read_text(encoding="utf-8"):
             parts = file.relative_to(ROOT).with_suffix("").parts

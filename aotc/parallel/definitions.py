@@ -1,0 +1,90 @@
+"""What each device gets of a collective, computed of what all have, in NumPy.
+
+Sums are taken in the order of the devices, one after the other, and kept in f32 where
+elements are narrower: the bits do not depend on how many processes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aotc.parallel.engine import Array, Arrays
+
+_FUNCTIONS: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def reduction(arrays: Arrays, kind: str) -> Array:
+    """Return the sum, max or min of arrays, taken in their order.
+
+    Args:
+        arrays: of one shape and dtype.
+        kind: `sum`, `max` or `min`.
+    """
+    function, dtype = _FUNCTIONS[kind], arrays[0].dtype
+    is_narrow = kind == "sum" and dtype.itemsize == 2 and dtype.kind not in "iu"
+    total = np.array(arrays[0], np.float32 if is_narrow else dtype)
+    with np.errstate(all="ignore"):
+        for array in arrays[1:]:
+            function(total, array.astype(total.dtype, copy=False), out=total)
+        return total.astype(dtype, copy=False)
+
+
+def _block(x: Array, axis: int, count: int, number: int) -> Array:
+    """Block `number` of `count` equal ones along an axis."""
+    size = x.shape[axis] // count
+    where = [slice(None)] * x.ndim
+    where[axis] = slice(number * size, (number + 1) * size)
+    return x[tuple(where)]
+
+
+def _all_reduce(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+    return reduction(arrays, asked["kind"])
+
+
+def _all_gather(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+    return np.concatenate(arrays, asked["axis"])
+
+
+def _reduce_scatter(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+    count = len(arrays)
+    return reduction([_block(x, asked["axis"], count, number) for x in arrays], "sum")
+
+
+def _all_to_all(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+    count, axis = len(arrays), asked["split_axis"]
+    blocks = [_block(x, axis, count, number) for x in arrays]
+    return np.concatenate(blocks, asked["concat_axis"])
+
+
+def _permute(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+    sources = dict(zip(asked["targets"], asked["sources"], strict=True))
+    if number not in sources:
+        return np.zeros_like(arrays[number])
+    return arrays[sources[number]]
+
+
+_DEFINITIONS: dict[str, Callable[[Mapping[str, Any], Arrays, int], Array]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "permute": _permute,
+}
+_SAME_ON_ALL = ("all_reduce", "all_gather")
+
+
+def results(asked: Mapping[str, Any], arrays: Arrays, numbers: range) -> list[Array]:
+    """Return what some devices get of a collective; views of `arrays` are copied.
+
+    Args:
+        asked: `op`, which collective it is, and its attributes.
+        arrays: of all devices, in their order.
+        numbers: of the devices that it is computed for.
+    """
+    define = _DEFINITIONS[asked["op"]]
+    if asked["op"] in _SAME_ON_ALL:
+        return [define(asked, arrays, numbers[0])] * len(numbers)
+    return [np.array(define(asked, arrays, number)) for number in numbers]

@@ -1,0 +1,131 @@
+"""The devices of a model, divided among the ranks of a group.
+
+A model that takes four devices computes the same on one, two and four ranks: each rank
+computes four, two or one of them, each in a thread of its own. What they exchange is
+reduced in the order of the devices, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aotc.artifacts.manifest import DeviceAxis
+from aotc.errors import InputError
+from aotc.parallel.definitions import results
+from aotc.parallel.engine import Alone, Array
+from aotc.parallel.group import Group
+from aotc.parallel.meeting import Diverged, Meeting
+
+Found = TypeVar("Found")
+
+
+class Devices:
+    """The devices that this process computes, of those along an axis.
+
+    Args:
+        group: the processes.
+        taken: the devices of the model.
+
+    Raises:
+        InputError: `bad-ranks`: they cannot be divided evenly.
+    """
+
+    def __init__(self, group: Group, taken: DeviceAxis) -> None:
+        if taken.count % group.size:
+            divisors = [n for n in range(1, taken.count + 1) if not taken.count % n]
+            raise InputError(
+                "bad-ranks",
+                f"expected a number of ranks that divides the devices of the model, "
+                f"{taken.count}; got {group.size}",
+                hint=f"start {' or '.join(map(str, divisors))} of them",
+            )
+        self.group = group
+        self.axis, self.count = taken.axis, taken.count
+        own = taken.count // group.size
+        self.numbers = range(group.rank * own, (group.rank + 1) * own)
+        self._meeting: Meeting | None = None
+
+    @classmethod
+    def alone(cls) -> Devices:
+        """Return the one device of a model that takes no others."""
+        return cls(Group(Alone()), DeviceAxis("", 1))
+
+    def run(self, work: Callable[[int], Found]) -> list[Found]:
+        """Call `work` for each device of this process, at the same time.
+
+        Args:
+            work: gets the place of the device among those of this process, from 0.
+        """
+        if len(self.numbers) == 1:
+            return [work(0)]
+        self._meeting = Meeting(len(self.numbers))
+        try:
+            return self._meeting.run(work)
+        finally:
+            self._meeting = None
+
+    def exchange(self, place: int, asked: Mapping[str, Any], x: Array) -> Array:
+        """Return what a device gets of a collective.
+
+        Args:
+            place: of the device among those of this process, from 0.
+            asked: `op`, which collective it is, and its attributes.
+            x: what the device has.
+
+        Raises:
+            InputError: `devices-diverge`.
+            SetupError: `rank-lost`.
+        """
+        if asked["op"] == "axis_index":
+            return np.array(self.numbers[place], np.int32)
+        what = json.dumps([asked, x.shape])
+        if len(self.numbers) == 1:
+            return self._exchange([(what, x)])[0]
+        if self._meeting is None:
+            raise InputError(
+                "needs-devices",
+                f"expected the {len(self.numbers)} devices of this process to compute "
+                "a call together; got one alone",
+                hint="call the entry through aotc.runtime.load_devices",
+            )
+        found: Array = self._meeting.meet(place, (what, x), self._exchange)
+        return found
+
+    def _exchange(self, brought: Sequence[tuple[str, Array]]) -> list[Array]:
+        """What each device of this process gets of a collective."""
+        what = brought[0][0]
+        if any(other != what for other, _ in brought):
+            raise Diverged
+        asked, _ = json.loads(what)
+        with self.group.engine.exchange(what, [x for _, x in brought]) as ranks:
+            arrays = [x for given in ranks for x in given]
+            return results(asked, arrays, self.numbers)
+
+    def device(self, place: int) -> Device:
+        """Return one of the devices of this process."""
+        return Device(self, place)
+
+
+class Device:
+    """One of the devices that this process computes.
+
+    Args:
+        devices: all of them.
+        place: which of them it is, from 0.
+    """
+
+    def __init__(self, devices: Devices, place: int) -> None:
+        self.devices, self.place = devices, place
+
+    @property
+    def number(self) -> int:
+        """Its number along the axis."""
+        return self.devices.numbers[self.place]
+
+    def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:
+        """Return what it gets of a collective, see `Devices.exchange`."""
+        return self.devices.exchange(self.place, asked, x)

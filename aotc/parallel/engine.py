@@ -1,0 +1,106 @@
+"""What moves arrays between ranks: the one interface that each engine has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from aotc.errors import InputError, SetupError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Sequence[Array]
+
+
+class Engine(Protocol):
+    """Moves arrays between the ranks of a group.
+
+    `rank` is the number of this process among `size`, from 0.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+    def exchange(
+        self, what: str, arrays: Arrays
+    ) -> AbstractContextManager[list[list[Array]]]:
+        """Give arrays to all ranks, and wait for theirs.
+
+        Args:
+            what: what they are for; all ranks must say the same.
+            arrays: C-contiguous, and as many as each other rank gives.
+
+        Returns:
+            The arrays of each rank, which are there within the block and read-only.
+
+        Raises:
+            SetupError: `rank-lost`.
+            InputError: `devices-diverge`.
+        """
+        ...
+
+    def lost_ranks(self) -> set[int]:
+        """Return the ranks that are known to have ended, as far as an engine knows."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group: ranks that wait for this one end with `rank-lost`."""
+        ...
+
+
+class Alone:
+    """The only rank of its group."""
+
+    name = "alone"
+    rank = 0
+    size = 1
+
+    @contextmanager
+    def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
+        """Its own arrays."""
+        yield [list(arrays)]
+
+    def lost_ranks(self) -> set[int]:
+        """There are no others."""
+        return set()
+
+    def close(self) -> None:
+        """Nobody waits."""
+
+
+def rank_lost(rank: int, size: int, said: str = "its process has ended") -> SetupError:
+    """The error of a rank that others wait for in vain.
+
+    Args:
+        rank: which.
+        size: of the group.
+        said: what became of it.
+    """
+    return SetupError(
+        "rank-lost",
+        f"expected rank {rank} of {size} to take part: {said}",
+        hint="see what that process said, and start all ranks again",
+    )
+
+
+def require_same(what: Sequence[str]) -> None:
+    """Refuse ranks that are at different points of what they compute.
+
+    Args:
+        what: that each of them is at, in their order.
+
+    Raises:
+        InputError: `devices-diverge`.
+    """
+    for rank, each in enumerate(what):
+        if each != what[0]:
+            raise InputError(
+                "devices-diverge",
+                f"expected all ranks to meet in the same collectives; rank 0 is at "
+                f"{what[0]}, rank {rank} at {each}",
+                hint="give each rank the same program and inputs of the same shapes, "
+                "and keep collectives out of branches that only some take",
+            )

@@ -1,0 +1,51 @@
+"""The engine of `torchrun`: gloo, through torch.distributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.parallel.engine import rank_lost
+from aotc.parallel.messages import MessageEngine
+
+
+class GlooEngine(MessageEngine):
+    """The ranks of torch.distributed, in a group of their own.
+
+    A program that has called `init_process_group` goes on with what it has.
+    """
+
+    name = "gloo"
+
+    def __init__(self) -> None:
+        import torch
+        import torch.distributed as distributed
+
+        self._torch, self._distributed = torch, distributed
+        if not distributed.is_initialized():
+            distributed.init_process_group("gloo")
+        self._group = distributed.new_group(backend="gloo")
+        super().__init__(distributed.get_rank(), distributed.get_world_size())
+
+    def gather(self, message: bytes) -> list[Any]:
+        """Return the messages of all ranks, in their order."""
+        try:
+            sizes = self._gather(self._torch.tensor([len(message)]))
+            most = max(int(size) for size in sizes)
+            padded = bytearray(message.ljust(most, b"\0"))
+            found = self._gather(
+                self._torch.frombuffer(padded, dtype=self._torch.uint8)
+            )
+        except RuntimeError as error:  # which rank it was, gloo does not say
+            other = (self.rank + 1) % self.size
+            first_line = str(error).partition("\n")[0]
+            raise rank_lost(other, self.size, f"gloo says: {first_line}") from error
+        return [each.numpy().data for each in found]
+
+    def _gather(self, tensor: Any) -> list[Any]:
+        found = [self._torch.empty_like(tensor) for _ in range(self.size)]
+        self._distributed.all_gather(found, tensor, group=self._group)
+        return found
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._distributed.destroy_process_group(self._group)

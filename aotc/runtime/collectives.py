@@ -1,0 +1,82 @@
+"""What compiled code calls to exchange a tensor with the other devices of a model.
+
+Collectives are calls of one imported function (`aotc.dialects.iree_text.bodies`): it
+gets JSON that says which collective it is, and a buffer view. What the function raises
+comes back from IREE as a text; the very error is kept here for the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import iree.runtime as iree
+import numpy as np
+
+from aotc.artifacts.manifest import DeviceAxis, Leaf
+from aotc.dtypes import to_numpy
+from aotc.errors import InputError
+from aotc.parallel import Device
+from aotc.runtime.buffers import mapped_array, sender
+
+_MODULE, _FUNCTION = "aotc_host", "exchange"
+
+
+class Exchange:
+    """The function that the code of one device calls.
+
+    Args:
+        device: of IREE, which computes.
+        taken: the devices of the model; None if it takes one alone.
+        part: the one of them that is computed here; None if none is.
+    """
+
+    def __init__(
+        self, device: Any, taken: DeviceAxis | None, part: Device | None
+    ) -> None:
+        self._device, self._taken, self._part = device, taken, part
+        self._error: Exception | None = None
+
+    def module(self, instance: Any) -> Any:
+        """Return the module for IREE's VM that defines the function."""
+        interface = iree.PyModuleInterface(_MODULE, lambda _: self)
+        interface.export(_FUNCTION, "0rr_r", Exchange.__call__)
+        return interface.create()
+
+    def __call__(self, asked: Any, sent: Any) -> Any:
+        """Return the buffer view that this device gets for the one that it sends."""
+        try:
+            return self._exchange(asked, sent)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _exchange(self, asked: Any, sent: Any) -> Any:
+        if self._part is None:
+            raise self._no_devices()
+        said = json.loads(bytes(asked.deref(iree.VmBuffer)))
+        leaf = Leaf("x", said.pop("dtype"), ())
+        view = sent.deref(iree.HalBufferView)
+        dtype = to_numpy(leaf.dtype)
+        array = (
+            np.empty(view.shape, dtype)
+            if 0 in view.shape
+            else mapped_array(view, view.shape, dtype)
+        )
+        received = self._part.exchange(said, array)
+        return sender(self._device, leaf)(received).ref
+
+    def take_error(self) -> Exception | None:
+        """Return what the function has raised, once."""
+        error, self._error = self._error, None
+        return error
+
+    def _no_devices(self) -> InputError:
+        taken = self._taken or DeviceAxis("?", 0)  # a manifest that does not tell
+        return InputError(
+            "needs-devices",
+            f"expected {taken.count} devices along '{taken.axis}' to compute this call "
+            "together; this process computes none of them by itself",
+            hint=f"aotc run --ranks {taken.count} starts a process for each, as do "
+            "torchrun and mpirun; aotc.runtime.load_devices loads several into one",
+        )

@@ -1,0 +1,75 @@
+"""The models of the devices that one process computes, called together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from aotc.artifacts.manifest import Manifest
+from aotc.parallel import Devices
+from aotc.runtime.host_arrays import Array
+from aotc.runtime.model import Model
+
+
+class DeviceModels:
+    """A model for each device of this process; `aotc.runtime.load_devices` loads them.
+
+    Each keeps the states of its device.
+
+    Args:
+        models: in the order of their devices.
+        devices: which ones they are, of how many.
+    """
+
+    def __init__(self, models: Sequence[Model], devices: Devices) -> None:
+        self._models = tuple(models)
+        self.devices = devices
+
+    @classmethod
+    def of(cls, model: Model | DeviceModels) -> DeviceModels:
+        """A model as the only one of its process."""
+        if isinstance(model, DeviceModels):
+            return model
+        devices = model.device.devices if model.device else Devices.alone()
+        return cls([model], devices)
+
+    @property
+    def first(self) -> Model:
+        """The model of the first device here."""
+        return self._models[0]
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the bundle holds."""
+        return self.first.manifest
+
+    def call(self, entry: str, leaves: Sequence[Sequence[Any]]) -> list[list[Array]]:
+        """Call an entry on all devices of this process at the same time.
+
+        Args:
+            entry: its name.
+            leaves: for each device here, the leaves of its inputs.
+
+        Returns:
+            The leaves of the results of each.
+
+        Raises:
+            InputError: as a call of the entry; `devices-diverge`.
+            SetupError: as a call of the entry; `rank-lost`.
+        """
+        return self.devices.run(
+            lambda n: self._models[n].entry(entry).call_flat(leaves[n])
+        )
+
+    def load_state(self, path: Path | str | os.PathLike[str]) -> None:
+        """Put the states of a file into all of them."""
+        for model in self._models:
+            model.load_state(path)
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)

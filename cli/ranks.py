@@ -1,0 +1,179 @@
+"""`aotc run --ranks`: the same command in several processes that compute together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from aotc import options
+from aotc.cli import output
+from aotc.errors import InputError, SetupError
+from aotc.exit_status import exit_cause
+
+if TYPE_CHECKING:
+    from aotc.artifacts.manifest import EntryPoint, Leaf
+    from aotc.cli.arrays import Array
+    from aotc.parallel.launching import Ended
+    from aotc.runtime import DeviceModels
+
+_PROGRAM = "import sys; from aotc.cli.main import main; sys.exit(main())"
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+_LOST = "[rank-lost]"  # in what a rank says that only waited for another
+
+
+def start(count: int | None, arguments: Sequence[str]) -> None:
+    """Run `aotc run` in so many processes, and end as they do.
+
+    In one of these, or if no number was asked for, it does nothing.
+
+    Args:
+        count: of the processes.
+        arguments: of the verb.
+
+    Raises:
+        click.exceptions.Exit: with their exit code.
+        SetupError: `rank-lost`: a signal has ended the one that gives the answer.
+    """
+    if count is None or options.get("AOTC_GROUP") is not None:
+        return
+    from aotc.parallel.launching import run_ranks
+
+    if "AOTC_THREADS" not in os.environ:
+        cores = len(os.sched_getaffinity(0))
+        os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
+    command = [sys.executable, "-P", "-c", _PROGRAM, "run", *arguments]
+    ended = run_ranks(command, count, answers=_answers())
+    first, *others = ended
+    said: dict[str, list[str]] = {}
+    for rank, each in enumerate(others, 1):
+        if each.code != first.code or each.code not in _STOPPED:
+            said.setdefault(_said_of(each), []).append(str(rank))
+    for text, numbers in said.items():
+        for line in text.splitlines():
+            name = "rank" if len(numbers) == 1 else "ranks"
+            click.echo(f"{name} {', '.join(numbers)}: {line}", err=True)
+    if first.code < 0:
+        raise SetupError(
+            "rank-lost",
+            f"expected rank 0 of {count} to give the answer; "
+            f"{exit_cause(first.code)} has ended it",
+            hint="start all ranks again; --resume goes on from a checkpoint",
+        )
+    raise click.exceptions.Exit(_exit_code(ended))
+
+
+def _answers() -> IO[str] | None:
+    """Standard output as a file; None where it is none, as in a test."""
+    stream = output.answers()
+    try:
+        stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
+    return stream
+
+
+def _said_of(ended: Ended) -> str:
+    """What is told of a rank; nothing if it only waited for another in vain."""
+    if ended.code < 0:
+        return f"{exit_cause(ended.code)} has ended it"
+    has_kept_states = "goes on after step" in ended.errors
+    return ended.errors if _LOST not in ended.errors or has_kept_states else ""
+
+
+def _exit_code(ended: Sequence[Ended]) -> int:
+    """That of a rank that has failed by itself, else that of the first."""
+    failed = [
+        x.code for x in ended if x.code > 0 and x.errors and _LOST not in x.errors
+    ]
+    return next(iter(failed), ended[0].code)
+
+
+def call(
+    models: DeviceModels, point: EntryPoint, inputs: tuple[str, ...]
+) -> tuple[list[Leaf], list[Array]]:
+    """Call an entry of several devices once; its outputs on all of them.
+
+    An input with an axis more than the entry takes, as long as there are devices, has
+    a part for each; any other one is the same for all. Each output has such an axis.
+
+    Raises:
+        InputError: an input does not fit, or the call fails.
+        SetupError: `rank-lost`.
+    """
+    from dataclasses import replace
+
+    from aotc.cli import arrays
+
+    devices = models.devices
+    given = arrays.read_inputs(inputs, point.inputs)
+    parts = [
+        [
+            _part(array, leaf, number, devices.count)
+            for array, leaf in zip(given, point.inputs, strict=True)
+        ]
+        for number in devices.numbers
+    ]
+    own = models.call(point.name, parts)
+    stacks = [np.stack(each) for each in zip(*own, strict=True)]
+    leaves = [
+        replace(leaf, shape=(devices.count, *leaf.shape)) for leaf in point.outputs
+    ]
+    with devices.group.engine.exchange("outputs", stacks) as ranks:
+        return leaves, [np.concatenate(each) for each in zip(*ranks, strict=True)]
+
+
+def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
+    """What a device gets of an input."""
+    if array.ndim != len(leaf.shape) + 1:
+        return array
+    if len(array) != count:
+        raise InputError(
+            "shape-mismatch",
+            f"expected a part of the input {leaf.name!r} for each of {count} devices, "
+            f"or one for all; got {len(array)}",
+        )
+    part: Any = array[number]
+    return np.asarray(part)
+
+
+def require_fit(
+    models: DeviceModels, point: EntryPoint, others: dict[str, Any]
+) -> None:
+    """Refuse ranks that an entry does not divide among them, and options it has not.
+
+    Args:
+        models: of the devices of this process.
+        point: the entry.
+        others: what was said that is for entries of one device, by option.
+
+    Raises:
+        InputError: `bad-ranks` or `usage`.
+    """
+    size = models.devices.group.size
+    if point.devices is None:
+        if size > 1:
+            raise InputError(
+                "bad-ranks",
+                f"expected one rank, as the entry {point.name!r} takes one device; got "
+                f"{size}",
+                hint="leave out --ranks",
+            )
+        return
+    for option, said in others.items():
+        if said:
+            raise InputError(
+                "usage",
+                f"{option} is for entries that one device computes; {point.name!r} "
+                f"takes {point.devices.count}",
+            )
+
+
+def writes_answer(models: DeviceModels) -> bool:
+    """Whether this process prints and writes what its group has computed."""
+    return models.devices.group.rank == 0

@@ -1,0 +1,79 @@
+"""State at every entry how many devices compute a call of it together.
+
+    func @step … graph.all_reduce(%g) {axis_name = "data", axis_size = 4}
+    →
+    func @step … attributes {graph.devices = {axis = "data", count = 4}}
+
+The manifest says so to whoever starts the processes. Axes of one device are left out:
+their collectives are identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotc.dialects.callees import reachable_functions
+from aotc.dialects.entries import entries_of, write_devices
+from aotc.dialects.functions import functions_of
+from aotc.dialects.graph import where_of
+from aotc.dialects.ops.collective import OverDevices
+from aotc.errors import CompileError
+from aotc.mlir import Function, Operation, ir
+from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import IS_GRAPH
+
+
+class RecordDevices(Pass):
+    """State the devices at the entries of a graph module; all have the same."""
+
+    name = "record-devices"
+    level = 0
+    keeps_graph = True
+    requires = (IS_GRAPH,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether an entry has several."""
+        known: OverDevices | None = None
+        changed = False
+        functions = functions_of(unit.module)
+        for entry in entries_of(unit.module):
+            for op in ops_over_devices(functions, entry.name):
+                known = known or op
+                _require_same_axis(known, op)
+                write_devices(functions[entry.name], op.axis_name, op.axis_size)
+                changed = True
+        return changed
+
+
+def ops_over_devices(
+    functions: dict[str, Function], entry: str
+) -> Iterator[OverDevices]:
+    """Yield the ops over several devices of an entry and of what it runs."""
+    found: list[OverDevices] = []
+
+    def visit(op: Operation) -> ir.WalkResult:
+        if isinstance(op.opview, OverDevices) and op.opview.axis_size > 1:
+            found.append(op.opview)
+        return ir.WalkResult.ADVANCE
+
+    for name in reachable_functions(functions, entry):
+        functions[name].operation.walk(visit)
+    yield from found
+
+
+def _require_same_axis(known: OverDevices, op: OverDevices) -> None:
+    """Refuse devices along two axes, of which a loader would have to make a grid.
+
+    Raises:
+        CompileError: `several-axes`.
+    """
+    axes = [f"'{x.axis_name}' ({x.axis_size} devices)" for x in (known, op)]
+    if axes[0] != axes[1]:
+        raise CompileError(
+            "several-axes",
+            f"expected the collectives of all entries along one axis; got {axes[0]} "
+            f"and {axes[1]}",
+            where=where_of(op),
+            hint="compiled code has devices along one axis; "
+            "aotc.reference.evaluate_devices has, too",
+        )
