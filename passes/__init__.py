@@ -188,6 +188,7 @@ def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -
         verify(unit.module)
         if not changed:
             raise ValueError("it changed the IR, and says that it did not")
+        written[-1] = bytecode(unit.module)  # verified ops of linalg note their maps
     return is_changed
 
 
