@@ -193,7 +193,7 @@ def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | 
     """
     if not has_one_use(product.y):
         return None
-    ((use),) = product.y.uses
+    (use,) = product.y.uses
     total = use.owner.opview
     if not isinstance(total, Add):
         return None

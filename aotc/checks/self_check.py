@@ -166,7 +166,7 @@ def _entries_over_devices(program: Program) -> set[str]:
     """Return the names of entries whose calls several devices compute together."""
     functions = functions_of(program.module)
     entries = program.entry_points
-    return {x.name for x in entries if any(ops_over_devices(functions, x.name))}
+    return {x.name for x in entries if ops_over_devices(functions, x.name)}
 
 
 def skipped_checks(

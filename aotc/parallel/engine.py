@@ -71,17 +71,20 @@ class Alone:
         """Nobody waits."""
 
 
-def rank_lost(rank: int, size: int, said: str = "its process has ended") -> SetupError:
-    """The error of a rank that others wait for in vain.
+def rank_lost(
+    rank: int | None, size: int, said: str = "its process has ended"
+) -> SetupError:
+    """Return the error of a rank that others wait for in vain.
 
     Args:
-        rank: which.
+        rank: which; None if the engine does not know.
         size: of the group.
         said: what became of it.
     """
+    which = f"all {size} ranks" if rank is None else f"rank {rank} of {size}"
     return SetupError(
         "rank-lost",
-        f"expected rank {rank} of {size} to take part: {said}",
+        f"expected {which} to take part: {said}",
         hint="see what that process said, and start all ranks again",
     )
 

@@ -44,7 +44,7 @@ class Meeting:
         Raises:
             Diverged: they do not meet the same number of times, and none has failed.
         """
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor  # few loaders need it
 
         with ThreadPoolExecutor(self._size) as pool:
             running = [pool.submit(self._run, i, work) for i in range(self._size)]
