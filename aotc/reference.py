@@ -84,11 +84,11 @@ def evaluate_part(
         wanted: results of the ops.
         with_op: as for `evaluate`.
     """
-    return Part.of(module, ops, wanted, with_op).evaluate(known, symbols)
+    return PreparedPart.of(module, ops, wanted, with_op).evaluate(known, symbols)
 
 
 @dataclass(frozen=True)
-class Part:
+class PreparedPart:
     """Ops of a block that compute some values, read once for all times they are run.
 
     Args:
@@ -112,7 +112,7 @@ class Part:
         ops: Sequence[Any],
         wanted: Sequence[Any],
         with_op: EvaluateOp | None = None,
-    ) -> Part:
+    ) -> PreparedPart:
         """Read ops of a block, in order."""
         steps = _steps_of(ops, kept=wanted)
         return cls(module, functions_of(module), steps, wanted, with_op or Evaluator())

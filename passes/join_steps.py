@@ -97,29 +97,29 @@ class _Loop:
 
     @classmethod
     def of(cls, call: func.CallOp, functions: Functions) -> _Loop:
-        """Return that of a call."""
+        """Return the scan of a call."""
         scan = control_of(functions[callee_of(call)])
         assert isinstance(scan, Scan)
         return cls(call, scan, functions[scan.functions[0]])
 
     @property
     def arguments(self) -> list[Value]:
-        """What a step is given."""
+        """The arguments of a step."""
         return list(self.body.entry_block.arguments)
 
     @property
     def scanned(self) -> list[Value]:
-        """What a step is given an element of."""
+        """The arguments of a step that are elements of sequences."""
         return self.arguments[self.scan.carries : self.scan.first_capture]
 
     @property
     def returned(self) -> list[Value]:
-        """What a step gives."""
+        """The results of a step."""
         *_, end = self.body.entry_block.operations
         return list(end.operands)
 
     def whole(self, argument: Value) -> Value:
-        """Return what the loop is given for an argument of its steps."""
+        """Return the operand of the loop for an argument of its steps."""
         return self.call.operands[self.arguments.index(argument)]
 
     def can_stack(self, values: Sequence[Value]) -> bool:
@@ -168,7 +168,7 @@ def _compute_before(loop: _Loop) -> bool:
 
 
 def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
-    """Yield what depends on no carried value, and is worth to be computed before."""
+    """Yield products of no carried value that are worth to be computed before."""
     scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
     for op in loop.body.entry_block.operations:
         if not isinstance(op, DotGeneral) or op.lhs_batch:

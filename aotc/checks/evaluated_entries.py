@@ -51,7 +51,7 @@ def evaluate_kernels(
     *,
     full: bool,
 ) -> list[SelfCheck]:
-    """What was found of entries that do not run here, with their kernels evaluated.
+    """Return the findings of entries that do not run here, with kernels evaluated.
 
     Args:
         rows: what was found of all entries.

@@ -1,4 +1,4 @@
-"""Calls of an entry, what the reference makes of them, and what results are worth."""
+"""Calls of an entry, their results by the reference, and verdicts on other results."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Devices:
         return found
 
     def _exchange(self, brought: Sequence[tuple[str, Array]]) -> list[Array]:
-        """What each device of this process gets of a collective."""
+        """Return the parts of the devices of this process of a collective."""
         what = brought[0][0]
         if any(other != what for other, _ in brought):
             raise Diverged

@@ -1,4 +1,4 @@
-"""What moves arrays between ranks: the one interface that each engine has."""
+"""The interface of engines, which move arrays between ranks."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class Alone:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Its own arrays."""
+        """Yield its own arrays."""
         yield [list(arrays)]
 
     def lost_ranks(self) -> set[int]:
-        """There are no others."""
+        """Return none: there are no others."""
         return set()
 
     def close(self) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
 
 def rank_lost(

@@ -62,7 +62,7 @@ class Meeting:
                 self._changed.notify_all()
 
     def meet(self, number: int, brought: Any, compute: Compute) -> Any:
-        """Wait for the others; return the own part of what is computed of all.
+        """Wait for the others; return the own part of the result of all.
 
         Args:
             number: of this thread.

@@ -1,4 +1,4 @@
-"""What compiled code calls to exchange a tensor with the other devices of a model.
+"""The function that compiled code calls to exchange tensors with other devices.
 
 Collectives are calls of one imported function (`aotc.dialects.iree_text.bodies`): it
 gets JSON that says which collective it is, and a buffer view. What the function raises

@@ -144,7 +144,7 @@ def _connect(model: Model, callbacks: Callbacks) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What `load` is asked for, but for functions."""
+    """The arguments of `load`, without callbacks."""
 
     path: Path | str
     trust: Trust | str | os.PathLike[str] | None

@@ -70,7 +70,7 @@ class Replicas:
     def call(
         self, constants: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> list[Array]:
-        """Do one step; the outputs on the first device here.
+        """Do one step; return the outputs on the first device here.
 
         Args:
             constants: inputs that are the same on all devices, by name.
@@ -90,7 +90,7 @@ class Replicas:
         return self._models.call(self._point.name, leaves)[0]
 
     def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """The rows of a batch that a device gets; numbers have none."""
+        """Return the rows of a batch that a device gets; numbers have none."""
         found: dict[str, Any] = {}
         for name, value in batch.items():
             if not np.ndim(value):
@@ -153,7 +153,7 @@ class Replicas:
 
 
 def _digests(model: Model) -> dict[str, str]:
-    """The digest of each leaf of the states, by its name."""
+    """Return the digest of each leaf of the states, by its name."""
     found = {}
     for state in model.manifest.states.values():
         leaves = trees.flatten(state.tree, model.read_state(state.name))

@@ -45,7 +45,7 @@ _TAKE_TABLES = {"llvm.call_intrinsic"}  # whose scalars may have to be constants
 
 @dataclass(frozen=True)
 class Column:
-    """What kernels of one structure have in the place of one constant.
+    """One constant of a kernel, and its values in all kernels of the structure.
 
     Args:
         constant: that of the first kernel.
@@ -104,7 +104,7 @@ def _bits_of(text: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What kernels of one structure are told in the place of constants.
+    """The operands that kernels of one structure get in the place of constants.
 
     Args:
         columns: those that differ.

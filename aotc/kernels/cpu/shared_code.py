@@ -87,7 +87,7 @@ def _function_in(holder: Operation) -> Function:
 
 
 def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
-    """Return kernels for processors of one structure, where there are several."""
+    """Yield kernels for processors of one structure, where there are several."""
     by_type: dict[ir.Attribute, list[Operation]] = {}
     for op in module.body.operations:
         if KERNEL in op.attributes and LAUNCH not in op.attributes:
@@ -102,7 +102,7 @@ def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
 
 
 def _shared_kernels(alike: Sequence[_Written]) -> Iterator[_Shared]:
-    """Share kernels of one structure whose differences can be operands."""
+    """Yield groups of kernels of one structure whose differences can be operands."""
     constants = _constants_in(_function_in(alike[0].holder))
     columns = _columns_of(constants, alike)
     fixed = [n for n, x in enumerate(columns) if x.differs and not x.is_replaceable]

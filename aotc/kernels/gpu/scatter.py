@@ -62,7 +62,7 @@ class ScatterTile(Schedule):
 
 @dataclass(frozen=True)
 class Parts:
-    """What a scatter is made of.
+    """The parts of a term that is a scatter.
 
     Args:
         anchor: the sum over all updates.
@@ -89,7 +89,7 @@ class Parts:
 
 
 def parts_of(term: Term) -> Parts | None:
-    """Return what a term that is a scatter is made of; None for another form.
+    """Return the parts of a term that is a scatter; None for another form.
 
     That is a sum of what is chosen where an index is that of a row, and 0 elsewhere.
     """
@@ -273,7 +273,7 @@ class _Scatter:
         row = integers.value(integers.add(self._rows.first, self._rows.along or 0))
         is_row = _compare("eq", self._as_index(row), index)
         tile = self._tile((batch, self._columns), self._shape)
-        dtype = self._parts.anchor.dtype
+        dtype = parts.anchor.dtype
         update = cast(tile.value(parts.update), self._dtype_of(parts.update), dtype)
         more = combination("add", dtype)(*ops.together(sums, update))
         return arith.select(*ops.together(is_row, more, sums))

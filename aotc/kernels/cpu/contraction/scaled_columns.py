@@ -31,7 +31,7 @@ from aotc.mlir import Function, Value, arith, ir
 
 @dataclass(frozen=True)
 class ScaledColumnSums:
-    """Writes them at the insertion point.
+    """Writes the sums of a tile at the insertion point.
 
     Args:
         geometry: what is summed up.
@@ -94,7 +94,7 @@ class ScaledColumnSums:
 
     @property
     def _vectors_of_block(self) -> int:
-        """How many vectors of a panel, from its first on, have the same scales."""
+        """The number of vectors of a panel, from its first on, with the same scales."""
         across, columns = self.tile.across, self.tile.columns
         is_one = across % columns == 0 or across >= self.geometry.features
         return self.tile.vectors if is_one else 1
