@@ -175,5 +175,5 @@ def require_fit(
 
 
 def writes_answer(models: DeviceModels) -> bool:
-    """Whether this process prints and writes what its group has computed."""
+    """Return whether this process prints and writes what its group has computed."""
     return models.devices.group.rank == 0

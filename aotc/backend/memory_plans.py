@@ -88,7 +88,7 @@ def _range_of(contract: Contract) -> tuple[int, int]:
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Whether inputs can have the sizes that these symbols give them."""
+    """Return whether inputs can have the sizes that these symbols give them."""
     return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
 
 

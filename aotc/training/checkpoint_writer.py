@@ -35,7 +35,7 @@ class CheckpointWriter:
         self._replicas, self._has_metrics = replicas, has_metrics
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint is to be written after so many steps."""
+        """Return whether a checkpoint is to be written after so many steps."""
         return self._checkpoints is not None and self._checkpoints.due(step)
 
     def save(self, at: Position) -> None:

@@ -147,7 +147,7 @@ class Replicas:
                 )
 
     def is_first_left(self) -> bool:
-        """Whether no rank before this one is left."""
+        """Return whether no rank before this one is left."""
         lost = self._group.engine.lost_ranks()
         return all(rank in lost for rank in range(self._group.rank))
 

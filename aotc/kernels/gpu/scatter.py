@@ -117,7 +117,7 @@ def parts_of(term: Term) -> Parts | None:
 
 
 def _is_zero(x: Expression) -> bool:
-    """Whether an expression is the number 0."""
+    """Return whether an expression is the number 0."""
     op = x.op if isinstance(x, Read) else None
     return isinstance(op, Constant) and bool(np.size(op.value) == 1 and not op.value)
 
@@ -136,7 +136,7 @@ def _loop_of(x: Expression, anchor: Statement) -> int | None:
 
 
 def _varies(x: Expression, loops: Sequence[int]) -> bool:
-    """Whether an expression may be another one along some loops."""
+    """Return whether an expression may be another one along some loops."""
     return any(
         len(read.views) != 1 or any(not s.repeats for s in read.views[0].axes[loop])
         for read in x.reads()
