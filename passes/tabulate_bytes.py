@@ -246,8 +246,7 @@ class _Images:
         if image is None:
             return None
         if image.number is not None:
-            constant: Value = Builder().full(Tensor.of(value), image.number)
-            return constant
+            return image.entries(value)
         if image.changes_nothing:
             moved = image.move()
             self.add_source(moved)

@@ -162,31 +162,23 @@ def _part_of_process(manifest: Manifest) -> Device | None:
     """Return the device that this process is; None if it is none, or several."""
     if manifest.devices is None:
         return None
-    group = current()
-    if group.size == 1:
-        return None
-    devices = Devices(group, manifest.devices)
+    devices = Devices(current(), manifest.devices)
     return devices.device(0) if len(devices.numbers) == 1 else None
 
 
 def _load_all(asked: _Asked) -> DeviceModels:
     """Load the models of the devices of this process."""
-    found: list[Devices] = []
-
-    def first_part(manifest: Manifest) -> Device:
-        devices = Devices(current(), manifest.devices or DeviceAxis("", 1))
-        found.append(devices)
-        return devices.device(0)
-
-    models = [_load(asked, first_part)]
-    (devices,) = found
-    for place in range(1, len(devices.numbers)):
-        models.append(_load(asked, functools.partial(_part_at, devices, place)))
+    first = _load(asked, _first_part)
+    assert first.device is not None
+    devices = first.device.devices
+    others = map(devices.device, range(1, len(devices.numbers)))
+    models = [first, *(_load(asked, lambda _, part=part: part) for part in others)]
     return DeviceModels(models, devices)
 
 
-def _part_at(devices: Devices, place: int, manifest: Manifest) -> Device:
-    return devices.device(place)
+def _first_part(manifest: Manifest) -> Device:
+    """Return the first of the devices that this process computes."""
+    return Devices(current(), manifest.devices or DeviceAxis("", 1)).device(0)
 
 
 def _load(asked: _Asked, part_of: _PartOf) -> Model:

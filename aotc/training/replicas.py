@@ -113,13 +113,10 @@ class Replicas:
 
     def wait(self) -> None:
         """Wait until all ranks are here."""
-        if self.is_shared:
-            self._group.barrier()
+        self._group.barrier()
 
     def agree(self, number: int) -> int:
         """Return the greatest of the numbers that the ranks have."""
-        if not self.is_shared:
-            return number
         return int(self._group.all_reduce(np.array(number, np.int64), "max"))
 
     def require_equal(self, step: int) -> None:
