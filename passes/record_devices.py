@@ -10,6 +10,7 @@ their collectives are identities.
 
 from __future__ import annotations
 
+from aotc.artifacts.manifest import DeviceAxis
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of, write_devices
 from aotc.dialects.functions import functions_of
@@ -40,8 +41,9 @@ class RecordDevices(Pass):
                 known = known or op
                 _require_same_axis(known, op)
             if ops:
-                first, changed = ops[0], True
-                write_devices(functions[entry.name], first.axis_name, first.axis_size)
+                devices = DeviceAxis(ops[0].axis_name, ops[0].axis_size)
+                write_devices(functions[entry.name], devices)
+                changed = True
         return changed
 
 
