@@ -14,7 +14,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.callees import declaration_of
-from aotc.dialects.devices import Group
+from aotc.dialects.devices import SimulatedDevices
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import Evaluator
@@ -148,8 +148,8 @@ def evaluate_devices(
         InputError: an input does not fit, or the devices do not meet in the same
             collectives.
     """
-    group = Group(axis_name, len(inputs))
-    return group.run(lambda number: evaluate(module, name, inputs[number]))
+    devices = SimulatedDevices(axis_name, len(inputs))
+    return devices.run(lambda number: evaluate(module, name, inputs[number]))
 
 
 @dataclass

@@ -23,7 +23,7 @@ class Diverged(InputError):
         )
 
 
-class Meeting:
+class Rendezvous:
     """Some threads that run one program and meet in it, over again.
 
     Args:
