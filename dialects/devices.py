@@ -51,7 +51,7 @@ def rendezvous(
             "there",
             hint="aotc.reference.evaluate_devices simulates them",
         )
-    return group.rendezvous(number, (op, rest), x)
+    return devices.rendezvous(number, (op, rest), x)
 
 
 class SimulatedDevices:
