@@ -43,10 +43,11 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     if count is None or options.get("AOTC_GROUP") is not None:
         return
     from aotc.parallel.launching import run_ranks
+    from aotc.runtime.engine import physical_cores
 
-    if "AOTC_THREADS" not in os.environ:
-        cores = len(os.sched_getaffinity(0))
-        os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
+    if options.get("AOTC_THREADS") is None:
+        threads = min(physical_cores() // count, options.MAX_THREADS)
+        os.environ["AOTC_THREADS"] = str(max(threads, 1))
     command = [sys.executable, "-P", "-c", _PROGRAM, "run", *arguments]
     ended = run_ranks(command, count, answers=_answers())
     first, *others = ended
