@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.nests import COPY
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.selection import Compare, Select
@@ -288,5 +289,5 @@ class _Scatter:
 
 
 def _compare(name: str, x: Value, y: Value) -> Value:
-    """Return where integers compare so."""
-    return arith.cmpi(getattr(arith.CmpIPredicate, name), *ops.together(x, y))
+    """Return where integers, or tiles of them, compare so: see `int_compare`."""
+    return int_compare(name, *ops.together(x, y))
