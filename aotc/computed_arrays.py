@@ -66,7 +66,7 @@ class ComputedArray(UnevaluatedArray):
         return found
 
     def _initialize(self, module: Module, leaves: Sequence[StoredArray]) -> None:
-        """Set what it is: what the only function of a module returns of leaves."""
+        """Initialise by a module whose only function computes it from the leaves."""
         self.module, self.leaves = module, [*leaves]
         (function,) = _ops_of(module.body)
         self._block = function.entry_block

@@ -142,7 +142,7 @@ def _elements(values: Sequence[Value]) -> int:
 
 
 def _are_few(sizes: Shape) -> bool:
-    """Return whether a step has so few rows that it reads the weight for little."""
+    """Return whether a step has few rows, for which it reads a whole weight."""
     rows = element_count(sizes)
     return isinstance(rows, int) and rows <= _FEW_ROWS
 
@@ -151,7 +151,7 @@ def _are_few(sizes: Shape) -> bool:
 
 
 def _compute_before(loop: _Loop) -> bool:
-    """Give a loop the products of what it goes through by what stays the same."""
+    """Compute the products of scanned values by invariants before the loop."""
     moving = list(_products_of_scanned(loop))
     if not moving:
         return False
@@ -235,7 +235,7 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _define_given(loop: _Loop, moving: Sequence[Value]) -> str:
-    """Define a body that is given elements of some values, after what is scanned."""
+    """Define a body that scans some values besides, after those that it scans."""
     kinds, _ = signature(loop.body)
     first = loop.scan.first_capture
     kinds[first:first] = [Tensor.of(value) for value in moving]
@@ -331,7 +331,7 @@ def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
 def _define_without(
     loop: _Loop, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
-    """Define a body that adds up no products, and gives their factors besides."""
+    """Define a body that adds up no products, and returns their factors besides."""
     kinds, _ = signature(loop.body)
     left_out = {op.y for op in sums.values()} | {loop.returned[n] for n in sums}
     nothing = loop.arguments[0]  # stands for what no op reads

@@ -69,7 +69,7 @@ class Devices:
             self._rendezvous = None
 
     def exchange(self, place: int, asked: Mapping[str, Any], x: Array) -> Array:
-        """Return what a device gets of a collective.
+        """Return the part of a device of a collective.
 
         Args:
             place: of the device among those of this process, from 0.
@@ -127,5 +127,5 @@ class Device:
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:
-        """Return what it gets of a collective, see `Devices.exchange`."""
+        """Return the part of this device of a collective, see `Devices.exchange`."""
         return self.devices.exchange(self.place, asked, x)

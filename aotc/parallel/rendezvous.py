@@ -24,7 +24,7 @@ class Diverged(InputError):
 
 
 class Rendezvous:
-    """Some threads that run one program and meet in it, over again.
+    """A barrier at which threads that run one program exchange data, over again.
 
     Args:
         size: how many they are.

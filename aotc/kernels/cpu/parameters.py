@@ -130,7 +130,7 @@ class Parameters:
         return sum(each[0].size for each in self.tables)
 
     def numbers_of(self, member: int) -> list[int]:
-        """Return what one of the kernels is told."""
+        """Return the numbers that one of the kernels gets."""
         return [each[member] for each in self.numbers]
 
     def tables_of(self, member: int) -> np.ndarray:
@@ -225,7 +225,7 @@ def _constant_of(number: Value, kind: Type) -> Value:
 
 
 def _compare_with(bound: Value) -> None:
-    """Let those that take a bound which is not NaN compare with it, and choose."""
+    """Replace maxnumf and minnumf by a bound that is not NaN by a select."""
     for use in [*bound.uses]:
         op = use.owner
         if op.name in _BOUNDED:

@@ -1,4 +1,4 @@
-"""Kernels of one structure as one, which is told the numbers that they differ in.
+"""Merge kernels of one structure: the constants that differ become operands.
 
 Texts are compared, in which no numbers stand. See `aotc.kernels.cpu.parameters` for
 what a kernel can be told.
@@ -36,7 +36,7 @@ _KIND = re.compile(REPLACEABLE)
 
 
 def share_kernels(module: Module) -> bool:
-    """Let kernels of a lowered module that differ in numbers alone be one.
+    """Merge the kernels of a lowered module that differ in constants alone.
 
     Returns:
         Whether there are any.
@@ -143,7 +143,7 @@ def _columns_of(
 
 @dataclass(frozen=True)
 class _Shared:
-    """Kernels, of which the first takes the place of all.
+    """Kernels of which the first takes the place of all.
 
     Args:
         holders: the modules that hold them.
@@ -191,7 +191,7 @@ class _Shared:
 
 
 def _call_shared(module: Module, shared: Sequence[_Shared]) -> None:
-    """Call kernels that are shared in the place of all others."""
+    """Replace calls of merged kernels by those of the first of each group."""
     members = {
         name_of(holder): (each, number)
         for each in shared
