@@ -171,9 +171,16 @@ def _load_all(asked: _Asked) -> DeviceModels:
     first = _load(asked, _first_part)
     assert first.device is not None
     devices = first.device.devices
-    others = map(devices.device, range(1, len(devices.numbers)))
-    models = [first, *(_load(asked, lambda _, part=part: part) for part in others)]
+    models = [first]
+    for place in range(1, len(devices.numbers)):
+        part = devices.device(place)
+        models.append(_load(asked, functools.partial(_known_part, part)))
     return DeviceModels(models, devices)
+
+
+def _known_part(part: Device, manifest: Manifest) -> Device:
+    """Return a device that is known before the manifest is read."""
+    return part
 
 
 def _first_part(manifest: Manifest) -> Device:
