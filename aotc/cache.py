@@ -240,8 +240,8 @@ def sources_digest(folder: Path) -> str:
 def arrays_digest(named: Mapping[str, Any]) -> str:
     """Return the SHA-256 of named arrays in order: types, shapes and elements.
 
-    What is still to be computed (`__array__`) is so when its turn comes. Large arrays
-    are hashed by several threads, of each the digest counts.
+    What is still to be computed (`__array__`) is so when its turn comes. Each array has
+    a digest of its own, of which that of all is made, so that threads hash large ones.
     """
     found = hashlib.sha256()
     waiting: deque[tuple[bytes, Callable[[], bytes]]] = deque()

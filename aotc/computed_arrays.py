@@ -54,17 +54,19 @@ class ComputedArray(UnevaluatedArray):
         arrays: Mapping[Value, StoredArray],
     ) -> None:
         read = _read_by(ops)
-        self._take(_copy_ops(ops, read, result), [arrays[value] for value in read])
+        self._initialize(
+            _copy_ops(ops, read, result), [arrays[value] for value in read]
+        )
 
     @classmethod
     def of_module(cls, module: Module, leaves: Sequence[StoredArray]) -> ComputedArray:
         """Return the array that `module` of another one computes from its leaves."""
         found = cls.__new__(cls)
-        found._take(module, leaves)
+        found._initialize(module, leaves)
         return found
 
-    def _take(self, module: Module, leaves: Sequence[StoredArray]) -> None:
-        """Compute from leaves what the only function of a module returns of them."""
+    def _initialize(self, module: Module, leaves: Sequence[StoredArray]) -> None:
+        """Initialise by a module whose only function computes it from the leaves."""
         self.module, self.leaves = module, [*leaves]
         (function,) = _ops_of(module.body)
         self._block = function.entry_block

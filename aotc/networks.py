@@ -8,7 +8,7 @@ from typing import Any
 
 
 class NetworksOnDemand(Mapping[str, Any]):
-    """The `Imported` networks of a program by name, for a program that is known.
+    """The `Imported` networks of a program by name, for a program from the cache.
 
     Args:
         load: imports them.

@@ -14,7 +14,7 @@ import numpy as np
 
 from aotc import dtypes
 from aotc.dialects.callees import declaration_of
-from aotc.dialects.devices import Group
+from aotc.dialects.devices import SimulatedDevices
 from aotc.dialects.functions import callee_of, functions_of, signature
 from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import Evaluator
@@ -84,11 +84,11 @@ def evaluate_part(
         wanted: results of the ops.
         with_op: as for `evaluate`.
     """
-    return Part.of(module, ops, wanted, with_op).evaluate(known, symbols)
+    return PreparedPart.of(module, ops, wanted, with_op).evaluate(known, symbols)
 
 
 @dataclass(frozen=True)
-class Part:
+class PreparedPart:
     """Ops of a block that compute some values, read once for all times they are run.
 
     Args:
@@ -112,7 +112,7 @@ class Part:
         ops: Sequence[Any],
         wanted: Sequence[Any],
         with_op: EvaluateOp | None = None,
-    ) -> Part:
+    ) -> PreparedPart:
         """Read ops of a block, in order."""
         steps = _steps_of(ops, kept=wanted)
         return cls(module, functions_of(module), steps, wanted, with_op or Evaluator())
@@ -148,8 +148,8 @@ def evaluate_devices(
         InputError: an input does not fit, or the devices do not meet in the same
             collectives.
     """
-    group = Group(axis_name, len(inputs))
-    return group.run(lambda number: evaluate(module, name, inputs[number]))
+    devices = SimulatedDevices(axis_name, len(inputs))
+    return devices.run(lambda number: evaluate(module, name, inputs[number]))
 
 
 @dataclass

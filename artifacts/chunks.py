@@ -51,9 +51,9 @@ class Hasher:
             work()
 
     def updates(self, data: bytes | memoryview) -> list[Callable[[], None]]:
-        """Return the work of taking the bytes that follow, for one thread each.
+        """Return functions that hash the bytes that follow, each for one thread.
 
-        All of it is to be done before the next bytes are taken.
+        All of them are to be called before the next bytes are taken.
         """
         view, begin = memoryview(data), self.size
         self.size += len(view)

@@ -111,7 +111,7 @@ _LOADER_MODULES = {"aotc_host": 0}
 def _check_modules(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
     found = []
     for module, least in abi.get("module_deps", {}).items():
-        offered = {**runtime.modules, **_LOADER_MODULES}.get(module)
+        offered = _LOADER_MODULES.get(module, runtime.modules.get(module))
         if offered is None:
             found.append(unknown("module", f"runtime module {module} is unknown"))
         elif offered < least:

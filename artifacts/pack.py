@@ -504,7 +504,7 @@ def write_file(
 def _begin_hashing(
     hasher: Hasher, chunk: bytes | memoryview, pool: Executor
 ) -> list[Future[None]]:
-    """Hash bytes beside what else is done; small ones at once."""
+    """Start to hash bytes in threads; hash small ones at once."""
     if len(chunk) < _LARGE:
         hasher.update(chunk)
         return []

@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from aotc import options
 from aotc.cli import output
@@ -43,10 +43,11 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     if count is None or options.get("AOTC_GROUP") is not None:
         return
     from aotc.parallel.launching import run_ranks
+    from aotc.runtime.engine import physical_cores
 
-    if "AOTC_THREADS" not in os.environ:
-        cores = len(os.sched_getaffinity(0))
-        os.environ["AOTC_THREADS"] = str(max(cores // count, 1))
+    if options.get("AOTC_THREADS") is None:
+        threads = min(physical_cores() // count, options.MAX_THREADS)
+        os.environ["AOTC_THREADS"] = str(max(threads, 1))
     command = [sys.executable, "-P", "-c", _PROGRAM, "run", *arguments]
     ended = run_ranks(command, count, answers=_answers())
     first, *others = ended
@@ -69,7 +70,7 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
 
 
 def _answers() -> IO[str] | None:
-    """Standard output as a file; None where it is none, as in a test."""
+    """Return standard output as a file; None where it is none, as in a test."""
     stream = output.answers()
     try:
         stream.fileno()
@@ -79,7 +80,7 @@ def _answers() -> IO[str] | None:
 
 
 def _said_of(ended: Ended) -> str:
-    """What is told of a rank; nothing if it only waited for another in vain."""
+    """Return what to report of a rank; "" if it only waited in vain for another."""
     if ended.code < 0:
         return f"{exit_cause(ended.code)} has ended it"
     has_kept_states = "goes on after step" in ended.errors
@@ -87,7 +88,7 @@ def _said_of(ended: Ended) -> str:
 
 
 def _exit_code(ended: Sequence[Ended]) -> int:
-    """That of a rank that has failed by itself, else that of the first."""
+    """Return the exit code of a rank that failed by itself, else that of the first."""
     failed = [
         x.code for x in ended if x.code > 0 and x.errors and _LOST not in x.errors
     ]
@@ -97,7 +98,7 @@ def _exit_code(ended: Sequence[Ended]) -> int:
 def call(
     models: DeviceModels, point: EntryPoint, inputs: tuple[str, ...]
 ) -> tuple[list[Leaf], list[Array]]:
-    """Call an entry of several devices once; its outputs on all of them.
+    """Call an entry of several devices once; return its outputs on all of them.
 
     An input with an axis more than the entry takes, as long as there are devices, has
     a part for each; any other one is the same for all. Each output has such an axis.
@@ -106,7 +107,7 @@ def call(
         InputError: an input does not fit, or the call fails.
         SetupError: `rank-lost`.
     """
-    from dataclasses import replace
+    import numpy as np
 
     from aotc.cli import arrays
 
@@ -129,7 +130,7 @@ def call(
 
 
 def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
-    """What a device gets of an input."""
+    """Return the part of an input that a device gets."""
     if array.ndim != len(leaf.shape) + 1:
         return array
     if len(array) != count:
@@ -138,8 +139,8 @@ def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
             f"expected a part of the input {leaf.name!r} for each of {count} devices, "
             f"or one for all; got {len(array)}",
         )
-    part: Any = array[number]
-    return np.asarray(part)
+    part: Array = array[number, ...]
+    return part
 
 
 def require_fit(
@@ -175,5 +176,5 @@ def require_fit(
 
 
 def writes_answer(models: DeviceModels) -> bool:
-    """Whether this process prints and writes what its group has computed."""
+    """Return whether this process prints and writes what its group has computed."""
     return models.devices.group.rank == 0

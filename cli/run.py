@@ -145,9 +145,9 @@ def run(
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return
-    ranks.start(count, click.get_current_context().meta[ARGUMENTS])
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
     _require_plain_stream(stream, loop, file, find_nan, form)
+    ranks.start(count, click.get_current_context().meta[ARGUMENTS])
     loop = _with_metrics(loop, metrics)
     with metrics.written_at_the_end():
         models = _load(bundle, keys, target, choices)

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from aotc.errors import InputError
-from aotc.parallel.meeting import Diverged, Meeting
+from aotc.parallel.rendezvous import Diverged, Rendezvous
 
 if TYPE_CHECKING:
     from aotc.dialects.ops.collective import OverDevices
 
 Found = TypeVar("Found")
 
-# the group that this thread is a device of, and its number there
-_place: ContextVar[tuple["Group", int] | None] = ContextVar("aotc_device", default=None)
+# the devices that this thread is one of, and its number
+_place: ContextVar[tuple["SimulatedDevices", int] | None] = ContextVar(
+    "aotc_device", default=None
+)
 
 
 def rendezvous(
@@ -41,18 +43,18 @@ def rendezvous(
     if size == 1:
         alone: np.ndarray = op.across(x[None], **rest)[0]
         return alone
-    group, number = _place.get() or (None, 0)
-    if group is None or (group.axis_name, group.size) != (name, size):
+    devices, number = _place.get() or (None, 0)
+    if devices is None or (devices.axis_name, devices.size) != (name, size):
         raise InputError(
             "needs-devices",
             f"graph.{op._op_name} takes {size} devices along '{name}'; they are not "
             "there",
             hint="aotc.reference.evaluate_devices simulates them",
         )
-    return group.rendezvous(number, (op, rest), x)
+    return devices.rendezvous(number, (op, rest), x)
 
 
-class Group:
+class SimulatedDevices:
     """The devices along one axis.
 
     Args:
@@ -63,10 +65,10 @@ class Group:
     def __init__(self, axis_name: str, size: int) -> None:
         self.axis_name = axis_name
         self.size = size
-        self._meeting = Meeting(size)
+        self._rendezvous = Rendezvous(size)
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """`work(number)` on every device, at the same time.
+        """Call `work(number)` on every device, at the same time.
 
         Raises:
             InputError: the devices do not meet in the same collectives.
@@ -76,16 +78,16 @@ class Group:
             _place.set((self, number))
             return work(number)
 
-        return self._meeting.run(work_in_place)
+        return self._rendezvous.run(work_in_place)
 
     def rendezvous(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
-        """The part of device `number` of the collective `what`."""
-        part: np.ndarray = self._meeting.meet(number, (what, x), _across)
+        """Return the part of device `number` of the collective `what`."""
+        part: np.ndarray = self._rendezvous.meet(number, (what, x), _across)
         return part
 
 
 def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> Sequence[np.ndarray]:
-    """The parts of all devices of a collective that they meet in."""
+    """Return the parts of all devices of a collective that they meet in."""
     (op, attributes), _ = calls[0]
     if any(what != (op, attributes) for what, _ in calls):
         raise Diverged

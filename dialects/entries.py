@@ -8,10 +8,11 @@ Where lowering has replaced a type of the graph dialect, `graph.type` has it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from aotc.artifacts.manifest import DeviceAxis
 from aotc.dialects.contracts import DYNAMIC, Contract
 from aotc.dialects.function_table import erase, insert
 from aotc.dialects.functions import ENTRY, SYMBOLS, functions_of, is_entry, name_of
@@ -94,8 +95,7 @@ class Entry:
         specializations: sizes of calls that are to have code of their own, until the
             pass `specialize` has made an entry for each.
         specializes: whose calls it is for, and of which sizes, if it is such an entry.
-        devices: the axis of the devices that compute a call together, and how many
-            they are; None for one.
+        devices: that compute a call together; None for one.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Entry:
     intermediates: tuple[Tensor, ...] = ()
     specializations: tuple[Sizes, ...] = ()
     specializes: Specialization | None = None
-    devices: tuple[str, int] | None = None
+    devices: DeviceAxis | None = None
 
     @classmethod
     def flat(
@@ -293,9 +293,9 @@ def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:
     function.attributes[_INTERMEDIATES] = ir.ArrayAttr.get(types)
 
 
-def write_devices(function: Function, axis: str, count: int) -> None:
+def write_devices(function: Function, devices: DeviceAxis) -> None:
     """State the devices that compute a call of an entry together."""
-    function.attributes[_DEVICES] = attribute_of({"axis": axis, "count": count})
+    function.attributes[_DEVICES] = attribute_of(asdict(devices))
 
 
 def lower_signature(function: Function, lowered: Function) -> None:
@@ -383,11 +383,10 @@ def _specialization(function: Function) -> Specialization | None:
     return Specialization(stated["entry"], tuple(stated["sizes"].items()), padded)
 
 
-def _devices(function: Function) -> tuple[str, int] | None:
+def _devices(function: Function) -> DeviceAxis | None:
     if _DEVICES not in function.attributes:
         return None
-    stated = plain_of(function.attributes[_DEVICES])
-    return stated["axis"], stated["count"]
+    return DeviceAxis(**plain_of(function.attributes[_DEVICES]))
 
 
 def _specialization_facts(special: Specialization) -> dict[str, Any]:

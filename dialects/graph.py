@@ -327,7 +327,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
-        """Why a target cannot run this use of the op, if it cannot."""
+        """Return why a target cannot run this use of the op; None if it can."""
         return None
 
     @classmethod

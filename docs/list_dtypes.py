@@ -232,7 +232,7 @@ _MNEMONICS = {
     "ummla": "ummla",
     "bfdot": "bfdot",
 }
-_WIDENING = "vwmacc"  # of RISC-V, which upstream ops say
+_WIDENING = "vwmacc"  # what LLVM makes, on RISC-V, of multiply-adds that widen
 
 
 @dataclass(frozen=True)

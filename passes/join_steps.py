@@ -97,29 +97,29 @@ class _Loop:
 
     @classmethod
     def of(cls, call: func.CallOp, functions: Functions) -> _Loop:
-        """Return that of a call."""
+        """Return the scan of a call."""
         scan = control_of(functions[callee_of(call)])
         assert isinstance(scan, Scan)
         return cls(call, scan, functions[scan.functions[0]])
 
     @property
     def arguments(self) -> list[Value]:
-        """What a step is given."""
+        """The arguments of a step."""
         return list(self.body.entry_block.arguments)
 
     @property
     def scanned(self) -> list[Value]:
-        """What a step is given an element of."""
+        """The arguments of a step that are elements of sequences."""
         return self.arguments[self.scan.carries : self.scan.first_capture]
 
     @property
     def returned(self) -> list[Value]:
-        """What a step gives."""
+        """The results of a step."""
         *_, end = self.body.entry_block.operations
         return list(end.operands)
 
     def whole(self, argument: Value) -> Value:
-        """Return what the loop is given for an argument of its steps."""
+        """Return the operand of the loop for an argument of its steps."""
         return self.call.operands[self.arguments.index(argument)]
 
     def can_stack(self, values: Sequence[Value]) -> bool:
@@ -142,7 +142,7 @@ def _elements(values: Sequence[Value]) -> int:
 
 
 def _are_few(sizes: Shape) -> bool:
-    """Return whether a step has so few rows that it reads the weight for little."""
+    """Return whether a step has few rows, for which it reads a whole weight."""
     rows = element_count(sizes)
     return isinstance(rows, int) and rows <= _FEW_ROWS
 
@@ -151,7 +151,7 @@ def _are_few(sizes: Shape) -> bool:
 
 
 def _compute_before(loop: _Loop) -> bool:
-    """Give a loop the products of what it goes through by what stays the same."""
+    """Compute the products of scanned values by invariants before the loop."""
     moving = list(_products_of_scanned(loop))
     if not moving:
         return False
@@ -168,7 +168,7 @@ def _compute_before(loop: _Loop) -> bool:
 
 
 def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
-    """Yield what depends on no carried value, and is worth to be computed before."""
+    """Yield products of no carried value that are worth to be computed before."""
     scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
     for op in loop.body.entry_block.operations:
         if not isinstance(op, DotGeneral) or op.lhs_batch:
@@ -193,7 +193,7 @@ def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | 
     """
     if not has_one_use(product.y):
         return None
-    ((use),) = product.y.uses
+    (use,) = product.y.uses
     total = use.owner.opview
     if not isinstance(total, Add):
         return None
@@ -235,7 +235,7 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _define_given(loop: _Loop, moving: Sequence[Value]) -> str:
-    """Define a body that is given elements of some values, after what is scanned."""
+    """Define a body that scans some values besides, after those that it scans."""
     kinds, _ = signature(loop.body)
     first = loop.scan.first_capture
     kinds[first:first] = [Tensor.of(value) for value in moving]
@@ -331,7 +331,7 @@ def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
 def _define_without(
     loop: _Loop, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
-    """Define a body that adds up no products, and gives their factors besides."""
+    """Define a body that adds up no products, and returns their factors besides."""
     kinds, _ = signature(loop.body)
     left_out = {op.y for op in sums.values()} | {loop.returned[n] for n in sums}
     nothing = loop.arguments[0]  # stands for what no op reads

@@ -10,8 +10,7 @@ their collectives are identities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from aotc.artifacts.manifest import DeviceAxis
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.entries import entries_of, write_devices
 from aotc.dialects.functions import functions_of
@@ -37,18 +36,19 @@ class RecordDevices(Pass):
         changed = False
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):
-            for op in ops_over_devices(functions, entry.name):
+            ops = ops_over_devices(functions, entry.name)
+            for op in ops:
                 known = known or op
                 _require_same_axis(known, op)
-                write_devices(functions[entry.name], op.axis_name, op.axis_size)
+            if ops:
+                devices = DeviceAxis(ops[0].axis_name, ops[0].axis_size)
+                write_devices(functions[entry.name], devices)
                 changed = True
         return changed
 
 
-def ops_over_devices(
-    functions: dict[str, Function], entry: str
-) -> Iterator[OverDevices]:
-    """Yield the ops over several devices of an entry and of what it runs."""
+def ops_over_devices(functions: dict[str, Function], entry: str) -> list[OverDevices]:
+    """Return the ops over several devices of an entry and of what it runs."""
     found: list[OverDevices] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -58,7 +58,7 @@ def ops_over_devices(
 
     for name in reachable_functions(functions, entry):
         functions[name].operation.walk(visit)
-    yield from found
+    return found
 
 
 def _require_same_axis(known: OverDevices, op: OverDevices) -> None:
@@ -74,6 +74,6 @@ def _require_same_axis(known: OverDevices, op: OverDevices) -> None:
             f"expected the collectives of all entries along one axis; got {axes[0]} "
             f"and {axes[1]}",
             where=where_of(op),
-            hint="compiled code has devices along one axis; "
-            "aotc.reference.evaluate_devices has, too",
+            hint="give all collectives one aotc.collectives.Axis; compiled code has "
+            "devices along a single one",
         )

@@ -1,4 +1,4 @@
-"""Compile kernels once that differ in numbers alone, which become operands of one.
+"""Compile kernels that differ in constants alone once: these become operands of one.
 
     call @iree.contraction.kernel.dispatch(%x, %w, %shares)        (zero point 131)
     call @iree.contraction_1.kernel.dispatch(%y, %v, %shares)      (zero point 128)

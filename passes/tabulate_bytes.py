@@ -112,7 +112,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
 
 
 def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
-    """Look up what targets only come near to, of one byte, on the way to bytes."""
+    """Look up approximated functions of one byte whose results end as bytes."""
     weights, images = weight_values(function), _Images(numbers)
     known: dict[Value, bool] = {}
     for argument in function.entry_block.arguments:
@@ -166,7 +166,7 @@ class _Image:
 
     @property
     def number(self) -> float | None:
-        """What all elements are, whatever the bytes; None if that depends on them.
+        """The one number that all elements are; None if it depends on the bytes.
 
         IREE finds that of a table, too, and then has the build call the kernel that
         reads it, which its compiler cannot ("no executable loader registered").
@@ -246,8 +246,7 @@ class _Images:
         if image is None:
             return None
         if image.number is not None:
-            constant: Value = Builder().full(Tensor.of(value), image.number)
-            return constant
+            return image.entries(value)
         if image.changes_nothing:
             moved = image.move()
             self.add_source(moved)
@@ -261,7 +260,7 @@ class _Images:
         return found
 
     def of(self, value: Value) -> _Image | None:
-        """Return what elements of a value are for each byte of one tensor, if so."""
+        """Return the image of a value of one tensor of bytes; None for others."""
         image = self._found.get(value)
         is_whole = image is not None and len(image.table) == _BYTES
         return image if is_whole else None

@@ -1,4 +1,4 @@
-"""What a compiler that failed has said → the error that says what to do."""
+"""The output of a compiler that failed → the error that says what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 
 
 def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
-    """What the machine refused the compiler, which is no fault of the program."""
+    """Return the error of what the machine lacks, if the compiler failed for that."""
     if code == WORKER_IO_ERROR or is_disk_full(log):
         return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
     if code == -signal.SIGKILL or is_out_of_memory(log):
@@ -32,7 +32,7 @@ def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError 
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Files that cannot be written into a folder are an error of the user's machine."""
+    """Raise `cannot-write` for files that cannot be written into a folder."""
     try:
         yield
     except OSError as error:
@@ -49,7 +49,7 @@ def _disk_error(folder: Path, reason: str) -> SetupError:
 
 
 def failure_of(target: Target, code: int, log: str) -> CompileError:
-    """One message out of the compiler's output; the whole of it is kept in a file."""
+    """Return an error with one message of the output, all of which a file keeps."""
     kept = _keep(target, log)
     if code < 0:
         cause = f"IREE's compiler died of {exit_cause(code)}"

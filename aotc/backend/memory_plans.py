@@ -88,7 +88,7 @@ def _range_of(contract: Contract) -> tuple[int, int]:
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Whether inputs can have the sizes that these symbols give them."""
+    """Return whether inputs can have the sizes that these symbols give them."""
     return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
 
 
@@ -109,6 +109,7 @@ def _input_bounds(entry: Entry) -> list[list[list[int]]]:
 def planned_memory(
     entries: Sequence[Entry], report: dict[str, Any]
 ) -> dict[str, Memory]:
+    """Return the memory of the entries that the report of a worker has plans of."""
     return {
         entry.name: _memory_of(entry, **found)
         for entry in entries
@@ -117,7 +118,7 @@ def planned_memory(
 
 
 def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str, Any]:
-    """Of each entry that has no plan: why, and the sizes that have no limit."""
+    """Return why entries have no plan, and their sizes that have no limit."""
     return {
         entry.name: {
             "why": "sizes without a limit"
@@ -131,7 +132,7 @@ def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str
 
 
 def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
-    """What the worker has found of an entry, `call` of those that it was told."""
+    """Return the memory of an entry, of which `call` takes most, as a worker found."""
     symbols = _corners(entry)[call]
     if bound == "exact" and not entry.allows(symbols):  # by its guards
         bound = "upper"

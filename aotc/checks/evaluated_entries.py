@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
-from aotc.checks.failures import (
-    HINT,
-)
+from aotc.checks.failures import HINT
 from aotc.checks.kernel_check import (
     STEPS,
     EvaluatedKernels,
@@ -23,17 +17,10 @@ from aotc.checks.kernel_check import (
 )
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
-from aotc.checks.samples import (
-    Share,
-    items_of,
-)
+from aotc.checks.samples import Share, items_of
 from aotc.checks.subject import Subject
 from aotc.checks.trials import Trial, judged, trial_of
-from aotc.checks.work import (
-    NothingToCompare,
-    OverBudget,
-    Work,
-)
+from aotc.checks.work import NothingToCompare, OverBudget, Work
 from aotc.errors import CompileError
 from aotc.program import Program
 from aotc.target import Target
@@ -51,7 +38,7 @@ def evaluate_kernels(
     *,
     full: bool,
 ) -> list[SelfCheck]:
-    """What was found of entries that do not run here, with their kernels evaluated.
+    """Return the findings of entries that do not run here, with kernels evaluated.
 
     Args:
         rows: what was found of all entries.

@@ -9,12 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Container,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from itertools import count, groupby
@@ -28,13 +23,7 @@ from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.compiled import Bundle
 from aotc.checks.evaluated_entries import evaluate_kernels
-from aotc.checks.failures import (
-    HINT,
-    load_error,
-    place_of,
-    wrong_block,
-    wrong_results,
-)
+from aotc.checks.failures import HINT, load_error, place_of, wrong_block, wrong_results
 from aotc.checks.judging import Verdict
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
@@ -166,7 +155,7 @@ def _entries_over_devices(program: Program) -> set[str]:
     """Return the names of entries whose calls several devices compute together."""
     functions = functions_of(program.module)
     entries = program.entry_points
-    return {x.name for x in entries if any(ops_over_devices(functions, x.name))}
+    return {x.name for x in entries if ops_over_devices(functions, x.name)}
 
 
 def skipped_checks(

@@ -1,11 +1,8 @@
-"""Calls of an entry, what the reference makes of them, and what results are worth."""
+"""Calls of an entry, their results by the reference, and verdicts on other results."""
 
 from __future__ import annotations
 
-from collections.abc import (
-    Iterable,
-    Sequence,
-)
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +10,9 @@ import numpy as np
 
 from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import (
-    Calls,
-    Item,
-    calls_of,
-    input_elements,
-    parts_of,
-)
+from aotc.checks.samples import Calls, Item, calls_of, input_elements, parts_of
 from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import (
-    NoMemoryToCompare,
-    NothingToCompare,
-    Work,
-)
+from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
 from aotc.errors import InputError
 
 SEED = 20
@@ -88,7 +75,7 @@ def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
 
 
 def _says_nothing(results: Sequence[Any]) -> bool:
-    """Whether there are floats among the results, and none of them is finite."""
+    """Return whether there are floats among the results, and none of them is finite."""
     floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 

@@ -98,7 +98,7 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
 
 
 def kernel_in(holder: Operation) -> Kernel:
-    """The kernel that a module beside the functions holds."""
+    """Return the kernel that a module beside the functions holds."""
     name, stated = name_of(holder), plain_of(holder.attributes[KERNEL])
     if LAUNCH in holder.attributes:
         launch = Launch(**plain_of(holder.attributes[LAUNCH]))

@@ -11,7 +11,7 @@ from aotc.target import Target
 # Of all processors alike.
 LINE_BYTES = 64  # of a line of a cache
 PREFETCH_BYTES = 1 << 13  # from what is read at once to what is fetched then
-# The cache that they are fetched into: the first one waits for few lines at a time
+# The cache that weights of few rows are fetched into: the first has few fill buffers
 STREAM_CACHE = 2
 KEPT_BYTES = 1 << 20  # of weights that may stay in a cache from call to call
 STACK_BYTES = 1 << 15  # that IREE grants a kernel

@@ -15,10 +15,7 @@ from typing import Any
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.pack import Content, FinishedFile, scratch_folder
 from aotc.backend import Compiled
-from aotc.computed_arrays import (
-    is_computed_alike,
-    likeness_key,
-)
+from aotc.computed_arrays import is_computed_alike, likeness_key
 from aotc.packager.manifests import manifest, module_file
 from aotc.packager.weights import (
     Archives,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from typing import Any
@@ -183,18 +184,10 @@ def _entry_point(
             "updates": list(entry.updates),
             **({"guards": guards} if guards else {}),
             **({"intermediates": between} if between else {}),
-            **_devices(entry),
+            **({"devices": asdict(entry.devices)} if entry.devices else {}),
             **({"specializations": special} if special else {}),
             **({} if entry.has_general_code else {"has_general_code": False}),
         }
-
-
-def _devices(entry: Entry) -> dict[str, Any]:
-    """Return the devices that compute a call together, where there are several."""
-    if entry.devices is None:
-        return {}
-    axis, count = entry.devices
-    return {"devices": {"axis": axis, "count": count}}
 
 
 def _specialization(entry: Entry, name: str, special: Specialization) -> dict[str, Any]:

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.artifacts.pack import FinishedFile, write_file
-from aotc.computed_arrays import (
-    StoredArray,
-    is_same_array,
-)
+from aotc.computed_arrays import StoredArray, is_same_array
 from aotc.parameter_archive import ArchiveParts
 from aotc.program import Program
 from aotc.system_errors import cannot_write

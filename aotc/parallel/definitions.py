@@ -1,4 +1,4 @@
-"""What each device gets of a collective, computed of what all have, in NumPy.
+"""Collectives in NumPy: the part of each device, from the arrays of all.
 
 Sums are taken in the order of the devices, one after the other, and kept in f32 where
 elements are narrower: the bits do not depend on how many processes there are.
@@ -33,7 +33,7 @@ def reduction(arrays: Arrays, kind: str) -> Array:
 
 
 def _block(x: Array, axis: int, count: int, number: int) -> Array:
-    """Block `number` of `count` equal ones along an axis."""
+    """Return block `number` of `count` equal ones along an axis."""
     size = x.shape[axis] // count
     where = [slice(None)] * x.ndim
     where[axis] = slice(number * size, (number + 1) * size)
@@ -77,7 +77,7 @@ _SAME_ON_ALL = ("all_reduce", "all_gather")
 
 
 def results(asked: Mapping[str, Any], arrays: Arrays, numbers: range) -> list[Array]:
-    """Return what some devices get of a collective; views of `arrays` are copied.
+    """Return the parts of some devices of a collective; views of `arrays` are copied.
 
     Args:
         asked: `op`, which collective it is, and its attributes.

@@ -18,7 +18,7 @@ from aotc.errors import InputError
 from aotc.parallel.definitions import results
 from aotc.parallel.engine import Alone, Array
 from aotc.parallel.group import Group
-from aotc.parallel.meeting import Diverged, Meeting
+from aotc.parallel.rendezvous import Diverged, Rendezvous
 
 Found = TypeVar("Found")
 
@@ -47,7 +47,7 @@ class Devices:
         self.axis, self.count = taken.axis, taken.count
         own = taken.count // group.size
         self.numbers = range(group.rank * own, (group.rank + 1) * own)
-        self._meeting: Meeting | None = None
+        self._rendezvous: Rendezvous | None = None
 
     @classmethod
     def alone(cls) -> Devices:
@@ -62,14 +62,14 @@ class Devices:
         """
         if len(self.numbers) == 1:
             return [work(0)]
-        self._meeting = Meeting(len(self.numbers))
+        self._rendezvous = Rendezvous(len(self.numbers))
         try:
-            return self._meeting.run(work)
+            return self._rendezvous.run(work)
         finally:
-            self._meeting = None
+            self._rendezvous = None
 
     def exchange(self, place: int, asked: Mapping[str, Any], x: Array) -> Array:
-        """Return what a device gets of a collective.
+        """Return the part of a device of a collective.
 
         Args:
             place: of the device among those of this process, from 0.
@@ -85,18 +85,18 @@ class Devices:
         what = json.dumps([asked, x.shape])
         if len(self.numbers) == 1:
             return self._exchange([(what, x)])[0]
-        if self._meeting is None:
+        if self._rendezvous is None:
             raise InputError(
                 "needs-devices",
                 f"expected the {len(self.numbers)} devices of this process to compute "
                 "a call together; got one alone",
                 hint="call the entry through aotc.runtime.load_devices",
             )
-        found: Array = self._meeting.meet(place, (what, x), self._exchange)
+        found: Array = self._rendezvous.meet(place, (what, x), self._exchange)
         return found
 
     def _exchange(self, brought: Sequence[tuple[str, Array]]) -> list[Array]:
-        """What each device of this process gets of a collective."""
+        """Return the parts of the devices of this process of a collective."""
         what = brought[0][0]
         if any(other != what for other, _ in brought):
             raise Diverged
@@ -127,5 +127,5 @@ class Device:
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:
-        """Return what it gets of a collective, see `Devices.exchange`."""
+        """Return the part of this device of a collective, see `Devices.exchange`."""
         return self.devices.exchange(self.place, asked, x)

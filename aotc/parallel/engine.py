@@ -1,4 +1,4 @@
-"""What moves arrays between ranks: the one interface that each engine has."""
+"""The interface of engines, which move arrays between ranks."""
 
 from __future__ import annotations
 
@@ -60,28 +60,31 @@ class Alone:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Its own arrays."""
+        """Yield its own arrays."""
         yield [list(arrays)]
 
     def lost_ranks(self) -> set[int]:
-        """There are no others."""
+        """Return none: there are no others."""
         return set()
 
     def close(self) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
 
-def rank_lost(rank: int, size: int, said: str = "its process has ended") -> SetupError:
-    """The error of a rank that others wait for in vain.
+def rank_lost(
+    rank: int | None, size: int, said: str = "its process has ended"
+) -> SetupError:
+    """Return the error of a rank that others wait for in vain.
 
     Args:
-        rank: which.
+        rank: which; None if the engine does not know.
         size: of the group.
         said: what became of it.
     """
+    which = f"all {size} ranks" if rank is None else f"rank {rank} of {size}"
     return SetupError(
         "rank-lost",
-        f"expected rank {rank} of {size} to take part: {said}",
+        f"expected {which} to take part: {said}",
         hint="see what that process said, and start all ranks again",
     )
 

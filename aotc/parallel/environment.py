@@ -1,4 +1,4 @@
-"""Which group this process belongs to, as whoever started it says."""
+"""Find the group of this process by the variables that its starter has set."""
 
 from __future__ import annotations
 

@@ -35,10 +35,9 @@ class GlooEngine(MessageEngine):
             found = self._gather(
                 self._torch.frombuffer(padded, dtype=self._torch.uint8)
             )
-        except RuntimeError as error:  # which rank it was, gloo does not say
-            other = (self.rank + 1) % self.size
+        except RuntimeError as error:
             first_line = str(error).partition("\n")[0]
-            raise rank_lost(other, self.size, f"gloo says: {first_line}") from error
+            raise rank_lost(None, self.size, f"gloo says: {first_line}") from error
         return [each.numpy().data for each in found]
 
     def _gather(self, tensor: Any) -> list[Any]:

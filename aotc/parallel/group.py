@@ -28,26 +28,26 @@ class Group:
         self.rank, self.size = engine.rank, engine.size
 
     def all_reduce(self, x: Array, kind: str = "sum") -> Array:
-        """The sum, max or min over the ranks, in their order."""
+        """Return the sum, max or min over the ranks, in their order."""
         if kind not in ("sum", "max", "min"):
             raise InputError("bad-kind", f"expected sum, max or min; got {kind!r}")
         return self._collect({"op": "all_reduce", "kind": kind}, x)
 
     def all_gather(self, x: Array, axis: int = 0) -> Array:
-        """What all ranks have, one after the other along an axis."""
+        """Return the arrays of all ranks, one after the other along an axis."""
         return self._collect({"op": "all_gather", "axis": axis}, x)
 
     def reduce_scatter(self, x: Array, axis: int = 0) -> Array:
-        """The sum over the ranks, of which each gets its block along an axis."""
+        """Return the block of this rank, along an axis, of the sum over the ranks."""
         return self._collect({"op": "reduce_scatter", "axis": axis}, x, axis)
 
     def all_to_all(self, x: Array, split_axis: int = 0, concat_axis: int = 0) -> Array:
-        """Block r of what each rank has, joined in the order of the ranks."""
+        """Return the blocks of this rank of all arrays, in the order of the ranks."""
         axes = {"split_axis": split_axis, "concat_axis": concat_axis}
         return self._collect({"op": "all_to_all", **axes}, x, split_axis)
 
     def permute(self, x: Array, pairs: Sequence[tuple[int, int]]) -> Array:
-        """What another rank has, by pairs of (source, target); zeros without one."""
+        """Return the array of the source in pairs (source, target); zeros if none."""
         sources, targets = ([pair[i] for pair in pairs] for i in (0, 1))
         for ends in (sources, targets):
             if len({*ends}) != len(ends) or not {*ends} <= {*range(self.size)}:
@@ -61,7 +61,7 @@ class Group:
         )
 
     def broadcast(self, x: Array, source: int = 0) -> Array:
-        """What rank `source` has, on each rank."""
+        """Return the array of rank `source`, on each rank."""
         with self.engine.exchange(f"broadcast {source}", [_prepared(x)]) as found:
             return np.array(found[source][0])
 
@@ -71,7 +71,7 @@ class Group:
             pass
 
     def texts(self, text: str) -> list[str]:
-        """What each rank says, in their order."""
+        """Return the text that each rank gives, in their order."""
         said = np.frombuffer(text.encode(), np.uint8)
         with self.engine.exchange("texts", [said]) as found:
             return [given.tobytes().decode() for (given,) in found]

@@ -22,7 +22,7 @@ _POLL = 0.02
 
 @dataclass(frozen=True)
 class Ended:
-    """How a rank has ended.
+    """The end of a rank.
 
     Args:
         code: its exit code, negative for a signal.
@@ -36,7 +36,7 @@ class Ended:
 def run_ranks(
     command: Sequence[str], count: int, *, answers: IO[Any] | None = None
 ) -> list[Ended]:
-    """Run a command in `count` processes that are ranks of a group; how they ended.
+    """Run a command in `count` ranks of a group; return how each has ended.
 
     Rank 0 has the standard streams of this process. The others write nothing to
     standard output, and what they write to standard error is kept. Signals that ask

@@ -30,8 +30,7 @@ class MpiEngine(MessageEngine):
         try:
             return list(self._ranks.allgather(message))
         except self._mpi.Exception as error:
-            others = (self.rank + 1) % self.size
-            raise rank_lost(others, self.size, f"MPI says {error}") from error
+            raise rank_lost(None, self.size, f"MPI says: {error}") from error
 
     def close(self) -> None:
         """Do nothing: MPI ends with the process, and all ranks wait for that."""

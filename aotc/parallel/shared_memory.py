@@ -88,7 +88,7 @@ class SharedMemoryEngine:
             each.close()
 
     def _reserve(self, size: int) -> int | None:
-        """Have halves of at least `size` bytes; the descriptor of memory that is new.
+        """Have halves of at least `size` bytes; return the descriptor of new memory.
 
         Others go on reading the old memory, which they have mapped.
         """
@@ -122,7 +122,7 @@ class SharedMemoryEngine:
                 socket.send_fds(each, [data], given)
 
     def _receive(self) -> dict[int, tuple[bytes, list[int]]]:
-        """The message of this round of each other rank."""
+        """Return the message of this round of each other rank."""
         found: dict[int, tuple[bytes, list[int]]] = {}
         ranks = {each.fileno(): rank for rank, each in self._sockets.items()}
         waiting = select.poll()
@@ -139,7 +139,7 @@ class SharedMemoryEngine:
         return found
 
     def _take(self, rank: int) -> tuple[bytes, list[int]] | None:
-        """A message of a rank; None if it has ended."""
+        """Return a message of a rank; None if it has ended."""
         try:
             data, descriptors, *_ = socket.recv_fds(self._sockets[rank], _LONGEST, 1)
         except ConnectionResetError:
@@ -161,7 +161,7 @@ class SharedMemoryEngine:
 
 
 def _has_ended(other: socket.socket) -> bool:
-    """Whether the process at the other end has, and has left no message."""
+    """Return whether the process at the other end has ended, with no message left."""
     try:
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
         return not other.recv(1, flags)

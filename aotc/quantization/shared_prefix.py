@@ -27,7 +27,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.mlir import Function, Operation, Value
 from aotc.program import Program
 from aotc.quantization.measuring import Calls, join_outputs, run
-from aotc.reference import Part, bind_symbols
+from aotc.reference import PreparedPart, bind_symbols
 
 _MOST_BYTES = 2**30  # of the values that are kept, of all calls together
 
@@ -175,7 +175,7 @@ class _Entry:
             for port, value, _ in ports
             if port.kind != "input" and value in read
         }
-        part = Part.of(self.program.module, ops, wanted)
+        part = PreparedPart.of(self.program.module, ops, wanted)
 
         def evaluate(given: Sequence[Array], number: int) -> dict[Value, Array]:
             arrays = [np.asarray(x) for x in given]

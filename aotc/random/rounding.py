@@ -1,4 +1,4 @@
-"""Rounding by chance: sums of many small numbers are right in the mean."""
+"""Stochastic rounding: sums of many small numbers are right in the mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled code calls to exchange a tensor with the other devices of a model.
+"""The function that compiled code calls to exchange tensors with other devices.
 
 Collectives are calls of one imported function (`aotc.dialects.iree_text.bodies`): it
 gets JSON that says which collective it is, and a buffer view. What the function raises
@@ -27,13 +27,11 @@ class Exchange:
 
     Args:
         device: of IREE, which computes.
-        taken: the devices of the model; None if it takes one alone.
+        taken: the devices of the model.
         part: the one of them that is computed here; None if none is.
     """
 
-    def __init__(
-        self, device: Any, taken: DeviceAxis | None, part: Device | None
-    ) -> None:
+    def __init__(self, device: Any, taken: DeviceAxis, part: Device | None) -> None:
         self._device, self._taken, self._part = device, taken, part
         self._error: Exception | None = None
 
@@ -72,11 +70,10 @@ class Exchange:
         return error
 
     def _no_devices(self) -> InputError:
-        taken = self._taken or DeviceAxis("?", 0)  # a manifest that does not tell
         return InputError(
             "needs-devices",
-            f"expected {taken.count} devices along '{taken.axis}' to compute this call "
-            "together; this process computes none of them by itself",
-            hint=f"aotc run --ranks {taken.count} starts a process for each, as do "
-            "torchrun and mpirun; aotc.runtime.load_devices loads several into one",
+            f"expected {self._taken.count} devices along '{self._taken.axis}' to "
+            "compute this call together; this process computes none of them by itself",
+            hint=f"aotc run --ranks {self._taken.count} starts a process for each, as "
+            "do torchrun and mpirun; aotc.runtime.load_devices loads several into one",
         )

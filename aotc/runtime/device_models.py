@@ -29,7 +29,7 @@ class DeviceModels:
 
     @classmethod
     def of(cls, model: Model | DeviceModels) -> DeviceModels:
-        """A model as the only one of its process."""
+        """Return a model as the only one of its process."""
         if isinstance(model, DeviceModels):
             return model
         devices = model.device.devices if model.device else Devices.alone()
@@ -42,7 +42,7 @@ class DeviceModels:
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle holds."""
+        """The manifest of the bundle."""
         return self.first.manifest
 
     def call(self, entry: str, leaves: Sequence[Sequence[Any]]) -> list[list[Array]]:

@@ -144,7 +144,7 @@ def _connect(model: Model, callbacks: Callbacks) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What `load` is asked for, but for functions."""
+    """The arguments of `load`, without callbacks."""
 
     path: Path | str
     trust: Trust | str | os.PathLike[str] | None
@@ -162,31 +162,30 @@ def _part_of_process(manifest: Manifest) -> Device | None:
     """Return the device that this process is; None if it is none, or several."""
     if manifest.devices is None:
         return None
-    group = current()
-    if group.size == 1:
-        return None
-    devices = Devices(group, manifest.devices)
+    devices = Devices(current(), manifest.devices)
     return devices.device(0) if len(devices.numbers) == 1 else None
 
 
 def _load_all(asked: _Asked) -> DeviceModels:
     """Load the models of the devices of this process."""
-    found: list[Devices] = []
-
-    def first_part(manifest: Manifest) -> Device:
-        devices = Devices(current(), manifest.devices or DeviceAxis("", 1))
-        found.append(devices)
-        return devices.device(0)
-
-    models = [_load(asked, first_part)]
-    (devices,) = found
+    first = _load(asked, _first_part)
+    assert first.device is not None
+    devices = first.device.devices
+    models = [first]
     for place in range(1, len(devices.numbers)):
-        models.append(_load(asked, functools.partial(_part_at, devices, place)))
+        part = devices.device(place)
+        models.append(_load(asked, functools.partial(_known_part, part)))
     return DeviceModels(models, devices)
 
 
-def _part_at(devices: Devices, place: int, manifest: Manifest) -> Device:
-    return devices.device(place)
+def _known_part(part: Device, manifest: Manifest) -> Device:
+    """Return a device that is known before the manifest is read."""
+    return part
+
+
+def _first_part(manifest: Manifest) -> Device:
+    """Return the first of the devices that this process computes."""
+    return Devices(current(), manifest.devices or DeviceAxis("", 1)).device(0)
 
 
 def _load(asked: _Asked, part_of: _PartOf) -> Model:

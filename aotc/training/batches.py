@@ -265,7 +265,7 @@ def _require_leaves(leaves: Sequence[Leaf]) -> None:
 
 
 def _batch_size(leaves: Sequence[Leaf], size: int | None, devices: int = 1) -> int:
-    """How many rows a step takes: what the inputs say, or what was asked for.
+    """Return how many rows a step takes: what the inputs say, or what was asked for.
 
     An input has the rows of one device.
     """

@@ -14,6 +14,7 @@ from aotc.errors import AotcError, InputError
 from aotc.runtime import DeviceModels, Model
 from aotc.training import entries, inputs, wording
 from aotc.training.batches import Batches, shuffled_batches
+from aotc.training.checkpoint_writer import CheckpointWriter
 from aotc.training.checkpoints import (
     Checkpoints,
     Position,
@@ -25,7 +26,6 @@ from aotc.training.checkpoints import (
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
-from aotc.training.keeping import Keeper
 from aotc.training.metrics import Log, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.replicas import Replicas
@@ -144,8 +144,10 @@ def fit(
             on_step=on_step,
             replicas=replicas,
         )
-        keeper = Keeper(checkpoints, validator, log, replicas, metrics is not None)
-        loop = _Loop(runner, batches, total, keeper, validator, log, signals)
+        writer = CheckpointWriter(
+            checkpoints, validator, log, replicas, metrics is not None
+        )
+        loop = _Loop(runner, batches, total, writer, validator, log, signals)
         end = loop.run(start)
         history = History(
             entry=point.name,
@@ -174,7 +176,7 @@ class _Loop:
         steps: StepRunner,
         batches: Batches,
         total: int | None,
-        keeper: Keeper,
+        writer: CheckpointWriter,
         validator: Validator | None,
         log: Log,
         signals: Interrupts,
@@ -182,7 +184,7 @@ class _Loop:
         self._steps = steps
         self._batches = batches
         self._total = total
-        self._keeper = keeper
+        self._writer = writer
         self._validator = validator
         self._log = log
         self._signals = signals
@@ -195,7 +197,7 @@ class _Loop:
             self._run(start)
         except AotcError as error:
             if error.code == "rank-lost" and self._at.step > start.step:
-                self._keeper.save_after_loss(self._at, error)
+                self._writer.save_after_loss(self._at, error)
             raise
         return self._at
 
@@ -214,15 +216,15 @@ class _Loop:
             # Asked once: a signal from here on ends the next step, with its own.
             if at.step == self._total or self._is_over():
                 break
-            if self._keeper.is_due(at.step):
-                self._keeper.save(at)
+            if self._writer.is_due(at.step):
+                self._writer.save(at)
         if at.step > start.step:
-            self._keeper.save(at)
+            self._writer.save(at)
 
     def _step(self, at: Position, batch: Mapping[str, Any]) -> Position:
         number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
         try:
-            self._steps.run(number, epoch, batch, self._keeper.search_from())
+            self._steps.run(number, epoch, batch, self._writer.search_from())
         except Interrupted as stop:  # of a loop in `on_step`, such as a validation
             self._signals.received = stop.signal
         return replace(at, step=number, epoch=self._batches.epoch(number))

@@ -70,7 +70,7 @@ class Replicas:
     def call(
         self, constants: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> list[Array]:
-        """Do one step; the outputs on the first device here.
+        """Do one step; return the outputs on the first device here.
 
         Args:
             constants: inputs that are the same on all devices, by name.
@@ -90,7 +90,7 @@ class Replicas:
         return self._models.call(self._point.name, leaves)[0]
 
     def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """The rows of a batch that a device gets; numbers have none."""
+        """Return the rows of a batch that a device gets; numbers have none."""
         found: dict[str, Any] = {}
         for name, value in batch.items():
             if not np.ndim(value):
@@ -113,13 +113,10 @@ class Replicas:
 
     def wait(self) -> None:
         """Wait until all ranks are here."""
-        if self.is_shared:
-            self._group.barrier()
+        self._group.barrier()
 
     def agree(self, number: int) -> int:
         """Return the greatest of the numbers that the ranks have."""
-        if not self.is_shared:
-            return number
         return int(self._group.all_reduce(np.array(number, np.int64), "max"))
 
     def require_equal(self, step: int) -> None:
@@ -147,13 +144,13 @@ class Replicas:
                 )
 
     def is_first_left(self) -> bool:
-        """Whether no rank before this one is left."""
+        """Return whether no rank before this one is left."""
         lost = self._group.engine.lost_ranks()
         return all(rank in lost for rank in range(self._group.rank))
 
 
 def _digests(model: Model) -> dict[str, str]:
-    """The digest of each leaf of the states, by its name."""
+    """Return the digest of each leaf of the states, by its name."""
     found = {}
     for state in model.manifest.states.values():
         leaves = trees.flatten(state.tree, model.read_state(state.name))

@@ -171,7 +171,7 @@ class _Run:
         return self._interpret(self._host.function(name), given)
 
     def is_external(self, name: str) -> bool:
-        """Whether a function is not of the module."""
+        """Return whether the function called `name` is not of the module."""
         return self._host.is_external(name)
 
     def form(self, *computed: Any) -> int:
@@ -297,7 +297,7 @@ class Host:
                     self.numbers[op.attributes["sym_name"].value] = value
 
     def is_external(self, name: str) -> bool:
-        """Whether the function called `name` is declared and not defined."""
+        """Return whether the function called `name` is declared and not defined."""
         return not list(self._ops[name].regions[0].blocks)
 
     def function(self, name: str) -> _Function:
@@ -468,10 +468,11 @@ def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 
 def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """A function of the module, or one of the loader's, which gives a new tensor."""
-    if run.is_external(step.op.attributes["callee"].value):
+    """Call a function of the module, or one of the loader's, which gives tensors."""
+    callee = step.op.attributes["callee"].value
+    if run.is_external(callee):
         return [None] * len(step.results)
-    return run.call(step.op.attributes["callee"].value, operands)
+    return run.call(callee, operands)
 
 
 def _return(run: _Run, step: _Step, operands: list[Known]) -> _Jump:

@@ -149,7 +149,7 @@ def is_kernel(function: Function) -> bool:
 
 
 def calls_loader(function: Function) -> bool:
-    """Whether the text of a function calls what the loader defines."""
+    """Return whether the text of a function calls what the loader defines."""
     return "util.call @" in (body_of(function) or "")
 
 

@@ -107,7 +107,7 @@ def _is_widening_of_any_size(op: Operation) -> bool:
 
 
 def _is_widening(op: Operation) -> bool:
-    """Whether an op gives a number in more bits than it has."""
+    """Return whether an op gives a number in more bits than it has."""
     if op.name not in _WIDENING:
         return False
     return bool(op.operands[0].type.width < op.results[0].type.width)

@@ -144,6 +144,7 @@ def _finite(b: Builder, x: Value) -> Value:
 
 
 def sum_of(b: Builder, terms: Sequence[Value]) -> Value:
+    """Return the sum of terms, in their order."""
     total = terms[0]
     for term in terms[1:]:
         total = b.add(total, term)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def sum_of_own_updates(b: Builder, op: "ScatterAdd") -> Value:
-    """Return what a scatter that adds gives, by elementwise ops and one sum."""
+    """Return the result of a scatter that adds, by elementwise ops and one sum."""
     x, updates = Tensor.of(op.x), Tensor.of(op.updates)
     at, wide = IndexMap(op.axes, op.along, op.kept, op.mode), accumulator(x.dtype)
     unshared = [axis for axis in at.along if axis not in at.kept]

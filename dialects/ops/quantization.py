@@ -299,7 +299,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
 
 def share_factors(step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return of what `shares` are products: of the upper and the lower four bits."""
+    """Return the factors of `shares`, by the upper and by the lower four bits."""
     every = np.arange(16)
     upper = 2.0**24 * np.exp(-16 * step * every)
     return upper.astype(np.float32), np.exp(-step * every).astype(np.float32)

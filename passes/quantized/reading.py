@@ -1,4 +1,4 @@
-"""What an op reads, by numbers alone, and whether all that reads it makes bytes."""
+"""Find the one tensor that an op reads, and whether its readers make bytes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a softmax is one of bytes, and ends with bytes.
+"""Recognise a softmax of bytes whose results end as bytes.
 
 Of bytes q that stand for s q + c, the power of e of each, less the largest of its row,
 is that of s times a difference of two bytes. There are 256 of them, which the op
@@ -35,7 +35,7 @@ _STEADY = (Add, Clamp, Maximum, Minimum, RoundEven, Subtract)  # add no error
 
 
 def even_step(numbers: Array, dtype: str) -> float | None:
-    """Return how far apart numbers are that bytes stand for.
+    """Return the distance between the numbers that bytes stand for.
 
     None unless they are as far apart everywhere, and greater for greater bytes.
 
@@ -65,7 +65,7 @@ def is_rounded_coarsely(value: Value, numbers: Numbers) -> bool:
 
 
 def _is_read_coarsely(value: Value, numbers: Numbers, steps: float) -> bool:
-    """The same, where so many whole numbers are between 0 and 1."""
+    """Return the same, where so many levels are between 0 and 1."""
     readers = [use.owner.opview for use in value.uses]
     return bool(readers) and all(
         _rounds_coarsely(op, value, numbers, steps) for op in readers

@@ -56,7 +56,9 @@ def test_without_arguments_shows_the_help(capsys: pytest.CaptureFixture[str]) ->
     assert "Usage: aotc" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["build", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["build", "--help"], ["run", "--help"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys; from aotc.cli.main import main; code = main(sys.argv[2:]); "

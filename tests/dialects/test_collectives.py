@@ -9,7 +9,7 @@ from aotc import collectives, reference
 from aotc.collectives import Axis
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.devices import Group, rendezvous
+from aotc.dialects.devices import SimulatedDevices, rendezvous
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
@@ -255,10 +255,10 @@ def test_devices_that_diverge_do_not_wait_for_ever():
         lambda number: [call("sum"), number and call("sum")],
     ):
         with pytest.raises(InputError) as failure:
-            Group("data", 2).run(work)
+            SimulatedDevices("data", 2).run(work)
         assert failure.value.code == "devices-diverge"
     with pytest.raises(ZeroDivisionError):
-        Group("data", 2).run(lambda number: call("sum") if number else 1 / 0)
+        SimulatedDevices("data", 2).run(lambda number: call("sum") if number else 1 / 0)
 
 
 def test_no_pass_drops_merges_or_evaluates_a_collective():

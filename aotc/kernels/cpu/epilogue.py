@@ -93,7 +93,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What rows read alike, once for each column.
+    """Values that all rows read, once for each column.
 
     Args:
         before: where it is read; None for where it is first asked for.

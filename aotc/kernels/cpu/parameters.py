@@ -45,7 +45,7 @@ _TAKE_TABLES = {"llvm.call_intrinsic"}  # whose scalars may have to be constants
 
 @dataclass(frozen=True)
 class Column:
-    """What kernels of one structure have in the place of one constant.
+    """One constant of a kernel, and its values in all kernels of the structure.
 
     Args:
         constant: that of the first kernel.
@@ -104,7 +104,7 @@ def _bits_of(text: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What kernels of one structure are told in the place of constants.
+    """The operands that kernels of one structure get in the place of constants.
 
     Args:
         columns: those that differ.
@@ -130,7 +130,7 @@ class Parameters:
         return sum(each[0].size for each in self.tables)
 
     def numbers_of(self, member: int) -> list[int]:
-        """Return what one of the kernels is told."""
+        """Return the numbers that one of the kernels gets."""
         return [each[member] for each in self.numbers]
 
     def tables_of(self, member: int) -> np.ndarray:
@@ -225,7 +225,7 @@ def _constant_of(number: Value, kind: Type) -> Value:
 
 
 def _compare_with(bound: Value) -> None:
-    """Let those that take a bound which is not NaN compare with it, and choose."""
+    """Replace maxnumf and minnumf by a bound that is not NaN by a select."""
     for use in [*bound.uses]:
         op = use.owner
         if op.name in _BOUNDED:

@@ -1,4 +1,4 @@
-"""Kernels of one structure as one, which is told the numbers that they differ in.
+"""Merge kernels of one structure: the constants that differ become operands.
 
 Texts are compared, in which no numbers stand. See `aotc.kernels.cpu.parameters` for
 what a kernel can be told.
@@ -36,7 +36,7 @@ _KIND = re.compile(REPLACEABLE)
 
 
 def share_kernels(module: Module) -> bool:
-    """Let kernels of a lowered module that differ in numbers alone be one.
+    """Merge the kernels of a lowered module that differ in constants alone.
 
     Returns:
         Whether there are any.
@@ -87,7 +87,7 @@ def _function_in(holder: Operation) -> Function:
 
 
 def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
-    """Return kernels for processors of one structure, where there are several."""
+    """Yield kernels for processors of one structure, where there are several."""
     by_type: dict[ir.Attribute, list[Operation]] = {}
     for op in module.body.operations:
         if KERNEL in op.attributes and LAUNCH not in op.attributes:
@@ -102,7 +102,7 @@ def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
 
 
 def _shared_kernels(alike: Sequence[_Written]) -> Iterator[_Shared]:
-    """Share kernels of one structure whose differences can be operands."""
+    """Yield groups of kernels of one structure whose differences can be operands."""
     constants = _constants_in(_function_in(alike[0].holder))
     columns = _columns_of(constants, alike)
     fixed = [n for n, x in enumerate(columns) if x.differs and not x.is_replaceable]
@@ -143,7 +143,7 @@ def _columns_of(
 
 @dataclass(frozen=True)
 class _Shared:
-    """Kernels, of which the first takes the place of all.
+    """Kernels of which the first takes the place of all.
 
     Args:
         holders: the modules that hold them.
@@ -191,7 +191,7 @@ class _Shared:
 
 
 def _call_shared(module: Module, shared: Sequence[_Shared]) -> None:
-    """Call kernels that are shared in the place of all others."""
+    """Replace calls of merged kernels by those of the first of each group."""
     members = {
         name_of(holder): (each, number)
         for each in shared

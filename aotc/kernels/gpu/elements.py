@@ -84,7 +84,7 @@ def _merging(view: View, last: int, least: int) -> tuple[int, ...]:
 
 
 def _is_wide(loops: tuple[int, ...], sizes: Shape) -> bool:
-    """Whether loops are worth a side of a tile in most calls."""
+    """Return whether loops are worth a side of a tile in most calls."""
     return typical(element_count(tuple(sizes[n] for n in loops)), _SIDE) >= _LONG
 
 

@@ -17,7 +17,6 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.reduction import (
@@ -28,7 +27,7 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.ops.scattering import ScatterAdd
-from aotc.dialects.ops.shape import Broadcast, Reshape
+from aotc.dialects.ops.shape import Reshape
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
@@ -72,7 +71,6 @@ _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums
 _LEAST = 1 << 12  # elements of a reduction that is worth a launch of its own
 _SAVED = 0.5  # of the time of a product whose right factor is transposed
-_FREE = Broadcast, Constant, Iota  # which kernels read through, or know
 _ALONG_ROWS: tuple[type[GraphOp], ...] = (
     *(Softmax, LogSoftmax, Normalize),
     *(ReduceSum, ReduceProd, ReduceMax, ReduceMin),

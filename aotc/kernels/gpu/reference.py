@@ -84,7 +84,7 @@ class Launch:
         return cls(kernel, [*given, *made, *kernel.numbers(symbols)], made, count)
 
     def run(self, programs: Iterable[int] | None = None) -> int:
-        """Run programs that have not been; return how many steps they took.
+        """Run programs that have not run yet; return how many steps they took.
 
         Args:
             programs: their numbers; all if None.

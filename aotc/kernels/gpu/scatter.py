@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.nests import COPY
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.selection import Compare, Select
@@ -62,7 +63,7 @@ class ScatterTile(Schedule):
 
 @dataclass(frozen=True)
 class Parts:
-    """What a scatter is made of.
+    """The parts of a term that is a scatter.
 
     Args:
         anchor: the sum over all updates.
@@ -89,7 +90,7 @@ class Parts:
 
 
 def parts_of(term: Term) -> Parts | None:
-    """Return what a term that is a scatter is made of; None for another form.
+    """Return the parts of a term that is a scatter; None for another form.
 
     That is a sum of what is chosen where an index is that of a row, and 0 elsewhere.
     """
@@ -117,7 +118,7 @@ def parts_of(term: Term) -> Parts | None:
 
 
 def _is_zero(x: Expression) -> bool:
-    """Whether an expression is the number 0."""
+    """Return whether an expression is the number 0."""
     op = x.op if isinstance(x, Read) else None
     return isinstance(op, Constant) and bool(np.size(op.value) == 1 and not op.value)
 
@@ -136,7 +137,7 @@ def _loop_of(x: Expression, anchor: Statement) -> int | None:
 
 
 def _varies(x: Expression, loops: Sequence[int]) -> bool:
-    """Whether an expression may be another one along some loops."""
+    """Return whether an expression may be another one along some loops."""
     return any(
         len(read.views) != 1 or any(not s.repeats for s in read.views[0].axes[loop])
         for read in x.reads()
@@ -273,7 +274,7 @@ class _Scatter:
         row = integers.value(integers.add(self._rows.first, self._rows.along or 0))
         is_row = _compare("eq", self._as_index(row), index)
         tile = self._tile((batch, self._columns), self._shape)
-        dtype = self._parts.anchor.dtype
+        dtype = parts.anchor.dtype
         update = cast(tile.value(parts.update), self._dtype_of(parts.update), dtype)
         more = combination("add", dtype)(*ops.together(sums, update))
         return arith.select(*ops.together(is_row, more, sums))
@@ -288,5 +289,5 @@ class _Scatter:
 
 
 def _compare(name: str, x: Value, y: Value) -> Value:
-    """Return where integers compare so."""
-    return arith.cmpi(getattr(arith.CmpIPredicate, name), *ops.together(x, y))
+    """Return where integers, or tiles of them, compare so: see `int_compare`."""
+    return int_compare(name, *ops.together(x, y))

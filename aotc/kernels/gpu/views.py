@@ -1,4 +1,4 @@
-"""Which operands GPU kernels read through views, and what they make on the way.
+"""Find the operands that GPU kernels read through views, or dequantise on the way.
 
 A window of an image, or the image in zeros, is read where it lies: written out, windows
 of three by three are nine images, and those of the gradient of a kernel were the larger
@@ -101,7 +101,7 @@ def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
 def dequantizing_ops(op: GraphOp) -> list[GraphOp]:
     """Return the ops that make the second operand of a product of integers, in order.
 
-    None where it is made otherwise, or read by others.
+    There are none where it is made otherwise, or read by others.
     """
     if not isinstance(op, DotGeneral):
         return []

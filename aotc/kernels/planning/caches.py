@@ -1,4 +1,4 @@
-"""What products read again from the caches, and what it is worth to lay out anew.
+"""Decide which operands that change are copied into the order in which they are read.
 
 A tile of rows reads a panel of the right operand again, and a panel all rows of the
 left one. Operands that change from call to call lie as whoever made them has left them.

@@ -134,13 +134,12 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
     if why_not(op, table, geometry) or not is_beside or _is_across(op, table):
         return False
     size: Any = Tensor.of(table.q).shape[table.axis]
-    blocks: Any = Tensor.of(table.scale).shape[table.axis]
-    few, many = sorted((size // blocks, ROUNDED))
+    few, many = sorted((_block_of(table), ROUNDED))
     if many % few or few < _LEAST_TOGETHER or size < _LEAST_BLOCKS * ROUNDED:
         return False
     rows: Any = geometry.typical.rows
-    takes_longer = in_planes(table.bits)  # to make floats of than to read
-    return bool(takes_longer or rows >= _LEAST_ROUNDED)
+    # floats of integers in planes take longer to make than those are to read
+    return bool(in_planes(table.bits) or rows >= _LEAST_ROUNDED)
 
 
 def scaled_together(group: int) -> int:

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from aotc.checks.kernel_check import (
-    EvaluatedKernels,
-)
+from aotc.checks.kernel_check import EvaluatedKernels
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
 from aotc.importers import load

@@ -17,10 +17,7 @@ from aotc import reference
 from aotc.backend import Compiled, compile_units, crossing
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.cache import digest
-from aotc.checks.kernel_check import (
-    kernel_texts,
-    uncompiled_texts,
-)
+from aotc.checks.kernel_check import kernel_texts, uncompiled_texts
 from aotc.kernels.gpu.compiling import Compiled as Code
 from aotc.kernels.gpu.compiling import KernelSource
 from aotc.kernels.lowered import kernels_of

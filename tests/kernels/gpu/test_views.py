@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,12 +25,11 @@ from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 
-from .building import evaluated
+from .building import HERE, evaluated
 from .convolved import GRADIENTS
 
 pytestmark = pytest.mark.usefixtures("with_triton")
 
-HERE = Path(__file__).parent
 BF16 = dtypes.to_numpy("bf16")
 _BOUNDS = {"f32": 1e-5, "bf16": 2e-2, "f16": 4e-3}
 # how many launches of kernels a call has, and ops that are left to IREE

@@ -149,7 +149,7 @@ class _Decoder(Work):
         self._each_query(self._finish_query)
 
     def _end_of_seen(self) -> Value:
-        """The number after the last position that the bias lets any query see."""
+        """Return the end of the positions that the bias lets any query see."""
         positions, lanes = self.given.size(self.sizes.positions), self._lanes
         if self._strides.position == 0:
             return positions
@@ -271,7 +271,7 @@ class _Decoder(Work):
         return found if count == lanes else arith.addf(found, absent)
 
     def _bias_of(self, query: Value) -> Value:
-        """Where the bias of a query begins."""
+        """Return where the bias of a query begins."""
         return add(self.queries.bias, self.given.scale(query, self._strides.query))
 
     def _weigh(self, block: _Block, query: Value) -> None:

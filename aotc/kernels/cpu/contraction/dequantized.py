@@ -122,7 +122,7 @@ class DequantizedSums:
 
     @property
     def _cache(self) -> int:
-        """What integers are fetched into: few bits take longer to make floats of."""
+        """The cache that integers are fetched into: few bits take longer to widen."""
         return 1 if self.tile.has_planes else STREAM_CACHE
 
     @property

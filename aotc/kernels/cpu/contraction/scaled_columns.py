@@ -31,7 +31,7 @@ from aotc.mlir import Function, Value, arith, ir
 
 @dataclass(frozen=True)
 class ScaledColumnSums:
-    """Writes them at the insertion point.
+    """Writes the sums of a tile at the insertion point.
 
     Args:
         geometry: what is summed up.
@@ -55,7 +55,7 @@ class ScaledColumnSums:
     def of(
         cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
     ) -> ScaledColumnSums:
-        """Return those of a product in a region."""
+        """Return the sums of a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         left, right, *_ = given.memories
@@ -94,17 +94,17 @@ class ScaledColumnSums:
 
     @property
     def _vectors_of_block(self) -> int:
-        """How many vectors of a panel, from its first on, have the same scales."""
+        """The number of vectors of a panel, from its first on, with the same scales."""
         across, columns = self.tile.across, self.tile.columns
         is_one = across % columns == 0 or across >= self.geometry.features
         return self.tile.vectors if is_one else 1
 
     def _repeat(self, part: Value, term: Value, column: Value) -> Value:
-        """Return what there is for a term and the block of a column, in all lanes."""
+        """Return the scale or offset of a term and a column's block, in all lanes."""
         return vectors.repeat(self._number(part, term, column), self.tile.lanes)
 
     def _number(self, part: Value, term: Value, column: Value) -> Value:
-        """Return the same as an f32; of what is dequantised in turn by its own blocks.
+        """Return the same as an f32, which is dequantised in turn if it is an integer.
 
         Args:
             part: a scale or an offset of the table, or what these are made of.

@@ -18,7 +18,7 @@ _UNDER_WAY = 8  # sums that multiply-adds wait for, at least
 
 @dataclass(frozen=True)
 class TermSums:
-    """Writes them at the insertion point.
+    """Writes the sums at the insertion point.
 
     Args:
         tile: how the product is cut up.

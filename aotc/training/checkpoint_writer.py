@@ -1,4 +1,4 @@
-"""When a loop writes checkpoints, and which of its processes does."""
+"""Write the checkpoints of a loop, in one of its processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aotc.training.replicas import Replicas
 from aotc.training.validation import Validator
 
 
-class Keeper:
-    """Keeps the states and the position of a loop in checkpoints, if that is asked for.
+class CheckpointWriter:
+    """Writes the states and the position of a loop to checkpoints, if it has any.
 
     Args:
         checkpoints: where.
@@ -35,7 +35,7 @@ class Keeper:
         self._replicas, self._has_metrics = replicas, has_metrics
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint is to be written after so many steps."""
+        """Return whether a checkpoint is to be written after so many steps."""
         return self._checkpoints is not None and self._checkpoints.due(step)
 
     def save(self, at: Position) -> None:
@@ -71,7 +71,7 @@ class Keeper:
             self._checkpoints.save(at, shown)
 
     def search_from(self) -> Path | None:
-        """The folder of a checkpoint to search for the origin of a NaN from."""
+        """Return the folder of a checkpoint to search for the origin of a NaN from."""
         if self._checkpoints and self._checkpoints.path.exists():
             return self._checkpoints.path.parent
         return None

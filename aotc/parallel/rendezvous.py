@@ -23,8 +23,8 @@ class Diverged(InputError):
         )
 
 
-class Meeting:
-    """Some threads that run one program and meet in it, over again.
+class Rendezvous:
+    """A barrier at which threads that run one program exchange data, over again.
 
     Args:
         size: how many they are.
@@ -44,7 +44,7 @@ class Meeting:
         Raises:
             Diverged: they do not meet the same number of times, and none has failed.
         """
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor  # few loaders need it
 
         with ThreadPoolExecutor(self._size) as pool:
             running = [pool.submit(self._run, i, work) for i in range(self._size)]
@@ -62,7 +62,7 @@ class Meeting:
                 self._changed.notify_all()
 
     def meet(self, number: int, brought: Any, compute: Compute) -> Any:
-        """Wait for the others; return the own part of what is computed of all.
+        """Wait for the others; return the own part of the result of all.
 
         Args:
             number: of this thread.
