@@ -27,7 +27,7 @@ def column_slices(product: Product) -> list[Slice]:
 
     Each reads as many rows as there are, and no two read the same column.
     """
-    is_dequantized = bool(product.tile.group)
+    is_dequantized = product.tile.dequantizes
     if is_dequantized or len(product.call.results) > 1 or not _can_be_cut(product):
         return []
     result = product.call.results[0]

@@ -46,11 +46,12 @@ def even_step(numbers: Array, dtype: str) -> float | None:
     if len(numbers) != _BYTES or numbers.dtype != np.float32:
         return None
     found = np.roll(numbers, integer_bounds(dtype)[0]).astype(np.float64)
-    step = (found[-1] - found[0]) / (_BYTES - 1)
+    spread = found[-1] - found[0]  # far from 0, floats are rounded to coarser steps
+    step = spread / (_BYTES - 1)
     if not (np.isfinite(found).all() and step > 0):
         return None
     even = found[0] + step * np.arange(_BYTES)
-    is_even = np.abs(even - found) <= _ROUNDED * np.abs(found).max()
+    is_even = np.abs(even - found) <= _ROUNDED * spread
     return float(step) if is_even.all() else None
 
 

@@ -50,6 +50,14 @@ def test_entries_share_a_kernel():
     assert (len(before), len(after)) == (2, 1)
 
 
+def test_equal_kernels_of_tensors_of_other_shapes_are_one():
+    def f(x):
+        return np.transpose(x), np.transpose(x.reshape(24, 4, 11), (1, 2, 0))
+
+    before, after = shared(f)
+    assert (len(before), len(after)) == (2, 1)
+
+
 def test_what_is_divided_by_different_numbers_stays_apart():
     def f(x):
         return [nn.quantize(x, scale, 3, "u8") for scale in (0.3, 0.7)]

@@ -70,6 +70,7 @@ def test_functions_of_one_byte_are_looked_up(model, function, dtype):
         # of bytes that stand for numbers that are not as far apart
         lambda p, q: quantized(nn.softmax(floats(p) * floats(p))),
         lambda p, q: quantized(nn.softmax(-floats(p))),
+        lambda p, q: quantized(nn.softmax(floats(p) + 1e4)),
         # of numbers that a call decides
         lambda p, q: quantized(nn.relu(floats(p)) * anp.astype(q[0, 0], "f32")),
         lambda p, q: anp.astype(nn.sigmoid(floats(p)), "i32"),

@@ -153,12 +153,15 @@ class _Shared:
     holders: Sequence[Operation]
     parameters: Parameters
 
-    def call(self, call: func.CallOp, member: int) -> None:
+    def call(self, call: func.CallOp, member: int) -> str:
         """Call the first kernel in the place of a call of one of them.
 
         Args:
             call: of the function that dispatches the kernel.
             member: which of the kernels that is.
+
+        Returns:
+            The name of the function that is called now.
         """
         kernel = kernel_in(self.holders[0])
         count, parameters = len(kernel.memories) - kernel.results, self.parameters
@@ -177,10 +180,13 @@ class _Shared:
             body = bodies.dispatch(
                 kernel.name, operands, len(symbols), results, scratch
             )
-            made = iree_text.call(f"{kernel.name}{CALL}", given, results, body)
+            types = [each.type for each in given]
+            callee = iree_text.declare(f"{kernel.name}{CALL}", types, results, body)
+            made = iree_text.call_declared(callee, given)
         for old, new in zip(call.results, made, strict=True):
             old.replace_all_uses_with(new)
         call.operation.erase()
+        return name_of(callee)
 
     def keep_first(self) -> None:
         """Let the first kernel take operands, and erase the others."""
@@ -197,18 +203,18 @@ def _call_shared(module: Module, shared: Sequence[_Shared]) -> None:
         for each in shared
         for number, holder in enumerate(each.holders)
     }
-    unread = set[str]()
+    before, after = set[str](), set[str]()
     for function in [*functions_of(module).values()]:
         if function.is_external:
             continue
         for call in calls_in(function):
             kernel = called_kernel(call)
             if kernel in members:
-                unread.add(callee_of(call))
+                before.add(callee_of(call))
                 each, number = members[kernel]
-                each.call(call, number)
+                after.add(each.call(call, number))
     functions = functions_of(module)
-    for name in unread:
+    for name in before - after:  # kernels without numbers are called as before
         erase(functions[name])
     for each in shared:
         each.keep_first()
