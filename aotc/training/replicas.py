@@ -13,6 +13,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint
 from aotc.errors import InputError
 from aotc.runtime import DeviceModels, Model, state_files
+from aotc.runtime.collectives import needs_devices
 from aotc.training import entries
 from aotc.training.entries import Array
 
@@ -28,7 +29,7 @@ class Replicas:
 
     Raises:
         InputError: `bad-ranks`: the entry is for one process; `usage`: its devices do
-            not divide the rows of a batch.
+            not divide the rows of a batch; `needs-devices`: they are not there.
     """
 
     def __init__(self, models: DeviceModels, point: EntryPoint) -> None:
@@ -51,6 +52,8 @@ class Replicas:
                 f"'{point.devices.axis}'",
                 hint="call such an entry step by step: aotc.runtime.load_devices",
             )
+        if point.devices is not None and point.devices.count != models.devices.count:
+            raise needs_devices(point.devices)
 
     @property
     def model(self) -> Model:

@@ -7,6 +7,8 @@ import pytest
 
 import aotc
 from aotc import reference, training
+from aotc.checks.comparable import comparable_entries
+from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.importers import load
 from aotc.passes import run_passes
@@ -95,6 +97,10 @@ def test_a_call_without_its_devices_says_what_is_missing_and_changes_nothing(bun
     with pytest.raises(InputError, match="4 devices along 'data'") as failure:
         model.step(x=np.ones((2, 3), "f4"), y=np.ones((2, 2), "f4"))
     assert failure.value.code == "needs-devices"
+    with pytest.raises(InputError, match="4 devices along 'data'") as failure:
+        training.fit(model, "data.npz", entry="step", batch_size=8)
+    assert failure.value.code == "needs-devices"
+    assert not failure.value.message.startswith("step 1")  # none has begun
     assert before == [x.tobytes() for x in flatten(model.read_state())[0]]
     assert model.whole(x=np.zeros((2, 5, 8), "f4"))[0].shape == (2, 5, 8)
 
@@ -111,6 +117,10 @@ def test_devices_with_inputs_of_other_shapes_or_other_entries_do_not_wait(bundle
         )
     assert failure.value.code == "shape-mismatch"  # that of the one at fault
     assert len(models.call("exchange", [rows[0]] * 4)) == 4
+    for missing in ([rows[0]] * 3, [rows[0][:1]] * 4):
+        with pytest.raises(InputError, match=r"4 devices .* \(x, k\)") as failure:
+            models.call("exchange", missing)
+        assert failure.value.code == "input-structure"
 
 
 def test_a_step_that_fails_half_way_leaves_the_states_of_all_devices(bundle):
@@ -158,3 +168,14 @@ def test_rows_that_devices_cannot_divide_are_refused(bundle):
         with pytest.raises(InputError) as failure:
             training.fit(models, given, entry="step", **options)
         assert failure.value.code == "batch-size"
+
+
+def test_parity_leaves_out_what_several_devices_compute_and_says_so(graph):
+    with pytest.warns(UserWarning, match="whole is compared .* not adjoints, exchange"):
+        (entry,) = comparable_entries(graph)
+    assert entry.name == "whole"
+    with (
+        pytest.raises(InputError, match=r"several devices .* \(split\)"),
+        context(),
+    ):
+        comparable_entries(load(MODEL, entries=["split"]))

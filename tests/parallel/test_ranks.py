@@ -132,6 +132,10 @@ def test_what_ranks_cannot_divide_is_refused(bundle):
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2
     assert "takes one device; got 2" in done.stderr
+    command = [*AOTC, "bench", str(bundle), "step"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "one device computes, to measure its calls; 'step' takes 4" in done.stderr
     group = Group(Alone())
     group.size = 3
     with pytest.raises(InputError, match="divides the devices of the model, 4; got 3"):
