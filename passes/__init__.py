@@ -188,6 +188,8 @@ def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -
         verify(unit.module)
         if not changed:
             raise ValueError("it changed the IR, and says that it did not")
+        # MLIR's verifier may leave equal IR whose bytecode is another.
+        written[-1] = bytecode(unit.module)
     return is_changed
 
 
