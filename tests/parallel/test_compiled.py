@@ -158,6 +158,13 @@ def test_states_that_come_to_differ_are_found_before_they_are_kept(bundle):
     assert failure.value.code == "states-differ"
 
 
+def test_a_nan_of_several_devices_is_not_to_be_searched_as_that_of_one(bundle):
+    data = {"x": np.full((4, 3), np.nan, "f4"), "y": np.ones((4, 2), "f4")}
+    with pytest.raises(InputError, match="is nan in step 1") as failure:
+        training.fit(load_devices(bundle), data, entry="step", batch_size=4)
+    assert "Axis of 1 device" in failure.value.hint
+
+
 def test_rows_that_devices_cannot_divide_are_refused(bundle):
     models = load_devices(bundle)
     data = {"x": np.ones((12, 3), "f4"), "y": np.ones((12, 2), "f4")}
