@@ -39,10 +39,21 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     Raises:
         click.exceptions.Exit: with their exit code.
         SetupError: `rank-lost`: a signal has ended the one that gives the answer.
+        InputError: `usage`: this process is a rank of another starter.
     """
     if count is None or options.get("AOTC_GROUP") is not None:
         return
+    from aotc.parallel.environment import starter
     from aotc.parallel.launching import run_ranks
+
+    if known := starter():
+        name, size = known
+        raise InputError(
+            "usage",
+            f"--ranks starts processes, and {name} has started this one, of {size}: "
+            "each would compute all devices with ranks of its own",
+            hint="leave out --ranks, or start aotc run by itself",
+        )
 
     if "AOTC_THREADS" not in os.environ:
         cores = len(os.sched_getaffinity(0))

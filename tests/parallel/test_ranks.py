@@ -128,10 +128,15 @@ def rank_of(pid, rank):
     raise AssertionError(children)
 
 
-def test_what_ranks_cannot_divide_is_refused(bundle):
+def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2
     assert "takes one device; got 2" in done.stderr
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
+    assert done.returncode == 2
+    assert "mpirun has started this one, of 2" in done.stderr
+    monkeypatch.delenv("OMPI_COMM_WORLD_SIZE")
     command = [*AOTC, "bench", str(bundle), "step"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
