@@ -145,6 +145,9 @@ def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     group.size = 3
     with pytest.raises(InputError, match="divides the devices of the model, 4; got 3"):
         Devices(group, DeviceAxis("data", 4))
+    with pytest.raises(InputError, match="devices of the model, 1; got 3") as failure:
+        Devices(group, DeviceAxis("", 1))
+    assert "all_reduce" in failure.value.hint
     with pytest.raises(InputError, match="one device computes"):
         training.map_batches(
             load_devices(bundle).first, {"x": np.ones((2, 8), "f4")}, entry="exchange"
