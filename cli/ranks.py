@@ -185,6 +185,25 @@ def require_fit(
             )
 
 
+def require_equal_states(models: DeviceModels) -> None:
+    """Refuse to keep the states of one device for those of all, where they differ.
+
+    Raises:
+        InputError: `states-differ`.
+        SetupError: `rank-lost`.
+    """
+    from aotc.training import replicas
+
+    try:
+        replicas.require_equal_states(models, "to write them as one")
+    except InputError as error:
+        error.hint = (
+            "leave out --save-state; aotc.runtime.load_devices gives the model of each "
+            "device, which has save_state"
+        )
+        raise
+
+
 def writes_answer(models: DeviceModels) -> bool:
     """Whether this process prints and writes what its group has computed."""
     return models.devices.group.rank == 0

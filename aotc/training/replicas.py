@@ -133,26 +133,38 @@ class Replicas:
         """
         if self.count == 1:
             return
-        own = [_digests(model) for model in self._models]
-        found = [
-            x for text in self._group.texts(json.dumps(own)) for x in json.loads(text)
-        ]
-        for number, digests in enumerate(found):
-            differing = [name for name in digests if digests[name] != found[0][name]]
-            if differing:
-                raise InputError(
-                    "states-differ",
-                    f"expected equal states on all devices after step {step}; "
-                    f"{', '.join(differing[:3])} of device {number} is not what device "
-                    "0 has",
-                    hint="each device updates its own copy: average what updates are "
-                    "made of over all of them (aotc.collectives.all_reduce)",
-                )
+        require_equal_states(self._models, f"after step {step}")
 
     def is_first_left(self) -> bool:
         """Whether no rank before this one is left."""
         lost = self._group.engine.lost_ranks()
         return all(rank in lost for rank in range(self._group.rank))
+
+
+def require_equal_states(models: DeviceModels, when: str) -> None:
+    """Refuse states that differ between the devices of a group; its ranks all ask.
+
+    Args:
+        models: of the devices of this process.
+        when: the states are those, for the message.
+
+    Raises:
+        InputError: `states-differ`.
+        SetupError: `rank-lost`.
+    """
+    own = json.dumps([_digests(model) for model in models])
+    found = [x for text in models.devices.group.texts(own) for x in json.loads(text)]
+    for number, digests in enumerate(found):
+        differing = [name for name in digests if digests[name] != found[0][name]]
+        if differing:
+            raise InputError(
+                "states-differ",
+                f"expected equal states on all devices {when}; "
+                f"{', '.join(differing[:3])} of device {number} is not what device "
+                "0 has",
+                hint="each device updates its own copy: average what updates are "
+                "made of over all of them (aotc.collectives.all_reduce)",
+            )
 
 
 def _digests(model: Model) -> dict[str, str]:

@@ -128,6 +128,14 @@ def rank_of(pid, rank):
     raise AssertionError(children)
 
 
+def test_states_that_differ_between_devices_are_not_written_as_one(bundle):
+    entry = ("--entry", "forgets_to_reduce", "-i", "x=[[1, 2]]")
+    done = run(bundle, *entry, "--save-state", "s.safetensors", "--ranks", 2)
+    assert done.returncode == 2
+    assert "states-differ" in done.stderr
+    assert not Path("s.safetensors").exists()
+
+
 def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2
