@@ -7,6 +7,7 @@ import pytest
 
 import aotc
 from aotc import reference, training
+from aotc.checks.certificate import certify
 from aotc.checks.comparable import comparable_entries
 from aotc.dialects import context
 from aotc.errors import InputError
@@ -186,3 +187,8 @@ def test_parity_leaves_out_what_several_devices_compute_and_says_so(graph):
         context(),
     ):
         comparable_entries(load(MODEL, entries=["split"]))
+
+
+def test_gradients_that_are_computed_with_collectives_are_not_certified():
+    with pytest.raises(InputError, match="gradients that one device computes"):
+        certify(load(MODEL, entries=["split"]))
