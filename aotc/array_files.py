@@ -165,6 +165,12 @@ def _reader(data: Array, entry: Mapping[str, Any]) -> Callable[[], Array]:
 _SAFETENSORS = {name.upper(): name for name in dtypes.NAMES}
 
 _READERS = {".npz": _read_npz, ".safetensors": read_safetensors}
+_NUMPY_WRITER = "numpy.savez(FILE, name=array)"
+_WRITERS = {
+    "NumPy": _NUMPY_WRITER,
+    ".npz": _NUMPY_WRITER,
+    ".safetensors": "safetensors.numpy.save_file({name: array}, FILE)",
+}
 
 
 @contextmanager
@@ -185,21 +191,27 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
             said = "it holds pickled objects, or something else"
         message = f"expected a {kind} file of arrays: {said}"
         raise InputError(
-            "bad-file", message, where=where, hint=hint_for(error)
+            "bad-file", message, where=where, hint=hint_for(error, kind)
         ) from error
 
 
-def hint_for(error: Exception) -> str:
-    """Return what to do about a file of arrays that its reader refuses."""
+def hint_for(error: Exception, kind: str) -> str:
+    """Return what to do about a file of arrays that its reader refuses.
+
+    Args:
+        error: of the reader.
+        kind: what the file is; a suffix, or "NumPy".
+    """
     if "pickle" in str(error):  # so NumPy says, too, of what it does not know at all
         return (
             "it holds Python objects, or is no file of NumPy: numpy.savez(FILE, "
             "name=array) writes arrays of numbers"
         )
-    return (
-        "it may be cut short or altered: compare its size or checksum, copy it again; "
-        "numpy.savez(FILE, name=array) writes such a file"
+    copied = (
+        "it may be cut short or altered: compare its size or checksum, copy it again"
     )
+    writer = _WRITERS.get(kind)
+    return f"{copied}; {writer} writes such a file" if writer else copied
 
 
 # ---- the members of a zip archive ---------------------------------------------------

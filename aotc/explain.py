@@ -32,7 +32,7 @@ from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline.specializations import complete_specializations
 from aotc.program import Program
-from aotc.target import Target
+from aotc.target import Target, for_bytes
 from aotc.tracing.findings import Finding
 from aotc.tracing.survey import Survey, survey_imports
 
@@ -107,6 +107,8 @@ def explain(
     with survey_imports(tolerant=True) as survey:
         program = _import_program(path, tuple(entries), survey)
         count = _op_count(program) if program is not None else 0
+        if program is not None and program.has_weights_of_bytes:
+            chosen = for_bytes(chosen)  # as a build does
         if program is not None and program.entries:
             _state_sizes(program, survey)
             _run_passes(program, chosen, survey)

@@ -60,13 +60,14 @@ class Demand:
         try:
             found = _QUALITY.fullmatch(quality)
             if found is None:
-                raise ValueError("top1=0.5%@DIGEST")
+                raise ValueError("a metric may stand before it, and a digest behind it")
             lost = lost_share(found["lost"])
-        except ValueError:
+        except ValueError as error:
             raise InputError(
                 "bad-option",
                 "expected what may be lost for --require-quality, such as 0.5%, "
                 f"top1=0.5% or top1=0.5%@DIGEST; got {quality[:60]!r}",
+                hint=str(error),
             ) from None
         return cls(lost, found["metric"], found["sha256"], names)
 
@@ -118,12 +119,18 @@ def lost_share(text: str) -> float:
     """Return what may be lost, which is written as `0.5%` or `0.005`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither, or a number of 1 or more, by which `5%` may be meant.
     """
     found = _LOST.fullmatch(text)
     if found is None:
         raise ValueError(f"expected a loss such as 0.5% or 0.005; got {text[:60]!r}")
-    return float(found[1]) / (100 if found[2] else 1)
+    lost = float(found[1])
+    if not found[2] and lost >= 1:
+        raise ValueError(
+            f"expected a loss such as 0.5% or 0.005; got {text[:60]}: write {lost:g}%, "
+            f"or {100 * lost:g}% if that is meant"
+        )
+    return lost / (100 if found[2] else 1)
 
 
 def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:

@@ -211,11 +211,19 @@ def _choose(manifest: Manifest, entry: str | None) -> EntryPoint:
     from aotc.training.entries import choose
 
     try:
-        return choose(manifest, entry, None)
+        point = choose(manifest, entry, None)
     except InputError as error:
         entries = " | ".join(manifest.entry_points)
         error.hint = f"the entry comes after the bundle: aotc bench BUNDLE {entries}"
         raise
+    if point.devices is not None:
+        raise InputError(
+            "usage",
+            f"expected an entry that one device computes, to measure its calls; "
+            f"{point.name!r} takes {point.devices.count} along {point.devices.axis!r}",
+            hint="of a step, aotc run --loop … --metrics m.jsonl writes the seconds",
+        )
+    return point
 
 
 def _subject(

@@ -39,11 +39,22 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     Raises:
         click.exceptions.Exit: with their exit code.
         SetupError: `rank-lost`: a signal has ended the one that gives the answer.
+        InputError: `usage`: this process is a rank of another starter.
     """
     if count is None or options.get("AOTC_GROUP") is not None:
         return
+    from aotc.parallel.environment import starter
     from aotc.parallel.launching import run_ranks
     from aotc.runtime.engine import physical_cores
+
+    if known := starter():
+        name, size = known
+        raise InputError(
+            "usage",
+            f"--ranks starts processes, and {name} has started this one, of {size}: "
+            "each would compute all devices with ranks of its own",
+            hint="leave out --ranks, or start aotc run by itself",
+        )
 
     if options.get("AOTC_THREADS") is None:
         threads = min(physical_cores() // count, options.MAX_THREADS)
@@ -173,6 +184,25 @@ def require_fit(
                 f"{option} is for entries that one device computes; {point.name!r} "
                 f"takes {point.devices.count}",
             )
+
+
+def require_equal_states(models: DeviceModels) -> None:
+    """Refuse to keep the states of one device for those of all, where they differ.
+
+    Raises:
+        InputError: `states-differ`.
+        SetupError: `rank-lost`.
+    """
+    from aotc.training import replicas
+
+    try:
+        replicas.require_equal_states(models, "to write them as one")
+    except InputError as error:
+        error.hint = (
+            "leave out --save-state; aotc.runtime.load_devices gives the model of each "
+            "device, which has save_state"
+        )
+        raise
 
 
 def writes_answer(models: DeviceModels) -> bool:

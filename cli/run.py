@@ -163,6 +163,8 @@ def run(
         document, text, stopped = _compute(of, point, inputs, loop, file)
         if find_nan:
             text += "\nall outputs and states are finite"
+        if save_state and point.devices and not loop:  # a loop has compared them
+            ranks.require_equal_states(models)
         if save_state and ranks.writes_answer(models):
             model.save_state(save_state)
             text += f"\nwrote the states to {save_state}"

@@ -103,5 +103,7 @@ def _refusal(op: GraphOp, target: Target) -> CompileError | None:
         "not-on-target",
         f"graph.{name} on {dtypes} cannot be compiled for '{target}': {reason}",
         where=where_of(op),
-        hint="`aotc ops` shows the dtypes that ops do not have on a target",
+        hint="`aotc ops` shows the dtypes that ops do not have on a target"
+        if measured
+        else "leave this target out, and build for others (`aotc targets`)",
     )

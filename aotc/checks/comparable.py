@@ -1,4 +1,4 @@
-"""The targets of a build whose code can be compared on this machine."""
+"""The targets and entries of a build that can be compared on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import warnings
 from collections.abc import Sequence
 
 from aotc.artifacts.rollout.candidates import reasons_against
-from aotc.errors import SetupError
+from aotc.dialects.entries import Entry
+from aotc.dialects.functions import functions_of
+from aotc.errors import InputError, SetupError
+from aotc.passes.record_devices import ops_over_devices
+from aotc.program import Program
 from aotc.runtime import engine
 from aotc.target import Target
 
@@ -37,6 +41,40 @@ def comparable_targets(targets: Sequence[Target]) -> tuple[Target, ...]:
         warnings.warn(
             f"code for {compared} is compared with the source, and not what this "
             f"machine does not run ({left_out})",
+            stacklevel=2,
+        )
+    return found
+
+
+def entries_over_devices(program: Program) -> set[str]:
+    """Return the names of entries whose calls several devices compute together."""
+    functions = functions_of(program.module)
+    entries = program.entry_points
+    return {x.name for x in entries if any(ops_over_devices(functions, x.name))}
+
+
+def comparable_entries(program: Program) -> list[Entry]:
+    """Return the entries that one device computes; warn of the others.
+
+    Raises:
+        InputError: `needs-devices`: there are only others.
+    """
+    several = entries_over_devices(program)
+    found = [x for x in program.entry_points if x.name not in several]
+    left_out = ", ".join(sorted(several))
+    if not found:
+        raise InputError(
+            "needs-devices",
+            "nothing can be compared with the source, as several devices compute each "
+            f"entry together ({left_out}), and a comparison has one",
+            hint="leave out --parity; give parts of the network that need no other "
+            "device entries of their own, which are compared",
+        )
+    if several:
+        warnings.warn(
+            f"{', '.join(x.name for x in found)} {'are' if len(found) > 1 else 'is'} "
+            f"compared with the source, and not {left_out}, which several devices "
+            "compute together",
             stacklevel=2,
         )
     return found

@@ -22,6 +22,7 @@ from aotc.checks.bisect import (
     first_divergence,
     reference_outputs,
 )
+from aotc.checks.comparable import comparable_entries
 from aotc.checks.compiled import Bundle
 from aotc.checks.differences import (
     Difference,
@@ -159,7 +160,8 @@ def measure(
 
     Raises:
         InputError: sizes or inputs that were given do not fit, or the framework
-            cannot run on those that were chosen.
+            cannot run on those that were chosen; `needs-devices`: several devices
+            compute each entry.
         SetupError: a target does not run here.
         CompileError: `compiled-code-died`: an entry ends the process that it runs in.
     """
@@ -169,7 +171,7 @@ def measure(
         running = list(zip(variants, processes, strict=True))
         return [
             parity
-            for entry in program.entry_points
+            for entry in comparable_entries(program)
             for parity in _of_entry(_Comparison(program, graph, entry, plan), running)
         ]
 

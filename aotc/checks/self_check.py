@@ -21,6 +21,7 @@ from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
 from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
+from aotc.checks.comparable import entries_over_devices
 from aotc.checks.compiled import Bundle
 from aotc.checks.evaluated_entries import evaluate_kernels
 from aotc.checks.failures import HINT, load_error, place_of, wrong_block, wrong_results
@@ -47,11 +48,9 @@ from aotc.checks.work import (
 )
 from aotc.dialects import context
 from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import functions_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.mlir import ir
 from aotc.packager import PackedWeights
-from aotc.passes.record_devices import ops_over_devices
 from aotc.program import Program
 from aotc.target import Target
 
@@ -115,7 +114,7 @@ def check_entries(
             for target, code in found.items()
             for entry in points
         ]
-        several = _entries_over_devices(program)
+        several = entries_over_devices(program)
         rows += [
             SelfCheck(entry.name, str(target)).skip({}, _SEVERAL_DEVICES)
             for entry in points
@@ -149,13 +148,6 @@ def check_entries(
         ]
         work = Work(inf, inf) if full else Work.usual()
         return rows + _check(jobs, running, packed, work, begin)
-
-
-def _entries_over_devices(program: Program) -> set[str]:
-    """Return the names of entries whose calls several devices compute together."""
-    functions = functions_of(program.module)
-    entries = program.entry_points
-    return {x.name for x in entries if ops_over_devices(functions, x.name)}
 
 
 def skipped_checks(

@@ -40,10 +40,13 @@ class SlowProducts:
     where: str
 
     def __str__(self) -> str:
-        place = f" (most at {self.where})" if self.where else ""
-        count = "1 product" if self.products == 1 else f"{self.products} products"
+        one = self.products == 1
+        most = "at" if one else "most at"
+        place = f" ({most} {self.where})" if self.where else ""
+        count = "1 product" if one else f"{self.products} products"
+        verb = "takes" if one else "take"
         return (
-            f"{count} of {self.dtypes}{place} take {self.ratio:.1f} times as long as "
+            f"{count} of {self.dtypes}{place} {verb} {self.ratio:.1f} times as long as "
             "f32 would, by the model of the processor: its instructions multiply no "
             "more of them at a time"
         )

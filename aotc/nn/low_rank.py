@@ -110,7 +110,7 @@ class Lora:
             name = self._adapted(layers, layer)
             if name is None:
                 return [y]
-            self._require_adapter(adapters, name)
+            self._require_adapter(adapters, name, layer)
             row = {key: astype(lift(x), y.dtype) for key, x in adapters[name].items()}
             return [y + self._added(layer, astype(layer.operands[0], y.dtype), row)]
 
@@ -155,7 +155,7 @@ class Lora:
         leaves, structure = flatten(params)
         known = dict(zip(leaf_names(structure), leaves, strict=True))
         for name, layer in self._layers(params, args, kwargs).items():
-            self._require_adapter(adapters, name)
+            self._require_adapter(adapters, name, layer)
             if name not in known or not _is_read_alone(layer.weight):
                 fail(
                     "not-merged",
@@ -221,18 +221,21 @@ class Lora:
             )
         found = {}
         for name, layer in self._layers(params, args, kwargs).items():
-            summed, free = _shapes(layer)
-            wanted = {DOWN: (*summed, self.rank), UP: (self.rank, *free)}
             found[name] = {
                 key: _read(file, _peft_name(name, key), shape)
-                for key, shape in wanted.items()
+                for key, shape in self._wanted(layer).items()
             }
         return found
 
     # ---- which layers
 
-    def _require_adapter(self, adapters: Adapters, name: str) -> None:
-        """Refuse adapters without those of a layer."""
+    def _wanted(self, layer: LayerOp) -> dict[str, tuple[int, ...]]:
+        """The shapes of a layer's adapter."""
+        summed, free = _shapes(layer)
+        return {DOWN: (*summed, self.rank), UP: (self.rank, *free)}
+
+    def _require_adapter(self, adapters: Adapters, name: str, layer: LayerOp) -> None:
+        """Refuse adapters without those of a layer, in its shapes."""
         if name not in adapters:
             fail(
                 "missing-adapter",
@@ -240,6 +243,16 @@ class Lora:
                 "the function runs",
                 "make them by init, with arguments that run the same layers",
             )
+        for key, shape in self._wanted(layer).items():
+            array = adapters[name][key]
+            found = tuple(array.shape if _is_array(array) else numpy.shape(array))
+            if found != shape:  # of another rank they would have another scale
+                fail(
+                    "bad-adapters",
+                    f"expected '{key}' of '{name}' as {[*shape]}; got {[*found]}",
+                    "the rank and the layers are those that were trained: "
+                    "aotc.nn.lora(…, rank=…)",
+                )
 
     def _adapted(self, layers: LayerOps, layer: LayerOp) -> str | None:
         """The name of a layer's adapter; None if it has none."""
@@ -324,7 +337,13 @@ def _type_of(leaf: Any) -> Tensor:
     """
     shape = tuple(leaf.shape)
     if not all(isinstance(size, (int, numpy.integer)) for size in shape):
-        fail("bad-spec", f"expected static sizes; got {[*map(str, shape)]}")
+        sizes = ", ".join(str(getattr(size, "name", size)) for size in shape)
+        fail(
+            "bad-spec",
+            f"expected static sizes; got [{sizes}]",
+            "any will do, such as aotc.Spec((1, …)): shapes of adapters are those of "
+            "weights",
+        )
     return Tensor(tuple(map(int, shape)), dtypes.canonical(leaf.dtype))
 
 

@@ -53,7 +53,7 @@ def scale_by_adam(
         b2: how much of the average of squares is kept.
         eps: added to what is divided by.
         eps_root: added under the root.
-        mu_dtype: of the average; the parameters' by default.
+        mu_dtype: of the average of gradients; the parameters' by default.
         nesterov: whether to look one step ahead: Dozat, "Incorporating Nesterov
             momentum into Adam", ICLR workshop 2016.
     """

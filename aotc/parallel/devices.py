@@ -41,7 +41,10 @@ class Devices:
                 "bad-ranks",
                 f"expected a number of ranks that divides the devices of the model, "
                 f"{taken.count}; got {group.size}",
-                hint=f"start {' or '.join(map(str, divisors))} of them",
+                hint=f"start {' or '.join(map(str, divisors))} of them"
+                if taken.count > 1
+                else "start one; entries whose gradients are averaged over devices "
+                "take several: aotc.collectives.all_reduce, docs/parallel.md",
             )
         self.group = group
         self.axis, self.count = taken.axis, taken.count

@@ -30,31 +30,38 @@ def current() -> Group:
     return Group(_engine())
 
 
+def starter() -> tuple[str, str] | None:
+    """Return what has started this process as one of several, and how many.
+
+    None for `aotc run --ranks`, and where there is but one.
+    """
+    size = os.environ.get("WORLD_SIZE", "1")
+    if all(name in os.environ for name in _TORCH) and size != "1":
+        return "torchrun", size
+    sizes = (os.environ.get(name, "1") for name in _MPI)
+    return next((("mpirun", size) for size in sizes if size != "1"), None)
+
+
 def _engine() -> Engine:
     described = options.get("AOTC_GROUP")
     if described is not None:
         from aotc.parallel.shared_memory import described_engine
 
         return described_engine(described)
-    if all(name in os.environ for name in _TORCH):
-        return _adapter("torchrun", "torch", _gloo, os.environ["WORLD_SIZE"])
-    for name in _MPI:
-        if name in os.environ:
-            return _adapter("mpirun", "mpi4py", _mpi, os.environ[name])
-    return Alone()
-
-
-def _adapter(
-    starter: str, package: str, make: Callable[[], Engine], size: str
-) -> Engine:
-    if size == "1":
+    known = starter()
+    if known is None:
         return Alone()
+    name, _ = known
+    return _adapter(name, *_ENGINES[name])
+
+
+def _adapter(started_by: str, package: str, make: Callable[[], Engine]) -> Engine:
     try:
         return make()
     except ImportError as error:
         raise SetupError(
             "no-engine",
-            f"{starter} has started this process, and its ranks exchange arrays "
+            f"{started_by} has started this process, and its ranks exchange arrays "
             f"through '{package}', which cannot be imported: {error}",
             hint=f"pip install {package}, or start ranks by aotc run --ranks",
         ) from None
@@ -70,3 +77,10 @@ def _mpi() -> Engine:
     from aotc.parallel.mpi import MpiEngine
 
     return MpiEngine()
+
+
+# the package that each starter's ranks exchange arrays through, and its engine
+_ENGINES: dict[str, tuple[str, Callable[[], Engine]]] = {
+    "torchrun": ("torch", _gloo),
+    "mpirun": ("mpi4py", _mpi),
+}

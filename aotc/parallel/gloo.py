@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import Any
 
 from aotc.parallel.engine import rank_lost
@@ -11,7 +12,8 @@ from aotc.parallel.messages import MessageEngine
 class GlooEngine(MessageEngine):
     """The ranks of torch.distributed, in a group of their own.
 
-    A program that has called `init_process_group` goes on with what it has.
+    A program that has called `init_process_group` goes on with what it has. Groups are
+    left when the interpreter ends: threads of gloo that go on then abort the process.
     """
 
     name = "gloo"
@@ -21,10 +23,12 @@ class GlooEngine(MessageEngine):
         import torch.distributed as distributed
 
         self._torch, self._distributed = torch, distributed
-        if not distributed.is_initialized():
+        self._has_begun = not distributed.is_initialized()
+        if self._has_begun:
             distributed.init_process_group("gloo")
         self._group = distributed.new_group(backend="gloo")
         super().__init__(distributed.get_rank(), distributed.get_world_size())
+        atexit.register(self.close)
 
     def gather(self, message: bytes) -> list[Any]:
         """Return the messages of all ranks, in their order."""
@@ -46,5 +50,8 @@ class GlooEngine(MessageEngine):
         return found
 
     def close(self) -> None:
-        """Leave the group."""
-        self._distributed.destroy_process_group(self._group)
+        """Leave the group, and with it the default one if no program asked for that."""
+        group, self._group = self._group, None
+        if group is None or not self._distributed.is_initialized():
+            return
+        self._distributed.destroy_process_group(None if self._has_begun else group)

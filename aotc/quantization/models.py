@@ -138,7 +138,8 @@ def freeze_states(program: Program, path: Path) -> None:
     """
     updating = [entry.name for entry in program.entries if entry.updates]
     if updating or not program.states:
-        said = f"{', '.join(updating)} update them" if updating else "there are none"
+        verb = "update" if len(updating) > 1 else "updates"
+        said = f"{', '.join(updating)} {verb} them" if updating else "there are none"
         raise InputError(
             "bad-option",
             f"expected entries that only read states, which are to be weights; {said}",

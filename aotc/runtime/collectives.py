@@ -51,7 +51,7 @@ class Exchange:
 
     def _exchange(self, asked: Any, sent: Any) -> Any:
         if self._part is None:
-            raise self._no_devices()
+            raise needs_devices(self._taken or DeviceAxis("?", 0))
         said = json.loads(bytes(asked.deref(iree.VmBuffer)))
         leaf = Leaf("x", said.pop("dtype"), ())
         view = sent.deref(iree.HalBufferView)
@@ -69,11 +69,14 @@ class Exchange:
         error, self._error = self._error, None
         return error
 
-    def _no_devices(self) -> InputError:
-        return InputError(
-            "needs-devices",
-            f"expected {self._taken.count} devices along '{self._taken.axis}' to "
-            "compute this call together; this process computes none of them by itself",
-            hint=f"aotc run --ranks {self._taken.count} starts a process for each, as "
-            "do torchrun and mpirun; aotc.runtime.load_devices loads several into one",
-        )
+
+def needs_devices(taken: DeviceAxis) -> InputError:
+    """The error of a model that was loaded by itself, and takes several devices."""
+    return InputError(
+        "needs-devices",
+        f"expected {taken.count} devices along '{taken.axis}' to compute this call "
+        "together; the model was loaded as one alone",
+        hint=f"aotc run --ranks {taken.count} starts a process for each, as do "
+        "torchrun and mpirun; aotc.runtime.load_devices loads several into one, which "
+        "aotc.training.fit takes, too",
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts.manifest import Manifest
+from aotc.errors import InputError
 from aotc.parallel import Devices
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.model import Model
@@ -56,9 +57,19 @@ class DeviceModels:
             The leaves of the results of each.
 
         Raises:
-            InputError: as a call of the entry; `devices-diverge`.
+            InputError: as a call of the entry; `devices-diverge`; `input-structure`:
+                there are not as many leaves, or lists of them, as there must be.
             SetupError: as a call of the entry; `rank-lost`.
         """
+        names = [leaf.name for leaf in self.first.entry(entry).spec.inputs]
+        if len(leaves) != len(self) or any(len(x) != len(names) for x in leaves):
+            raise InputError(
+                "input-structure",
+                f"{entry}: expected for each of {len(self)} devices in this process "
+                f"the arrays of its inputs ({', '.join(names) or 'none'}); got "
+                f"{len(leaves)} lists, of {', '.join(str(len(x)) for x in leaves)}",
+                hint="models.devices.numbers says which devices are here",
+            )
         return self.devices.run(
             lambda n: self._models[n].entry(entry).call_flat(leaves[n])
         )

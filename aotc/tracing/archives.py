@@ -53,7 +53,7 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
         fail(
             "bad-file",
             f"'{file}' cannot be read as {suffix}: {error}",
-            hint_for(error),
+            hint_for(error, suffix),
         )
     return nested_dict(flat), metadata
 

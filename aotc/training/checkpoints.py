@@ -111,7 +111,7 @@ class Checkpoints:
     def _check(self, position: Position) -> None:
         """A state with NaN must not take the place of one that can be trained on."""
         words = wording.current()
-        search = words.find_nan(entries.source_file(self._model), None)
+        search = entries.nan_search(self._model, position.entry, None)
         go_on = words.option("allow_nan", True)
         for state in self._model.manifest.states.values():
             leaves = trees.flatten(state.tree, self._model.read_state(state.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -63,3 +64,19 @@ def call(model: Model, point: EntryPoint, inputs: Mapping[str, Any]) -> list[Arr
 def source_file(model: Model) -> str:
     """The name of the file that the model was built from."""
     return str(model.manifest.data.get("source", {}).get("file", "MODEL"))
+
+
+def nan_search(model: Model, name: str, folder: Path | None) -> str:
+    """What names the op at fault for a NaN, for a hint.
+
+    Args:
+        model: the loaded model.
+        name: of the entry that made the NaN.
+        folder: of the checkpoint to go on from, if there is one.
+    """
+    if model.manifest.entry_points[name].devices is not None:
+        return (
+            "the same model with an aotc.collectives.Axis of 1 device can be searched "
+            "(--find-nan), which"
+        )
+    return wording.current().find_nan(source_file(model), folder)

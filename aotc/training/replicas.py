@@ -13,6 +13,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint
 from aotc.errors import InputError
 from aotc.runtime import DeviceModels, Model, state_files
+from aotc.runtime.collectives import needs_devices
 from aotc.training import entries
 from aotc.training.entries import Array
 
@@ -28,7 +29,7 @@ class Replicas:
 
     Raises:
         InputError: `bad-ranks`: the entry is for one process; `usage`: its devices do
-            not divide the rows of a batch.
+            not divide the rows of a batch; `needs-devices`: they are not there.
     """
 
     def __init__(self, models: DeviceModels, point: EntryPoint) -> None:
@@ -51,6 +52,8 @@ class Replicas:
                 f"'{point.devices.axis}'",
                 hint="call such an entry step by step: aotc.runtime.load_devices",
             )
+        if point.devices is not None and point.devices.count != models.devices.count:
+            raise needs_devices(point.devices)
 
     @property
     def model(self) -> Model:
@@ -127,26 +130,38 @@ class Replicas:
         """
         if self.count == 1:
             return
-        own = [_digests(model) for model in self._models]
-        found = [
-            x for text in self._group.texts(json.dumps(own)) for x in json.loads(text)
-        ]
-        for number, digests in enumerate(found):
-            differing = [name for name in digests if digests[name] != found[0][name]]
-            if differing:
-                raise InputError(
-                    "states-differ",
-                    f"expected equal states on all devices after step {step}; "
-                    f"{', '.join(differing[:3])} of device {number} is not what device "
-                    "0 has",
-                    hint="each device updates its own copy: average what updates are "
-                    "made of over all of them (aotc.collectives.all_reduce)",
-                )
+        require_equal_states(self._models, f"after step {step}")
 
     def is_first_left(self) -> bool:
         """Return whether no rank before this one is left."""
         lost = self._group.engine.lost_ranks()
         return all(rank in lost for rank in range(self._group.rank))
+
+
+def require_equal_states(models: DeviceModels, when: str) -> None:
+    """Refuse states that differ between the devices of a group; its ranks all ask.
+
+    Args:
+        models: of the devices of this process.
+        when: the states are those, for the message.
+
+    Raises:
+        InputError: `states-differ`.
+        SetupError: `rank-lost`.
+    """
+    own = json.dumps([_digests(model) for model in models])
+    found = [x for text in models.devices.group.texts(own) for x in json.loads(text)]
+    for number, digests in enumerate(found):
+        differing = [name for name in digests if digests[name] != found[0][name]]
+        if differing:
+            raise InputError(
+                "states-differ",
+                f"expected equal states on all devices {when}; "
+                f"{', '.join(differing[:3])} of device {number} is not what device "
+                "0 has",
+                hint="each device updates its own copy: average what updates are "
+                "made of over all of them (aotc.collectives.all_reduce)",
+            )
 
 
 def _digests(model: Model) -> dict[str, str]:

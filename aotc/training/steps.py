@@ -123,11 +123,11 @@ class StepRunner:
         if name is None or self._allow_nan:
             return
         words = wording.current()
-        source = entries.source_file(self._model)
+        search = entries.nan_search(self._model, self._point.name, checkpoint)
         raise InputError(
             "not-finite",
             f"{self._point.name}: {name} is {measured[name]} in {when}",
-            hint=f"{words.find_nan(source, checkpoint)} names the op at fault; "
+            hint=f"{search} names the op at fault; "
             f"{words.option('allow_nan', True)} goes on anyway",
         )
 

@@ -128,6 +128,9 @@ def test_integers_stay_and_adapters_learn_beside_them():
 # ---- what is refused ----------------------------------------------------------------
 
 
+OF_RANK_2 = nn.lora(network, rank=2).init(PARAMS, X)
+
+
 def shared(params, x):
     return x @ params["w"] @ params["w"]
 
@@ -140,6 +143,8 @@ def shared(params, x):
         ("no-layers", lambda: nn.lora(network, layers=["first*", "x"]).init(PARAMS, X)),
         ("bad-spec", lambda: nn.lora(network).init(PARAMS, aotc.Spec(("n", 8)))),
         ("missing-adapter", lambda: nn.lora(network)({}, PARAMS, X)),
+        ("bad-adapters", lambda: nn.lora(network)(OF_RANK_2, PARAMS, X)),
+        ("bad-adapters", lambda: nn.lora(network).merge(OF_RANK_2, PARAMS, X)),
     ],
 )
 def test_what_cannot_be_is_told(code, act):

@@ -181,6 +181,11 @@ def test_averages_may_have_a_dtype_of_their_own():
     assert (state[0].mu.dtype, state[0].nu.dtype) == ("f32", "bf16")
     updates, after = optimizer.update(params, state, params)
     assert (after[0].mu.dtype, after[0].nu.dtype) == ("f32", "bf16")
+    wide = optim.adam(0.1).init(
+        START.astype("f4")
+    )  # as docs/training.md has it for bf16
+    updates, after = optim.adam(0.1).update(params, wide, params)
+    assert {x.dtype for x in (updates, after[0].mu, after[0].nu)} == {"f32"}
     assert optim.apply_updates(params, updates).dtype == "bf16"
 
 

@@ -89,6 +89,21 @@ def test_what_a_target_cannot_do_is_found_for_each_target(explained):
     assert all("'vmvx'" in row["reason"] for row in rows(text).values())
 
 
+def test_weights_of_bytes_are_explained_for_the_targets_that_a_build_has(
+    explained, monkeypatch
+):
+    monkeypatch.delenv("AOTC_TARGETS", raising=False)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    model = MODEL.partition("@aotc")[0] + (
+        "weights = aotc.Weights(np.ones((4, 3), 'i8'))\n"
+        "@aotc.entry(x=aotc.Spec((2, 4)))\n"
+        "def product(weights, x):\n    return x @ weights.astype('f32')\n"
+    )
+    code, text = explained("model.py", model)
+    assert code == 0
+    assert "can be built for x86_64-v3, x86_64-v4, x86_64-v4-dot\n" in text
+
+
 def test_a_file_that_cannot_be_read_is_a_finding_and_no_file_is_an_error(explained):
     code, text = explained("model.py", "def broken(:", "--format", "json")
     assert code == 1

@@ -286,6 +286,7 @@ def test_a_build_refuses_devices_that_no_target_has(tmp_path):
         build(file, output=tmp_path, sign=False, targets=[Target.parse("cuda:sm_80")])
     assert failure.value.code == "not-on-target"
     assert failure.value.where == "parallel.py:5"
+    assert "dtypes" not in failure.value.hint
     other = "    return collectives.all_reduce(x, collectives.Axis('model', 2))\n"
     file.write_text(text + other, encoding="utf-8")
     with pytest.raises(CompileError, match="'data'.* and 'model'") as failure:

@@ -58,7 +58,7 @@ def test_builds_for_levels_that_gain_say_nothing(level, tmp_path):
 
 def test_a_build_says_where_floats_would_be_faster(tmp_path):
     (text,) = _warnings("riscv64-v", tmp_path)
-    assert text.startswith("riscv64-v: 1 product of integers (most at ")
+    assert text.startswith("riscv64-v: 1 product of integers (at ")
     assert "times as long as f32 would" in text
 
 

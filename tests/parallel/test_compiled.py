@@ -7,6 +7,9 @@ import pytest
 
 import aotc
 from aotc import reference, training
+from aotc.checks.certificate import certify
+from aotc.checks.comparable import comparable_entries
+from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.importers import load
 from aotc.passes import run_passes
@@ -95,6 +98,10 @@ def test_a_call_without_its_devices_says_what_is_missing_and_changes_nothing(bun
     with pytest.raises(InputError, match="4 devices along 'data'") as failure:
         model.step(x=np.ones((2, 3), "f4"), y=np.ones((2, 2), "f4"))
     assert failure.value.code == "needs-devices"
+    with pytest.raises(InputError, match="4 devices along 'data'") as failure:
+        training.fit(model, "data.npz", entry="step", batch_size=8)
+    assert failure.value.code == "needs-devices"
+    assert not failure.value.message.startswith("step 1")  # none has begun
     assert before == [x.tobytes() for x in flatten(model.read_state())[0]]
     assert model.whole(x=np.zeros((2, 5, 8), "f4"))[0].shape == (2, 5, 8)
 
@@ -111,6 +118,10 @@ def test_devices_with_inputs_of_other_shapes_or_other_entries_do_not_wait(bundle
         )
     assert failure.value.code == "shape-mismatch"  # that of the one at fault
     assert len(models.call("exchange", [rows[0]] * 4)) == 4
+    for missing in ([rows[0]] * 3, [rows[0][:1]] * 4):
+        with pytest.raises(InputError, match=r"4 devices .* \(x, k\)") as failure:
+            models.call("exchange", missing)
+        assert failure.value.code == "input-structure"
 
 
 def test_a_step_that_fails_half_way_leaves_the_states_of_all_devices(bundle):
@@ -148,6 +159,13 @@ def test_states_that_come_to_differ_are_found_before_they_are_kept(bundle):
     assert failure.value.code == "states-differ"
 
 
+def test_a_nan_of_several_devices_is_not_to_be_searched_as_that_of_one(bundle):
+    data = {"x": np.full((4, 3), np.nan, "f4"), "y": np.ones((4, 2), "f4")}
+    with pytest.raises(InputError, match="is nan in step 1") as failure:
+        training.fit(load_devices(bundle), data, entry="step", batch_size=4)
+    assert "Axis of 1 device" in failure.value.hint
+
+
 def test_rows_that_devices_cannot_divide_are_refused(bundle):
     models = load_devices(bundle)
     data = {"x": np.ones((12, 3), "f4"), "y": np.ones((12, 2), "f4")}
@@ -158,3 +176,19 @@ def test_rows_that_devices_cannot_divide_are_refused(bundle):
         with pytest.raises(InputError) as failure:
             training.fit(models, given, entry="step", **options)
         assert failure.value.code == "batch-size"
+
+
+def test_parity_leaves_out_what_several_devices_compute_and_says_so(graph):
+    with pytest.warns(UserWarning, match="whole is compared .* not adjoints, exchange"):
+        (entry,) = comparable_entries(graph)
+    assert entry.name == "whole"
+    with (
+        pytest.raises(InputError, match=r"several devices .* \(split\)"),
+        context(),
+    ):
+        comparable_entries(load(MODEL, entries=["split"]))
+
+
+def test_gradients_that_are_computed_with_collectives_are_not_certified():
+    with pytest.raises(InputError, match="gradients that one device computes"):
+        certify(load(MODEL, entries=["split"]))

@@ -128,14 +128,34 @@ def rank_of(pid, rank):
     raise AssertionError(children)
 
 
-def test_what_ranks_cannot_divide_is_refused(bundle):
+def test_states_that_differ_between_devices_are_not_written_as_one(bundle):
+    entry = ("--entry", "forgets_to_reduce", "-i", "x=[[1, 2]]")
+    done = run(bundle, *entry, "--save-state", "s.safetensors", "--ranks", 2)
+    assert done.returncode == 2
+    assert "states-differ" in done.stderr
+    assert not Path("s.safetensors").exists()
+
+
+def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2
     assert "takes one device; got 2" in done.stderr
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
+    assert done.returncode == 2
+    assert "mpirun has started this one, of 2" in done.stderr
+    monkeypatch.delenv("OMPI_COMM_WORLD_SIZE")
+    command = [*AOTC, "bench", str(bundle), "step"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "one device computes, to measure its calls; 'step' takes 4" in done.stderr
     group = Group(Alone())
     group.size = 3
     with pytest.raises(InputError, match="divides the devices of the model, 4; got 3"):
         Devices(group, DeviceAxis("data", 4))
+    with pytest.raises(InputError, match="devices of the model, 1; got 3") as failure:
+        Devices(group, DeviceAxis("", 1))
+    assert "all_reduce" in failure.value.hint
     with pytest.raises(InputError, match="one device computes"):
         training.map_batches(
             load_devices(bundle).first, {"x": np.ones((2, 8), "f4")}, entry="exchange"

@@ -111,6 +111,7 @@ def test_quantised_program_is_one_that_other_verbs_take(folder, capsys):
     assert run("explain", folder / "int8.mlir", "-t", TARGET) == 0
     assert "can be built" in capsys.readouterr().out
     assert quantize(folder, "int8", "--quality", "much") == 2
+    assert quantize(folder, "int8", "--quality", "5") == 2  # per cent, or 500 of them
     capsys.readouterr()
     more = ("--recipe", "int8", "-o", folder / "again.mlir")
     given = ("--data", folder / "data.npz")

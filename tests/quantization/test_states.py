@@ -82,7 +82,7 @@ def test_states_that_are_trained_are_told_how_to_quantise(folder, capsys):
 @pytest.mark.parametrize(
     ("entries", "change", "code", "said"),
     [
-        ((), {}, "bad-option", "train update them"),
+        ((), {}, "bad-option", "train updates them"),
         (("predict",), {"state.params.kernel": None}, "bad-state-file", "got none"),
         (("predict",), {"state.params.bias": KERNEL}, "bad-state-file", "32, 4"),
     ],

@@ -17,6 +17,7 @@ values it has there, and the first one that fails is named with its line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,7 +38,7 @@ from aotc.dialects import context
 from aotc.dialects.callees import reachable_functions
 from aotc.dialects.functions import copy_module, functions_of, keep_only
 from aotc.dialects.transform import Widened, derive
-from aotc.errors import AotcError, CompileError
+from aotc.errors import AotcError, CompileError, InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -118,8 +119,9 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
     Raises:
         CompileError: `wrong-derivative`, with the op whose rule is wrong, if one fails;
             `check-failed`, if IREE cannot run one.
+        InputError: `needs-devices`: several devices compute one.
     """
-    with context(), ir.Location.unknown():
+    with context(), ir.Location.unknown(), _on_one_device():
         rng = np.random.default_rng(seed)
         points = [
             p for entry in program.entries for p in points_of(program, entry, rng)
@@ -133,6 +135,25 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
             else next(measured)
             for point in points
         ]
+
+
+@contextmanager
+def _on_one_device() -> Iterator[None]:
+    """Refuse derivatives that are computed with collectives: a check has one device."""
+    try:
+        yield
+    except InputError as error:
+        if error.code != "needs-devices":
+            raise
+        raise InputError(
+            error.code,
+            f"expected gradients that one device computes, to certify them: "
+            f"{error.message}",
+            where=error.where,
+            hint="leave out --certify-gradients, or name entries without collectives "
+            "in what they differentiate (--entry); gradients that are averaged "
+            "afterwards are checked",
+        ) from error
 
 
 def _certificates(
