@@ -51,7 +51,7 @@ class Exchange:
 
     def _exchange(self, asked: Any, sent: Any) -> Any:
         if self._part is None:
-            raise needs_devices(self._taken or DeviceAxis("?", 0))
+            raise needs_devices(self._taken)
         said = json.loads(bytes(asked.deref(iree.VmBuffer)))
         leaf = Leaf("x", said.pop("dtype"), ())
         view = sent.deref(iree.HalBufferView)
@@ -71,7 +71,7 @@ class Exchange:
 
 
 def needs_devices(taken: DeviceAxis) -> InputError:
-    """The error of a model that was loaded by itself, and takes several devices."""
+    """Return the error of a model of several devices that was loaded as one alone."""
     return InputError(
         "needs-devices",
         f"expected {taken.count} devices along '{taken.axis}' to compute this call "
