@@ -26,8 +26,9 @@ def pretend(patch: pytest.MonkeyPatch, synchronize: Callable[[], None]) -> Gpu:
     """
     gpu = Gpu(foreign_tensors._Kind((HOST, 13), 1, object), 0, synchronize)
 
-    def module(context: Any, module: Any, device: Any, on_cpu: bool, _: None) -> Module:
-        return Module(context, module, device, False, gpu)
+    def module(context: Any, module: Any, device: Any, _: bool, *rest: Any) -> Module:
+        _, exchange = rest
+        return Module(context, module, device, False, gpu, exchange)
 
     kept = engine._KEPT_CALLS["cuda"]
     patch.setattr(loader, "Module", module)
