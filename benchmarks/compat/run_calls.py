@@ -28,7 +28,7 @@ def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
     bundle = read_bundle(path, trust, trust is None)
     variant = bundle.manifest.variants[variant_id]
     device = engine.device(variant.backend, 1)
-    code = loader._map(bundle, variant, device)
+    code = loader._map(bundle, variant, device, None, loader._is_mapped(None))
     return Model(bundle.manifest, variant, code, Selection(variant, "optimal", ()))
 
 
