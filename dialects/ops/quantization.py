@@ -273,16 +273,12 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
         Entries are stored: IREE 3.13 would make them again for the sum, with all that
         is widened of them on the stack of a processor, or in Vulkan's shared memory.
         """
-        kind, axes = Tensor.of(op.x), (op.axis,)
-        highest = b.expand(b.reduce_max(op.x, axes=axes), kind, axes)
-        p = b.barrier(b.lookup(b.subtract(highest, op.x), table=shares(op.step)))
-        length = kind.shape[op.axis]
-        is_short = isinstance(length, int) and length <= MOST_SHARES
-        total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)
-        found: Value = b.divide(p, b.expand(total, Tensor.of(op.y), axes))
-        return found
+        return _quotients(b, op, b.barrier(_entries(b, op)))
 
-    cascade = decompose
+    @staticmethod
+    def cascade(b: Builder, op: "ByteSoftmax") -> Value:
+        """The same, of entries that are nowhere in memory."""
+        return _quotients(b, op, _entries(b, op))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -318,6 +314,23 @@ def shares(step: float) -> np.ndarray:
     """
     upper, lower = share_factors(step)
     found: np.ndarray = np.rint(upper[:, None] * lower).reshape(-1)
+    return found
+
+
+def _entries(b: Builder, op: ByteSoftmax) -> Value:
+    """Return the shares of elements, not yet over their sum."""
+    axes = (op.axis,)
+    highest = b.expand(b.reduce_max(op.x, axes=axes), Tensor.of(op.x), axes)
+    found: Value = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
+    return found
+
+
+def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
+    """Return shares over their sum."""
+    length, axes = Tensor.of(op.x).shape[op.axis], (op.axis,)
+    is_short = isinstance(length, int) and length <= MOST_SHARES
+    total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)
+    found: Value = b.divide(p, b.expand(total, Tensor.of(op.y), axes))
     return found
 
 
