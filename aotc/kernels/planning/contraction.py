@@ -75,9 +75,11 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
     typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
     terms = terms_at_a_time(geometry, machine)
     can_be_read = geometry.right_step is not None and geometry.is_float
-    lying = replace(choose_tile(typical, machine), packed=0)
+    lying = replace(choose_tile(typical, machine), packed=0) if can_be_read else None
     # as it lies, floats are multiplied one by one: two at a time pay for the packing
-    is_slow = terms > 1 or (can_be_read and displaces_panels(typical, lying, machine))
+    is_slow = terms > 1 or (
+        lying is not None and displaces_panels(typical, lying, machine)
+    )
     least = _WORTH_PAIRING if can_be_read and is_slow else _WORTH_PACKING
     pays = _can_be_packed(geometry) and typical.rows >= least
     if can_be_read and not (pays and is_slow):
