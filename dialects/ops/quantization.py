@@ -221,6 +221,10 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
     ]
 
 
+_HALF = 12  # of the 24 bits of a share
+MOST_SHARES = 2**_HALF  # of whose halves f32 adds up so many exactly
+
+
 class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
     """y = p / (the sum of p along `axis`), where p = shares(step)[max x - x].
 
@@ -264,21 +268,17 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "ByteSoftmax") -> Value:
-        """A maximum, entries of a table, their sum in i64, and quotients.
+        """A maximum, entries of a table, their sum, and quotients.
 
-        Entries along an axis of a size of a call are stored: IREE 3.13 would make them
-        again for the sum, with all that is widened of them on the stack.
+        Entries are stored: IREE 3.13 would make them again for the sum, with all that
+        is widened of them on the stack of a processor, or in Vulkan's shared memory.
         """
-        kind, axes = Tensor.of(op.x), (op.axis,)
-        highest = b.expand(b.reduce_max(op.x, axes=axes), kind, axes)
-        p = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
-        p = p if isinstance(kind.shape[op.axis], int) else b.barrier(p)
-        total = b.reduce_sum(b.cast(p, dtype="i64"), axes=axes)
-        total = b.expand(b.cast(total, dtype="f32"), Tensor.of(op.y), axes)
-        found: Value = b.divide(p, total)
-        return found
+        return _quotients(b, op, b.barrier(_entries(b, op)))
 
-    cascade = decompose
+    @staticmethod
+    def cascade(b: Builder, op: "ByteSoftmax") -> Value:
+        """The same, of entries that are nowhere in memory."""
+        return _quotients(b, op, _entries(b, op))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -314,6 +314,42 @@ def shares(step: float) -> np.ndarray:
     """
     upper, lower = share_factors(step)
     found: np.ndarray = np.rint(upper[:, None] * lower).reshape(-1)
+    return found
+
+
+def _entries(b: Builder, op: ByteSoftmax) -> Value:
+    """Return the shares of elements, not yet over their sum."""
+    axes = (op.axis,)
+    highest = b.expand(b.reduce_max(op.x, axes=axes), Tensor.of(op.x), axes)
+    found: Value = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
+    return found
+
+
+def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
+    """Return shares over their sum."""
+    length, axes = Tensor.of(op.x).shape[op.axis], (op.axis,)
+    is_short = isinstance(length, int) and length <= MOST_SHARES
+    total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)
+    found: Value = b.divide(p, b.expand(total, Tensor.of(op.y), axes))
+    return found
+
+
+def _whole_sum(b: Builder, p: Value, axes: Sequence[int]) -> Value:
+    """Return the sum of shares, of i64, as f32."""
+    total = b.reduce_sum(b.cast(p, dtype="i64"), axes=axes)
+    found: Value = b.cast(total, dtype="f32")
+    return found
+
+
+def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
+    """Return the same for up to `MOST_SHARES` shares, of which f32 sums up two parts.
+
+    IREE 3.13 has no code for Vulkan for the sum of i64 along many a last axis.
+    """
+    upper = b.floor(b.multiply(p, b.full_like(p, 2.0**-_HALF)))
+    lower = b.subtract(p, b.multiply(upper, b.full_like(p, 2.0**_HALF)))
+    first, second = (b.reduce_sum(x, axes=axes) for x in (upper, lower))
+    found: Value = b.add(b.multiply(first, b.full_like(first, 2.0**_HALF)), second)
     return found
 
 

@@ -7,9 +7,11 @@ import pytest
 
 import aotc
 import aotc.numpy as np
+from aotc import nn
+from aotc.backend import compile_units
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
-from aotc.passes.stages import PASS_STAGES
+from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 
@@ -59,3 +61,15 @@ def test_parts_that_are_not_neighbours_are_in_memory_before_gpus_read_them() -> 
         body = text[text.index("@reversed_part(") :]
         body = body[: body.index("return")]
         assert len(re.findall(r"call @iree\.barrier", body)) == count, target
+
+
+def test_softmax_of_bytes_fits_into_shared_memory_of_vulkan() -> None:
+    @aotc.entry(x=aotc.Spec((64, 1003), "i8"), y=aotc.Spec(("n", 90), "i8"))
+    def shares(x, y):
+        found = (nn.softmax(nn.dequantize(each, 0.25, 3)) for each in (x, y))
+        return tuple(nn.quantize(each, 2.0**-8, 0, "u8") for each in found)
+
+    unit = Unit(trace([shares], {}), Target.parse("vulkan"))
+    run_passes(unit, all_passes(), silently=True)
+    (variant,) = compile_units([unit])
+    assert variant.vmfb

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
-from aotc.dialects.ops.quantization import ByteSoftmax
+from aotc.dialects.ops.quantization import MOST_SHARES, ByteSoftmax
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -32,7 +32,6 @@ REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, ByteSoftmax, Normalize, *REDUCTIONS)
 _MOST_KEPT = STACK_BYTES // 2  # of a row, on the stack
 _SHORT = 16  # vectors of a row, of which one accumulator may add up all
-_MOST_SHARES = 2**12  # halves of so many numbers of 24 bits f32 adds up exactly
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     axes, sizes = reduced_axes(op), Matrices.of(op)
     if sizes is None or axes[-1] != types[0].rank - 1:
         return None
-    if of_bytes and sizes.length > _MOST_SHARES:
+    if of_bytes and sizes.length > MOST_SHARES:
         return None
     if any(True for value in list(op.results)[1:] for _ in value.uses):
         return None

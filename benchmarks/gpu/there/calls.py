@@ -44,7 +44,7 @@ class Steps:
 def load_unasked(bundle, variant):
     """The model, whatever the loader thinks of this machine."""
     device = engine.device(variant.backend, None)
-    code = loader._map(bundle, variant, device)
+    code = loader._map(bundle, variant, device, None, loader._is_mapped(None))
     return Model(bundle.manifest, variant, code, Selection(variant, "optimal", ()))
 
 
