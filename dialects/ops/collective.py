@@ -68,7 +68,8 @@ class OverDevices(GraphOp):
     def exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Emit the call of the loader that exchanges `x` with the other devices."""
         of, y = Tensor.of(op.operands[0] if op.operands else op.y), Tensor.of(op.y)
-        asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
+        name = cls._op_name  # which the loader knows the collective by
+        asked = {"op": name, "dtype": of.dtype, **cls.attributes_of(op)}
         found = ir.RankedTensorType(low.lowered_type(y))
         text = ir.StringAttr.get(json.dumps(asked))
         body = bodies.exchange(text, x.type, found)

@@ -12,11 +12,11 @@ TARGETS = [Target.parse(name) for name in ("x86_64-v4-dot", "riscv64-v")]
 
 @pytest.fixture(scope="module")
 def drawn():
-    return quantized.drawn_entries(7, 10)
+    return quantized.drawn_entries(7, 14)
 
 
 def test_the_same_seed_draws_the_same_programs(drawn):
-    again = quantized.drawn_entries(7, 10)
+    again = quantized.drawn_entries(7, 14)
     assert source_of(again) == source_of(drawn)
     assert any(each.is_exact for each in drawn)
 

@@ -40,8 +40,24 @@ ROWS = (
         Symptom.REFUSED,
         "Computes what widens its input again in whatever reads it; where that reads "
         "in steps, the whole of it, on the stack.",
-        ("dialects/lowering/sources.py: Note [widened reads]",),
+        (
+            "dialects/lowering/sources.py: Note [widened reads]",
+            "dialects/ops/quantization.py: ByteSoftmax.decompose",
+        ),
         _refused("widened-reads", "stack allocation size overflows"),
+    ),
+    Fault(
+        "sums-of-many-i64",
+        Symptom.REFUSED,
+        "Has no code for Vulkan for sums of i64 along a last axis that it takes four "
+        "elements of at a time.",
+        ("dialects/ops/quantization.py: _sum_of_halves",),
+        _refused(
+            "sums-of-many-i64",
+            "vector.extract_strided_slice",
+            target="vulkan",
+            level="O0",
+        ),
     ),
     Fault(
         "parts-of-fills",
