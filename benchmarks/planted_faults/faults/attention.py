@@ -17,8 +17,8 @@ from .ways import by, given
 
 def _seen_by_first_vector(right: Any) -> Any:
     def is_seen(self: Any, block: Any) -> Value:
-        first = min(block.count, self._lanes)
-        return right(self, replace(block, count=first))
+        first = replace(self.tile, keys=min(self.tile.keys, self._lanes))
+        return right(replace(self, tile=first), block)
 
     return is_seen
 
