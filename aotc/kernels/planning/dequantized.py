@@ -243,10 +243,14 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
     nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
     if not all(each is None or _is_plain(each, table.axis) for each in nested):
         return "its scales or offsets have offsets, or scales of scales"
-    is_whole = table.bits == 8 or (
-        in_planes(table.bits) and group % run_length(table.bits) == 0
-    )
-    return "" if is_whole else f"it has {table.bits} bits in blocks of {group}"
+    if _fills_runs(table.bits, group):
+        return ""
+    return f"it has {table.bits} bits in blocks of {group}"
+
+
+def _fills_runs(bits: int, terms: int) -> bool:
+    """Return whether so many integers of a column are whole runs of them."""
+    return bits == 8 or (in_planes(bits) and terms % run_length(bits) == 0)
 
 
 def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
@@ -261,12 +265,9 @@ def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
     block, blocks = _block_of(table), Tensor.of(table.scale).shape[table.axis]
     if blocks != 1 and block % COLUMNS_OF_BLOCKS:
         return f"its columns have blocks of {block}, no multiple of {COLUMNS_OF_BLOCKS}"
-    is_whole = table.bits == 8 or (
-        in_planes(table.bits) and geometry.depth % run_length(table.bits) == 0
-    )
-    return (
-        "" if is_whole else f"{geometry.depth} terms of {table.bits} bits fill no run"
-    )
+    if _fills_runs(table.bits, geometry.depth):
+        return ""
+    return f"{geometry.depth} terms of {table.bits} bits fill no run"
 
 
 def _has_one_axis(table: Dequantize) -> bool:
