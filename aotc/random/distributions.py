@@ -20,6 +20,11 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "bernoulli", "cauchy", "exponential", "gumbel", "laplace", "logistic", "normal",
+    "rademacher", "randint", "truncated_normal", "uniform",
+]  # fmt: skip
+
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:
     """A float dtype as it is asked for, and the one that is computed in."""
