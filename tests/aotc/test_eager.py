@@ -339,7 +339,7 @@ def test_rules_of_ones_own_run_on_values():
     assert seen == [3.0]
     second = aotc.grad(lambda x: aotc.grad(lambda x: doubled(x).sum())(x).sum())
     np.testing.assert_allclose(second(X), -2 * np.sin(X), rtol=1e-6)
-    error = refused(lambda x: aotc.jvp(doubled, (x,), (x,)), X)
+    error = error_here(lambda x: aotc.jvp(doubled, (x,), (x,)), X)
     assert error.code == "not-differentiable"
 
 
@@ -508,7 +508,8 @@ def test_entries_call_each_other_and_are_differentiated():
 # ---- what is refused ----------------------------------------------------------------
 
 
-def refused(function, *arrays):
+def error_here(function, *arrays):
+    """The error of a call, which names a line of this file."""
     with pytest.raises(AotcError) as caught:
         function(*arrays)
     assert "test_eager.py:" in caught.value.where
@@ -516,24 +517,24 @@ def refused(function, *arrays):
 
 
 def test_errors_name_the_line_and_the_call():
-    error = refused(entry_of(lambda x: [x.reshape(2, 2)], [X]), [X])
+    error = error_here(entry_of(lambda x: [x.reshape(2, 2)], [X]), [X])
     assert error.code == "shape-mismatch"
     assert "reshape(a=f32[3]" in error.call
 
 
 def test_what_values_may_not_decide_is_refused_as_in_the_compiled_model():
-    error = refused(entry_of(lambda x: [x[x > 0]], [X]), [X])
+    error = error_here(entry_of(lambda x: [x[x > 0]], [X]), [X])
     assert error.code == "bad-index"
 
 
 def test_numpy_functions_are_refused_where_a_derivative_would_get_lost():
-    error = refused(aotc.grad(lambda x: np.exp(x).sum()), X)
+    error = error_here(aotc.grad(lambda x: np.exp(x).sum()), X)
     assert error.code == "traced-value"
     assert "aotc.numpy.exp" in error.hint
 
 
 def test_rows_of_different_types_are_refused():
-    error = refused(aotc.vmap(lambda v: v if v > 0 else v.astype("f16")), X)
+    error = error_here(aotc.vmap(lambda v: v if v > 0 else v.astype("f16")), X)
     assert error.code == "row-mismatch"
 
 
@@ -551,7 +552,7 @@ def test_traced_and_executed_arrays_mix_as_constants_or_not_at_all():
         compiled(entry_of(lambda x: [x + executed], [X]), [X])[0], 3 * X
     )
     trace([entry], {})
-    assert refused(lambda x: anp.add(x, kept[0]), X).code == "leaked-array"
+    assert error_here(lambda x: anp.add(x, kept[0]), X).code == "leaked-array"
 
 
 def test_an_array_left_behind_by_a_function_is_what_it_was_outside():
@@ -575,7 +576,7 @@ def test_a_rule_that_captures_what_is_differentiated_is_refused():
         rule.defvjp(lambda v: (v * x, v), lambda v, d: (d * x,))
         return rule(x * 2).sum()
 
-    assert refused(aotc.grad(loss), X).code == "captured-array"
+    assert error_here(aotc.grad(loss), X).code == "captured-array"
 
 
 # ---- threads and memory --------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import dtypes, pipeline, reference
+from aotc import dtypes, reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks import process, self_check
 from aotc.checks.judging import Rounding, judge
@@ -26,6 +26,7 @@ from aotc.passes.rematerialize import Rematerialize
 from aotc.passes.update_in_place import UpdateInPlace
 from aotc.target import Target
 from aotc.tracing.assembly import trace
+from tests.checks.building import build
 
 MODEL = """
 import aotc
@@ -53,10 +54,6 @@ def model(tmp_path):
     file = tmp_path / "small.py"
     file.write_text(MODEL)
     return file
-
-
-def build(model, **options):
-    return pipeline.build(model, output=model.parent, sign=False, **options)
 
 
 def refusal(model):

@@ -841,7 +841,7 @@ def flat(tree):
     return [tree]
 
 
-def same(one, other):
+def same_trees(one, other):
     for a, b in zip(flat(one), flat(other), strict=True):
         if isinstance(a, (str, set, type(None))):
             assert a == b
@@ -854,7 +854,7 @@ def same(one, other):
 )
 @pytest.mark.usefixtures("without_compiler")
 def test_a_hybrid_function_is_the_same_program(function, extra):
-    same(calls(aotc.hybrid(function), extra), calls(function, extra))
+    same_trees(calls(aotc.hybrid(function), extra), calls(function, extra))
 
 
 def deleted_in_a_loop(x, w):
@@ -907,7 +907,7 @@ def test_statements_without_results_are_compiled_as_far_as_they_can_be():
     function(X, world)
     found = [*world.log, world.table["c"], world.shown]
     assert all(isinstance(each, numpy.ndarray) for each in found)
-    same(found, [numpy.sin(X), numpy.cos(X), numpy.tanh(X)])
+    same_trees(found, [numpy.sin(X), numpy.cos(X), numpy.tanh(X)])
     assert len(function.workshop.regions) == 3
 
 
@@ -927,7 +927,7 @@ def test_a_function_that_calls_itself_in_an_island_has_its_effects_once():
     expected = calls(goes_down, ())
     RECURSIVE[0] = aotc.hybrid(goes_down)
     try:
-        same(calls(RECURSIVE[0], ()), expected)
+        same_trees(calls(RECURSIVE[0], ()), expected)
     finally:
         RECURSIVE[0] = goes_down
 
@@ -956,7 +956,7 @@ def test_threads_that_split_one_function_have_their_effects_once():
         each.join()
     for number, world in enumerate(worlds):
         assert world.log == ["first", "second"]
-        same(found[number], numpy.cos(numpy.sin(X + number)) * 2)
+        same_trees(found[number], numpy.cos(numpy.sin(X + number)) * 2)
 
 
 class Model:
@@ -976,10 +976,10 @@ class Model:
 
 def test_methods_are_hybrid_functions_too():
     model = Model()
-    same(model.scaled(X), numpy.tanh(X) * 2)
+    same_trees(model.scaled(X), numpy.tanh(X) * 2)
     model.k = 5.0
-    same(model.scaled(X), numpy.tanh(X) * 5)
-    same(model.shifted(X), numpy.tanh(X) + 3)
+    same_trees(model.scaled(X), numpy.tanh(X) * 5)
+    same_trees(model.shifted(X), numpy.tanh(X) + 3)
 
     with pytest.raises(InputError, match="super") as caught:
 
@@ -993,17 +993,17 @@ def test_methods_are_hybrid_functions_too():
 
 def test_a_function_of_the_module_may_become_another_one(monkeypatch):
     hybrid = aotc.hybrid(calls_helper)
-    same(hybrid(X, World()), calls_helper(X, World()))
+    same_trees(hybrid(X, World()), calls_helper(X, World()))
     monkeypatch.setitem(globals(), "scaled", lambda x, w: x * 100)
-    same(hybrid(X, World()), calls_helper(X, World()))
+    same_trees(hybrid(X, World()), calls_helper(X, World()))
 
 
 def test_one_call_without_arrays_leaves_the_code_for_arrays():
     double = aotc.hybrid(lambda_free_double)
     assert double(3) == 6
-    same(double(X), X * 2)
+    same_trees(double(X), X * 2)
     assert double(4) == 8
-    same(double(X), X * 2)
+    same_trees(double(X), X * 2)
     assert double.boundaries == ()
     assert len(double.workshop.regions[0].jit.variants) == 1
 
@@ -1025,9 +1025,9 @@ def test_a_file_that_was_changed_after_its_import_is_not_what_is_compiled(tmp_pa
 @pytest.mark.parametrize("wrap", [aotc.jit, aotc.hybrid], ids=["jit", "hybrid"])
 def test_derivatives_go_through_compiled_functions(wrap):
     square = wrap(sum_of_squares)
-    same(aotc.grad(square)(X), 2 * X)
-    same(aotc.grad(lambda x: square(x) + np.sum(x))(X), 2 * X + 1)
-    same(aotc.vmap(square)(numpy.stack([X, X + 1])), numpy.float32([14, 29]))
+    same_trees(aotc.grad(square)(X), 2 * X)
+    same_trees(aotc.grad(lambda x: square(x) + np.sum(x))(X), 2 * X + 1)
+    same_trees(aotc.vmap(square)(numpy.stack([X, X + 1])), numpy.float32([14, 29]))
 
 
 def sum_of_squares(x):

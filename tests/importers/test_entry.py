@@ -20,7 +20,7 @@ state = aotc.State({"w": one, "n": 0})
 """  # the first line of a test's own source is 9
 
 
-def refused(model, source):
+def refused_model(model, source):
     """The error that a model with this source is refused with; names its line 9."""
     error = model.refused(HEAD + source)
     assert error.where == "model.py:9", error
@@ -99,7 +99,7 @@ def test_parameters_with_defaults_keep_them(model):
     ],
 )
 def test_a_parameter_that_is_not_declared_is_refused(model, declaration, message):
-    error = refused(model, declaration)
+    error = refused_model(model, declaration)
     assert error.code == "bad-entry"
     assert message in error.message
 
@@ -124,7 +124,7 @@ def test_a_parameter_that_is_not_declared_is_refused(model, declaration, message
     ],
 )
 def test_specs_and_contracts_that_nothing_fits_are_refused(model, spec, code, message):
-    error = refused(model, f"x = {spec}")
+    error = refused_model(model, f"x = {spec}")
     assert error.code == code
     assert message in error.message
 
@@ -247,7 +247,7 @@ def test_two_states_are_returned_in_the_order_of_the_parameters(model):
     ],
 )
 def test_a_state_must_come_back_in_its_form_and_types(model, result, message):
-    error = refused(model, entry("state", result))
+    error = refused_model(model, entry("state", result))
     assert error.code == "bad-entry"
     assert message in error.message
     assert error.hint
@@ -264,7 +264,7 @@ def test_a_state_must_come_back_in_its_form_and_types(model, result, message):
     ],
 )
 def test_outputs_are_arrays(model, result, message):
-    error = refused(model, entry("weights", result))
+    error = refused_model(model, entry("weights", result))
     assert error.code == "bad-entry"
     assert message in error.message
 
@@ -276,7 +276,7 @@ def test_python_numbers_and_numpy_arrays_are_outputs(model):
 
 
 def test_one_state_comes_in_once(model):
-    error = refused(model, entry("state, again", NEW, "again=state"))
+    error = refused_model(model, entry("state, again", NEW, "again=state"))
     assert error.message == (
         "parameters 'state' and 'again' of entry 'f' are the same State"
     )
@@ -325,11 +325,11 @@ def test_an_entry_may_call_another_and_a_differentiated_one(model):
 )
 def test_trees_that_hold_something_else_are_refused(model, tree, code):
     for kind in ("Weights", "State"):
-        assert refused(model, f"w = aotc.{kind}({tree})").code == code
+        assert refused_model(model, f"w = aotc.{kind}({tree})").code == code
 
 
 def test_a_state_without_arrays_is_refused_and_weights_without_are_not(model):
-    assert refused(model, "s = aotc.State({})").code == "empty-tree"
+    assert refused_model(model, "s = aotc.State({})").code == "empty-tree"
     program = model.load(
         HEAD
         + "none = aotc.Weights({})\n"

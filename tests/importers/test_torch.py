@@ -16,6 +16,7 @@ from aotc.importers.common.imported import Imported
 from aotc.passes import run_passes
 from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
+from tests.refusals import refusal
 
 torch = pytest.importorskip("torch")
 
@@ -270,7 +271,7 @@ def test_the_large_tensors_of_a_pt2_file_are_mapped_and_equal(tmp_path):
     first = content.index(weights["words.weight"].detach().numpy().tobytes())
     content[first + 5] ^= 1
     file.write_bytes(content)
-    assert "checksum" in refused(file)
+    assert "checksum" in refused_file(file)
 
 
 def test_weights_of_a_pt2_file_take_no_memory(tmp_path):
@@ -306,17 +307,14 @@ def test_damaged_pt2_files_are_refused(tmp_path):
     data = whole.read_bytes()
     for broken in (b"", b"PK\x03\x04nothing", data[: len(data) // 2], data[:-1]):
         file.write_bytes(broken)
-        refused(file)
+        refused_file(file)
     torch.save(module.state_dict(), file)
-    assert "archive_format" in refused(file)
+    assert "archive_format" in refused_file(file)
 
 
-def refused(file) -> str:
+def refused_file(file) -> str:
     """Why a file cannot be read."""
-    with pytest.raises(InputError) as caught:
-        load(file)
-    assert caught.value.code == "bad-file"
-    return caught.value.message
+    return refusal(InputError, "bad-file", load, file).message
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

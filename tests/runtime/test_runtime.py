@@ -24,15 +24,9 @@ from aotc.errors import InputError, SetupError, VerificationError
 from aotc.runtime import buffers, engine, function, transfers
 from aotc.runtime.small import is_small
 from aotc.target import Target
+from tests.refusals import refused
 
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
-
-
-def refused(kind, code, call, *args, **kwargs):
-    with pytest.raises(kind) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code
-    return str(caught.value)
 
 
 def parts(n=2, m=3):
