@@ -30,7 +30,8 @@ Python in `runs.py` beside it.
 `python -m benchmarks.iree_faults` looks at all of them with the IREE that is installed,
 each in a process of its own, and says which faults are still there, which are gone, and
 which show in another way: run it at each release of IREE. Where a fault is gone, the
-code that avoids it may go, if its tests agree without it. Found with IREE 3.13, where nothing else is said. Made by
+code that avoids it may go, if its tests agree without it. Found
+with IREE 3.13, where nothing else is said. Made by
 `python docs/list_iree_faults.py --write`.
 """
 _COLUMNS = (

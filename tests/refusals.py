@@ -1,6 +1,5 @@
 """What calls are refused with: the error, of the kind and code that it must have."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,7 @@ def refused(
 def refused_here(
     code: str, call: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> AotcError:
-    """The error of a call of the user's; it must name a line of the caller's file."""
+    """The error of a call; it must name the line of the call, which is in this file."""
     error = refusal(InputError, code, call, *args, **kwargs)
-    file = Path(sys._getframe(1).f_code.co_filename).name
-    assert error.where.startswith(f"{file}:"), error.where
+    assert error.where.startswith(f"{Path(__file__).name}:"), error.where
     return error
