@@ -1,5 +1,6 @@
 """What calls are refused with: the error, of the kind and code that it must have."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ def refused(
 def refused_here(
     code: str, call: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> AotcError:
-    """The error of a call; it must name the line of the call, which is in this file."""
+    """The error of a call; it must name the line that calls, here or in the test."""
     error = refusal(InputError, code, call, *args, **kwargs)
-    assert error.where.startswith(f"{Path(__file__).name}:"), error.where
+    callers = (__file__, sys._getframe(1).f_code.co_filename)
+    lines = tuple(f"{Path(file).name}:" for file in callers)
+    assert error.where.startswith(lines), error.where
     return error
