@@ -391,8 +391,3 @@ def test_empty_and_single_rows_execute(count):
         ]
 
     require_same(function, [xs])
-
-
-# ---- entries ------------------------------------------------------------------------
-
-weights = aotc.Weights({"k": np.ones((3, 2), "f4")})

@@ -18,6 +18,7 @@ from tests.aotc.executing import X, compiled, entry_of, error_here, wave
 
 # ---- entries ------------------------------------------------------------------------
 
+weights = aotc.Weights({"k": np.ones((3, 2), "f4")})
 counter = aotc.State({"calls": 0, "sum": np.zeros(3, "f4")})
 
 rows = aotc.Dim("rows", max=4, multiple_of=2)

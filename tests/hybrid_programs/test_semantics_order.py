@@ -12,6 +12,7 @@ import aotc
 import aotc.numpy as np
 from tests.hybrid_programs.worlds import (
     Config,
+    World,
     X,
     calls,
     check,
