@@ -30,7 +30,7 @@ KEPT = (
     "tests/dialects/test_compiled_programs.py",
     "tests/passes/test_meaning.py",
     "tests/kernels/test_contraction.py",
-    "tests/checks/test_self_check.py::"
+    "tests/checks/test_self_check_faults.py::"
     "test_a_wrong_lowering_fails_the_build_with_op_and_line",
     "tests/importers/test_compiled.py",
     "tests/just_in_time/test_jit.py",

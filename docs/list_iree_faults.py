@@ -25,11 +25,13 @@ _HEAD = """\
 What IREE does wrong, and where aotc avoids it. Each line is a row of
 `benchmarks/iree_faults/table`, and has a witness: a small module in
 `benchmarks/iree_faults/mlir` that `iree-compile` takes as it is, or a few lines of
-Python in `runs.py` beside it. `python -m benchmarks.iree_faults` looks at all of them
-with the IREE that is installed, each in a process of its own, and says which faults are
-still there, which are gone, and which show in another way: run it at each release of
-IREE. Where a fault is gone, the code that avoids it may go, if its tests agree without
-it. Found with IREE 3.13, where nothing else is said. Made by
+Python in `runs.py` beside it.
+
+`python -m benchmarks.iree_faults` looks at all of them with the IREE that is installed,
+each in a process of its own, and says which faults are still there, which are gone, and
+which show in another way: run it at each release of IREE. Where a fault is gone, the
+code that avoids it may go, if its tests agree without it. Found
+with IREE 3.13, where nothing else is said. Made by
 `python docs/list_iree_faults.py --write`.
 """
 _COLUMNS = (

@@ -42,7 +42,7 @@ def sources(name: str) -> Iterator[str]:
     if "command" in document:
         yield f"Made by `{document['command']}`."
     cited = document.get("sources", {})
-    yield from (f"Source: {text}." for text in cited.values())
+    yield from (f"- Source: {text}." for text in cited.values())
 
 
 def runtimes() -> Iterator[str]:

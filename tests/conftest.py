@@ -24,6 +24,9 @@ from hypothesis import settings
 
 from aotc.target import Target
 
+# what these compare is shown like what a test compares
+pytest.register_assert_rewrite("tests.comparing", "tests.refusals")
+
 FULL = Path(__file__).with_name("full.txt")
 # What tests compare with, that need not be installed.
 _USUAL = "not slow"  # of `-m`, by pyproject.toml

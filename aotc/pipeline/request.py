@@ -93,7 +93,7 @@ class Request:
         precision: `mixed:bf16` or `mixed:f16`, what products are computed in; by
             default as the source says; see `aotc.passes.mix_precision`.
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
-            by default they have that of the source; see `docs/stages.md`.
+            by default they have that of the source; see `docs/image-layouts.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
             the code for any sizes; see `aotc.dialects.specialization`.
         own_sizes: False leaves out the sizes that the model itself says to make code

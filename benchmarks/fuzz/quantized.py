@@ -8,7 +8,7 @@ to be the same bytes on each target, by the passes alone, and by the terms of th
 regions of `--evaluated` targets; what the passes make is compared with the reference
 evaluator on the graph as it was traced, within what rounding moves, and so are the
 results of other entries. With `--numerics relaxed`, rows are drawn that kernels round
-to bytes; results are within the bound of docs/stages.md. Code for other machines runs
+to bytes; results are within the bound of docs/numerics.md. Code for other machines runs
 under an emulator:
 
     python -m benchmarks.emulation.python FOLDER

@@ -1,10 +1,11 @@
-"""A call that works of every public function."""
+"""A call that works of every public function, and a model in a file."""
 
 import numpy as np
 import pytest
 
 from aotc import collectives, complexes, fft, optim
 from aotc import numpy as anp
+from tests.aotc.dumps import MODEL
 
 
 def given(*args, **kwargs):
@@ -367,3 +368,11 @@ CALLS = {
 def calls():
     """Arguments that work, by the name of the function."""
     return CALLS
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A model of two entries."""
+    file = tmp_path / "pair.py"
+    file.write_text(MODEL)
+    return file

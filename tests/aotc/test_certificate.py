@@ -13,13 +13,14 @@ from aotc.passes.update_in_place import UpdateInPlace
 from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.deferred_arrays import compute_when_read
+from tests.refusals import refusal
 
 W = np.random.default_rng(0).normal(size=(4, 4)).astype("f4")
 params = aotc.State({"w": W, "b": np.zeros(4, "f4")})
 x = aotc.Spec(("n", 4))
 
 
-def program(*losses):
+def training(*losses):
     """One training entry for each loss of (params, x)."""
     return stepping(*(aotc.value_and_grad(loss) for loss in losses))
 
@@ -71,7 +72,7 @@ def test_weights_that_are_computed_when_they_are_read_are_certified():
 
 
 def test_the_figures_of_right_rules_are_rounding():
-    first, second = certify(program(smooth, straight_through))
+    first, second = certify(training(smooth, straight_through))
     assert first.holds
     assert second.holds
     assert first.entry == "train0"
@@ -97,7 +98,7 @@ def test_passes_for_a_target_know_what_a_certificate_is_compiled_for(monkeypatch
         return right(self, unit)
 
     monkeypatch.setattr(UpdateInPlace, "run", note_target)
-    certify(program(layer))
+    certify(training(layer))
     assert targets == [Target.parse("cpu")]
 
 
@@ -181,11 +182,9 @@ def test_derivatives_are_found_wherever_an_entry_takes_them():
             assert (each.dot_product is None) == (each.entry == "train6")
 
 
-def refused(*losses):
-    with pytest.raises(CompileError) as caught:
-        certify(program(*losses))
-    assert caught.value.code == "wrong-derivative"
-    return caught.value
+def wrong_derivative(*losses):
+    """The error of a certificate of these losses."""
+    return refusal(CompileError, "wrong-derivative", certify, training(*losses))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +204,7 @@ def test_an_op_with_a_wrong_rule_is_named_with_its_line(monkeypatch, rules):
 
         return (control.scan(step, x, length=2)[0] ** 2).sum()
 
-    error = refused(loss)
+    error = wrong_derivative(loss)
     assert "derivative of graph.tanh is wrong" in error.message
     assert error.where.startswith("test_certificate.py:")
 
@@ -215,7 +214,7 @@ def test_compiled_code_that_dies_is_a_failure_at_the_derivative(
 ):
     monkeypatch.setattr(OPS["tanh"], "lower", deadly_lowering)
     with pytest.raises(CompileError, match="died of SIGFPE") as caught:
-        certify(program(layer))
+        certify(training(layer))
     assert caught.value.code == "compiled-code-died"
     assert caught.value.where.startswith("test_certificate.py:")
 
@@ -226,7 +225,9 @@ def test_a_wrong_rule_of_the_users_is_named():
         return x * x * x
 
     cube.defvjp(lambda x: (cube(x), x), lambda x, dy: (2.0 * x * dy,))
-    error = refused(lambda params, x: (anp.exp(x) * cube(params["b"] + 1.0)).sum())
+    error = wrong_derivative(
+        lambda params, x: (anp.exp(x) * cube(params["b"] + 1.0)).sum()
+    )
     assert "cube" in error.message
 
 

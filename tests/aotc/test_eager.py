@@ -1,11 +1,6 @@
 """Execution op by op: the same numbers as compiled code has, and Python sees them."""
 
-import gc
 import inspect
-import subprocess
-import sys
-import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,29 +16,26 @@ from aotc import (
     nn,
     optim,
     random,
-    reference,
     solvers,
     special,
     transforms,
 )
 from aotc import numpy as anp
-from aotc.complexes import Complex
 from aotc.errors import AotcError
-from aotc.passes import run_passes
 from aotc.tracing.array import Array
-from aotc.tracing.assembly import trace
+from tests.aotc.executing import X, compiled, entry_of, error_here, wave
 
 MODULES = (
     anp, nn, linalg, fft, special, random, control, solvers, collectives, debug,
     transforms, optim, complexes,
 )  # fmt: skip
+
 FUNCTIONS = {
     f"{module.__name__.removeprefix('aotc.')}.{name}": getattr(module, name)
     for module in MODULES
     for name in module.__all__
     if inspect.isfunction(getattr(module, name))
 }
-X = np.array([0.5, -1.0, 2.0], "f4")
 
 
 # ---- the two ways -------------------------------------------------------------------
@@ -81,24 +73,6 @@ def array_leaves(tree):
         parts = tree.values() if isinstance(tree, dict) else tree
         return [leaf for part in parts for leaf in array_leaves(part)]
     return [tree] if isinstance(tree, Array) else []
-
-
-def entry_of(function, arrays):
-    """An entry of arrays of these types."""
-    specs = [aotc.Spec(x.shape, x.dtype) for x in arrays]
-
-    @aotc.entry(xs=specs)
-    def entry(xs):
-        return [*function(*xs), anp.asarray(0)]  # an entry returns something
-
-    return entry
-
-
-def compiled(declared, arrays):
-    """The results of the entry's graph, or the code of the error."""
-    program = trace([declared], {})
-    run_passes(program.module, ["autodiff", "inline"])
-    return reference.evaluate(program.module, "entry", arrays)
 
 
 def outcome(run):
@@ -144,6 +118,7 @@ def called(function, call):
 # Sums in another order: NumPy's of a constant that does not lie in order, and the steps
 # of a loop that the derivative of the graph adds up at the end.
 ROUNDED = {"fft.idct", "nn.gru"}
+
 # The graph has no reverse mode of it without max_steps; a tape has the steps.
 ONLY_ON_TAPES = {"control.while_loop"}
 
@@ -277,10 +252,6 @@ def test_a_gradient_prints_what_its_function_does_and_once(capsys):
 # ---- derivatives --------------------------------------------------------------------
 
 
-def wave(x):
-    return (anp.sin(x) * x * x).sum()
-
-
 def test_derivatives_nest_in_any_order():
     first, second = aotc.grad(wave), aotc.grad(lambda x: aotc.grad(wave)(x).sum())
 
@@ -339,7 +310,7 @@ def test_rules_of_ones_own_run_on_values():
     assert seen == [3.0]
     second = aotc.grad(lambda x: aotc.grad(lambda x: doubled(x).sum())(x).sum())
     np.testing.assert_allclose(second(X), -2 * np.sin(X), rtol=1e-6)
-    error = refused(lambda x: aotc.jvp(doubled, (x,), (x,)), X)
+    error = error_here(lambda x: aotc.jvp(doubled, (x,), (x,)), X)
     assert error.code == "not-differentiable"
 
 
@@ -420,200 +391,3 @@ def test_empty_and_single_rows_execute(count):
         ]
 
     require_same(function, [xs])
-
-
-# ---- entries ------------------------------------------------------------------------
-
-weights = aotc.Weights({"k": np.ones((3, 2), "f4")})
-counter = aotc.State({"calls": 0, "sum": np.zeros(3, "f4")})
-rows = aotc.Dim("rows", max=4, multiple_of=2)
-
-
-@aotc.entry(x=aotc.Spec((rows, 3)))
-def count(counter, weights, x):
-    total = counter["sum"] + x.sum(0)
-    return {"calls": counter["calls"] + 1, "sum": total}, (x @ weights["k"], total)
-
-
-def test_states_go_in_and_new_ones_come_out():
-    x = np.ones((2, 3), "f4")
-    state, (y, total) = count(x=x)
-    np.testing.assert_array_equal(y, np.full((2, 2), 3))
-    state, _ = count(state, x=x)
-    assert int(state["calls"]) == 2
-    np.testing.assert_array_equal(state["sum"], 2 * np.asarray(total))
-    assert counter.tree["calls"] == 0  # nothing is kept
-    twice, _ = count(state, {"k": np.zeros((3, 2), "f4")}, x)
-    assert int(twice["calls"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ({}, "missing-input"),
-        ({"x": np.ones((2, 3))}, "dtype-mismatch"),
-        ({"x": np.ones((3, 3), "f4")}, "shape-contract"),
-        ({"x": np.ones((6, 3), "f4")}, "shape-contract"),
-        ({"x": np.ones((2, 4), "f4")}, "shape-mismatch"),
-        ({"x": np.ones(3, "f4")}, "rank-mismatch"),
-        ({"x": "text"}, "input-type"),
-        ({"x": np.ones((2, 3), "f4"), "z": 1}, "bad-call"),
-        ({"x": np.ones((2, 3), "f4"), "counter": {"calls": 1}}, "missing-input"),
-        ({"x": np.ones((2, 3), "f4"), "weights": {"k": X}}, "rank-mismatch"),
-    ],
-)
-def test_inputs_are_held_to_the_specs_as_the_loader_does(arguments, code):
-    with pytest.raises(AotcError) as caught:
-        count(**arguments)
-    assert caught.value.code == code
-    assert "count" in caught.value.message
-    assert "test_eager.py:" in caught.value.where
-
-
-def test_an_input_that_is_a_pair_is_given_as_one():
-    part = aotc.Spec((2,), "f64")
-
-    @aotc.entry(z=Complex(part, part))
-    def square(z):
-        return z * z
-
-    z = np.array([1 + 2j, 3])
-    real, imaginary = square(z=Complex(z.real, z.imag))
-    assert np.array_equal(np.asarray(real) + 1j * np.asarray(imaginary), z * z)
-
-
-def test_a_state_that_is_not_returned_is_refused():
-    @aotc.entry(x=aotc.Spec(3))
-    def forgets(counter, x):
-        return x
-
-    with pytest.raises(AotcError) as caught:
-        forgets(x=X)
-    assert caught.value.code == "bad-entry"
-
-
-def test_entries_call_each_other_and_are_differentiated():
-    @aotc.entry(x=aotc.Spec(3))
-    def inner(x):
-        return (x * x).sum()
-
-    @aotc.entry(x=aotc.Spec(3))
-    def outer(x):
-        return aotc.grad(inner)(x)
-
-    np.testing.assert_array_equal(outer(X), 2 * X)
-    np.testing.assert_array_equal(aotc.grad(inner)(X), 2 * X)
-
-
-# ---- what is refused ----------------------------------------------------------------
-
-
-def refused(function, *arrays):
-    with pytest.raises(AotcError) as caught:
-        function(*arrays)
-    assert "test_eager.py:" in caught.value.where
-    return caught.value
-
-
-def test_errors_name_the_line_and_the_call():
-    error = refused(entry_of(lambda x: [x.reshape(2, 2)], [X]), [X])
-    assert error.code == "shape-mismatch"
-    assert "reshape(a=f32[3]" in error.call
-
-
-def test_what_values_may_not_decide_is_refused_as_in_the_compiled_model():
-    error = refused(entry_of(lambda x: [x[x > 0]], [X]), [X])
-    assert error.code == "bad-index"
-
-
-def test_numpy_functions_are_refused_where_a_derivative_would_get_lost():
-    error = refused(aotc.grad(lambda x: np.exp(x).sum()), X)
-    assert error.code == "traced-value"
-    assert "aotc.numpy.exp" in error.hint
-
-
-def test_rows_of_different_types_are_refused():
-    error = refused(aotc.vmap(lambda v: v if v > 0 else v.astype("f16")), X)
-    assert error.code == "row-mismatch"
-
-
-def test_traced_and_executed_arrays_mix_as_constants_or_not_at_all():
-    kept = []
-
-    @aotc.entry(x=aotc.Spec(3))
-    def entry(x):
-        kept.append(x * 2)
-        return x
-
-    entry(X)
-    executed = kept.pop()
-    np.testing.assert_array_equal(
-        compiled(entry_of(lambda x: [x + executed], [X]), [X])[0], 3 * X
-    )
-    trace([entry], {})
-    assert refused(lambda x: anp.add(x, kept[0]), X).code == "leaked-array"
-
-
-def test_an_array_left_behind_by_a_function_is_what_it_was_outside():
-    kept = []
-
-    def inner(x):
-        kept.append(x * 3)
-        return x.sum()
-
-    def outer(x):
-        aotc.grad(inner)(x)
-        return (kept[-1] * x).sum()
-
-    np.testing.assert_array_equal(aotc.grad(outer)(X), 6 * X)
-    np.testing.assert_array_equal(kept[-1] + 1, 3 * X + 1)
-
-
-def test_a_rule_that_captures_what_is_differentiated_is_refused():
-    def loss(x):
-        rule = aotc.custom_vjp(lambda v: v * x)
-        rule.defvjp(lambda v: (v * x, v), lambda v, d: (d * x,))
-        return rule(x * 2).sum()
-
-    assert refused(aotc.grad(loss), X).code == "captured-array"
-
-
-# ---- threads and memory --------------------------------------------------------------
-
-
-def test_threads_differentiate_at_the_same_time():
-    arrays = [np.full(3, number, "f4") for number in range(32)]
-    gradient = aotc.grad(wave)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(gradient, arrays))
-    for x, y in zip(found, map(gradient, arrays), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-def test_memory_does_not_grow_with_the_ops_that_have_run():
-    def step(x):
-        return x - 0.1 * aotc.grad(wave)(x)
-
-    x = anp.asarray(X)
-    for _ in range(20):
-        x = step(x)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for _ in range(200):
-            x = step(x)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 50_000
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    "made", ["aotc.entry(x=aotc.Spec((3,)))(f)", "aotc.grad(lambda x: f(x).sum())"]
-)
-def test_operators_of_arrays_need_no_import_of_what_they_are(made):
-    code = f"import aotc, numpy\ndef f(x): return x * 1\ng = {made}\n"
-    code += "print(numpy.asarray(g(numpy.ones(3, 'f4'))).tolist())"
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
-    assert done.stdout == "[1.0, 1.0, 1.0]\n"

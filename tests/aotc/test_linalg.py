@@ -6,12 +6,13 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import linalg, reference
+from aotc import linalg
 from aotc.backend import compile_targets
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.target import Target
 from aotc.tracing.assembly import trace
+from tests.aotc.referring import results_of
 
 RNG = np.random.default_rng(7)
 A = RNG.standard_normal((2, 4, 4))
@@ -41,10 +42,7 @@ def traced(function, *arrays, names=()):
 
 def run(function, *arrays, names=()):
     """What a traced function computes, by the reference."""
-    program = traced(function, *arrays, names=names)
-    run_passes(program.module, ["autodiff", "inline"])
-    results = reference.evaluate(program.module, "entry", arrays)
-    return program.entries[0].output_tree.unflatten(results)
+    return results_of(traced(function, *arrays, names=names), *arrays)
 
 
 # ---- values -------------------------------------------------------------------------

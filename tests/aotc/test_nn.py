@@ -9,6 +9,7 @@ import pytest
 import aotc.numpy as anp
 from aotc import nn, random
 from aotc.errors import InputError
+from tests.refusals import refused_here
 
 rng = np.random.default_rng(0)
 
@@ -23,15 +24,6 @@ def close(ours, theirs, tolerance=1e-5):
     assert ours.dtype == "f32"
     assert ours.shape == np.shape(theirs)
     np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
-
-
-def refused(code, function, *args, **kwargs):
-    """The error of a call that is to fail with `code`."""
-    with pytest.raises(InputError) as caught:
-        function(*args, **kwargs)
-    assert caught.value.code == code, caught.value
-    assert caught.value.where.startswith("test_nn.py:")
-    return caught.value
 
 
 # ---- activations --------------------------------------------------------------------
@@ -125,8 +117,8 @@ def test_cross_entropy_ignores_classes_at_minus_infinity():
 def test_cross_entropy_refuses_labels_that_would_broadcast():
     logits = drawn(4, 3)
     for labels in (np.zeros((4, 1), "i4"), np.int32(0), np.zeros(3, "i4")):
-        refused("shape-mismatch", nn.cross_entropy, logits, labels)
-    refused("dtype-mismatch", nn.cross_entropy, logits, np.zeros(4, "f4"))
+        refused_here("shape-mismatch", nn.cross_entropy, logits, labels)
+    refused_here("dtype-mismatch", nn.cross_entropy, logits, np.zeros(4, "f4"))
 
 
 def test_dropout_zeroes_a_share_and_scales_the_rest():
@@ -139,7 +131,7 @@ def test_dropout_zeroes_a_share_and_scales_the_rest():
     again = np.asarray(nn.dropout(random.key(0), x, 0.25))
     np.testing.assert_array_equal(y, again)
     for rate in (1, -0.1, 1.5):
-        refused("bad-rate", nn.dropout, random.key(0), x, rate)
+        refused_here("bad-rate", nn.dropout, random.key(0), x, rate)
 
 
 # ---- convolution --------------------------------------------------------------------
@@ -274,13 +266,13 @@ def test_pools_reduce_windows_and_padding_does_not_count(case):
 
 def test_windows_that_do_not_fit_the_image_are_refused():
     x, kernel = drawn(1, 6, 6, 3), drawn(3, 3, 3, 4)
-    refused("bad-padding", nn.conv2d, x, kernel, padding="FULL")
-    refused("bad-padding", nn.conv2d, x, kernel, padding=(1, 2, 3))
-    refused("bad-padding", nn.conv2d, x, kernel, padding=((1, 2, 3), 1))
-    refused("shape-mismatch", nn.conv2d, x, kernel, strides=(1, 2, 3))
-    refused("shape-mismatch", nn.max_pool, x, (2, 2, 2))
-    refused("shape-mismatch", nn.conv2d, x, drawn(3, 3, 2, 4))
-    refused("dtype-mismatch", nn.conv2d, x, kernel.astype("f8"))
+    refused_here("bad-padding", nn.conv2d, x, kernel, padding="FULL")
+    refused_here("bad-padding", nn.conv2d, x, kernel, padding=(1, 2, 3))
+    refused_here("bad-padding", nn.conv2d, x, kernel, padding=((1, 2, 3), 1))
+    refused_here("shape-mismatch", nn.conv2d, x, kernel, strides=(1, 2, 3))
+    refused_here("shape-mismatch", nn.max_pool, x, (2, 2, 2))
+    refused_here("shape-mismatch", nn.conv2d, x, drawn(3, 3, 2, 4))
+    refused_here("dtype-mismatch", nn.conv2d, x, kernel.astype("f8"))
 
 
 def test_an_image_without_a_batch_is_refused():

@@ -36,7 +36,7 @@ BINARY = [
 ]  # fmt: skip
 
 
-def same(ours, theirs, tolerance):
+def same_kind(ours, theirs, tolerance):
     """Equal infinities and NaNs, and values within `tolerance`."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.shape == theirs.shape
@@ -50,7 +50,7 @@ def same(ours, theirs, tolerance):
 def test_unary_functions_agree_with_numpy_at_the_edges(name, dtype, tolerance):
     x = np.array(EDGES, dtype)
     with np.errstate(all="ignore"):
-        same(getattr(anp, name)(x), getattr(np, name)(x), tolerance)
+        same_kind(getattr(anp, name)(x), getattr(np, name)(x), tolerance)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -61,7 +61,7 @@ def test_binary_functions_agree_with_numpy_at_the_edges(name, dtype, tolerance):
         theirs = getattr(np, name)(x, y)
         ours = getattr(anp, name)(x, y)
         # NumPy's float_power is always f64
-        same(ours, theirs.astype(np.asarray(ours).dtype), tolerance)
+        same_kind(ours, theirs.astype(np.asarray(ours).dtype), tolerance)
 
 
 @pytest.mark.parametrize("name", [n for n in UNARY if "is" not in n and n != "signbit"])
@@ -69,7 +69,7 @@ def test_integers_give_what_numpy_gives_in_the_dtypes_of_aotc(name):
     x = np.array([0, 1, 2, 5], "i4")
     with np.errstate(all="ignore"):
         ours, theirs = getattr(anp, name)(x), getattr(np, name)(x)
-    same(ours, np.asarray(theirs).astype(np.asarray(ours).dtype), 1e-5)
+    same_kind(ours, np.asarray(theirs).astype(np.asarray(ours).dtype), 1e-5)
     whole = name in ("floor", "ceil", "trunc", "fix", "round", "around", "sign")
     whole = whole or name in ("square", "nan_to_num")
     assert ours.dtype == ("i32" if whole else "f32")
@@ -134,7 +134,7 @@ def test_remainders_have_slopes_one_and_minus_the_quotient():
 def test_bits_are_counted_as_numpy_and_python_count_them(dtype):
     info = np.iinfo(dtype)
     x = np.array([info.min, info.max, 0, 1, 2, 3, 77, info.max // 3], dtype)
-    same(anp.bitwise_count(x), np.bitwise_count(x), 0)
+    same_kind(anp.bitwise_count(x), np.bitwise_count(x), 0)
     mask = (1 << info.bits) - 1
     zeros = [info.bits - (int(v) & mask).bit_length() for v in x]
     assert anp.count_leading_zeros(x).tolist() == zeros
@@ -144,7 +144,7 @@ def test_bits_are_counted_as_numpy_and_python_count_them(dtype):
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u8"])
 def test_integers_have_powers_that_wrap_and_negative_ones_that_vanish(dtype):
     x, y = np.array([3, 2, 0, 1, 7], dtype), np.array([4, 9, 0, 3, 2], dtype)
-    same(anp.power(x, y), np.power(x, y), 0)
+    same_kind(anp.power(x, y), np.power(x, y), 0)
     if dtype[0] == "i":
         base = np.array([2, -1, -1, 1, 0], dtype)
         negative = np.array([-1, -3, -2, -5, -1], dtype)
@@ -153,8 +153,8 @@ def test_integers_have_powers_that_wrap_and_negative_ones_that_vanish(dtype):
 
 def test_whole_numbers_round_to_tens_with_ties_to_even():
     x = np.array([0, 4, 5, 6, 15, 25, 35, -5, -15, -26, 149], "i4")
-    same(anp.round(x, -1), np.round(x, -1), 0)
-    same(anp.round(x, 2), x, 0)
+    same_kind(anp.round(x, -1), np.round(x, -1), 0)
+    same_kind(anp.round(x, 2), x, 0)
     with pytest.raises(InputError, match="numbers to round"):
         anp.round(np.array([True]), -1)
 
@@ -162,7 +162,9 @@ def test_whole_numbers_round_to_tens_with_ties_to_even():
 @few
 @given(st.floats(-1e4, 1e4, width=32), st.integers(-3, 3))
 def test_rounding_to_decimals_agrees_with_numpy(x, decimals):
-    same(anp.round(np.float32(x), decimals), np.round(np.float32(x), decimals), 1e-6)
+    same_kind(
+        anp.round(np.float32(x), decimals), np.round(np.float32(x), decimals), 1e-6
+    )
 
 
 # ---- parts of floats ----------------------------------------------------------------
@@ -191,15 +193,17 @@ def test_floats_come_apart_and_together_as_in_numpy(dtype):
 @pytest.mark.parametrize("exponents", ["i1", "u1", "i4", "u4", "i8", "u8"])
 def test_ldexp_takes_exponents_of_every_integer_dtype(exponents):
     n = np.array([0, 1, 5, 127], exponents)
-    same(anp.ldexp(np.float32(1.5), n), np.ldexp(np.float32(1.5), n.astype("i4")), 0)
+    same_kind(
+        anp.ldexp(np.float32(1.5), n), np.ldexp(np.float32(1.5), n.astype("i4")), 0
+    )
     if exponents[0] == "i":
         assert anp.ldexp(np.float32(1), np.array(-126, exponents)).item() == 2.0**-126
 
 
 def test_bits_are_read_as_another_dtype_of_equal_width():
     x = np.array([1.0, -0.0, math.nan], "f4")
-    same(anp.bitcast(x, "u32"), x.view("u4"), 0)
-    same(anp.bitcast(anp.bitcast(x, np.int32), "f32"), x, 0)
+    same_kind(anp.bitcast(x, "u32"), x.view("u4"), 0)
+    same_kind(anp.bitcast(anp.bitcast(x, np.int32), "f32"), x, 0)
     with pytest.raises(InputError, match="expected a dtype of 32 bits"):
         anp.bitcast(x, "i64")
     with pytest.raises(InputError, match="expected integers"):
@@ -210,7 +214,7 @@ def test_bits_are_read_as_another_dtype_of_equal_width():
 
 def test_numbers_for_nan_and_infinities_can_be_chosen():
     x = np.array([math.nan, math.inf, -math.inf, 2.0], "f4")
-    same(
+    same_kind(
         anp.nan_to_num(x, nan=1, posinf=5, neginf=-5),
         np.nan_to_num(x, nan=1, posinf=5, neginf=-5), 0,
     )  # fmt: skip

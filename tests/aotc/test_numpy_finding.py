@@ -10,6 +10,7 @@ import aotc
 import aotc.numpy as anp
 from aotc.errors import InputError
 from aotc.tracing.assembly import trace
+from tests.comparing import same
 
 few = settings(max_examples=40, deadline=None)
 rng = np.random.default_rng(0)
@@ -21,12 +22,6 @@ sparse = hnp.arrays(
     ),
 )
 small = hnp.arrays(np.int32, st.integers(1, 12), elements=st.integers(-3, 3))
-
-
-def same(ours, theirs, tolerance=0.0):
-    theirs = np.asarray(theirs)
-    assert ours.shape == theirs.shape
-    np.testing.assert_allclose(np.asarray(ours), theirs, tolerance, tolerance)
 
 
 def resized(found, size, fill):

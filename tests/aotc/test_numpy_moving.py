@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import aotc.numpy as anp
 from aotc.errors import InputError
+from tests.comparing import same_elements
 
 few = settings(max_examples=40, deadline=None)
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
@@ -16,17 +17,6 @@ shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
 def numbered(*shape):
     """An array whose elements are all different."""
     return np.arange(np.prod(shape, dtype=int), dtype="f4").reshape(shape)
-
-
-def same(ours, theirs):
-    """Equal shapes and elements; of lists and tuples, each."""
-    if isinstance(theirs, (list, tuple)):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            same(one, other)
-        return
-    assert ours.shape == np.shape(theirs)
-    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-5, atol=1e-6)
 
 
 x, y, line, cube = numbered(3, 4), numbered(3, 4) - 7, numbered(5), numbered(2, 3, 4)
@@ -175,7 +165,7 @@ SAME = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_functions_agree_with_numpy(name):
-    same(SAME[name](anp), SAME[name](np))
+    same_elements(SAME[name](anp), SAME[name](np))
 
 
 @few
@@ -187,12 +177,12 @@ def test_slices_of_any_step_agree_with_numpy(shape, data):
     keys = tuple(
         slice(data.draw(ends), data.draw(ends), data.draw(steps)) for _ in shape
     )
-    same(anp.asarray(array)[keys], array[keys])
+    same_elements(anp.asarray(array)[keys], array[keys])
 
 
 def test_a_shift_that_the_model_computes_rolls():
     for shift in (-7, 0, 2, 9):
-        same(anp.roll(x, anp.asarray(shift), 1), np.roll(x, shift, 1))
+        same_elements(anp.roll(x, anp.asarray(shift), 1), np.roll(x, shift, 1))
 
 
 BAD = {

@@ -12,6 +12,7 @@ from aotc.passes import run_passes
 from aotc.pytree import flatten
 from aotc.target import Target
 from aotc.tracing.assembly import trace
+from tests.comparing import near
 
 rng = np.random.default_rng(0)
 
@@ -38,19 +39,15 @@ def run(function, *arrays):
     return results[0] if len(results) == 1 else results
 
 
-def same(ours, theirs, tolerance=1e-6):
-    np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
-
-
 # ---- derivatives --------------------------------------------------------------------
 
 
 def test_derivatives_of_sorted_values_go_to_where_they_came_from():
     x, weights = np.array([3.0, 1.0, 2.0], "f"), np.array([1.0, 10.0, 100.0], "f")
-    same(run(aotc.grad(lambda x: (anp.sort(x) * weights).sum()), x), [100, 1, 10])
+    near(run(aotc.grad(lambda x: (anp.sort(x) * weights).sum()), x), [100, 1, 10])
     best = aotc.grad(lambda x: (anp.top_k(x, 2).values * weights[:2]).sum())
-    same(run(best, x), [1, 0, 10])
-    same(run(aotc.grad(anp.median), x), [0, 0, 1])
+    near(run(best, x), [1, 0, 10])
+    near(run(aotc.grad(anp.median), x), [0, 0, 1])
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2])
@@ -58,14 +55,14 @@ def test_products_with_zeros_have_derivatives_of_all_orders(zeros):
     x = np.array([2.0, 3.0, 4.0, 5.0], "f")
     x[1 : 1 + zeros] = 0
     slope = aotc.grad(lambda x: anp.cumprod(x)[-1])
-    same(run(slope, x), [np.prod(np.delete(x, i)) for i in range(4)])
+    near(run(slope, x), [np.prod(np.delete(x, i)) for i in range(4)])
     pairs = [0 if i == 1 else np.prod(np.delete(x, [1, i])) for i in range(4)]
-    same(run(aotc.grad(lambda x: slope(x)[1]), x), pairs)
+    near(run(aotc.grad(lambda x: slope(x)[1]), x), pairs)
 
 
 def test_the_first_of_equal_extremes_gets_the_gradient():
     x = np.array([1.0, 3.0, 3.0, 2.0], "f")
-    same(run(aotc.grad(lambda x: anp.cummax(x).sum()), x), [1, 3, 0, 0])
+    near(run(aotc.grad(lambda x: anp.cummax(x).sum()), x), [1, 3, 0, 0])
 
 
 def test_the_slope_of_logsumexp_is_the_softmax_and_zero_for_an_empty_sum():
@@ -76,7 +73,7 @@ def test_the_slope_of_logsumexp_is_the_softmax_and_zero_for_an_empty_sum():
         return anp.where(y > 0, y, 0.0).sum()
 
     slope = run(aotc.grad(finite), x)
-    same(slope, [np.asarray(nn.softmax(x[0])), np.zeros(3)])
+    near(slope, [np.asarray(nn.softmax(x[0])), np.zeros(3)])
 
 
 def test_the_reference_has_no_extremes_where_there_are_neither_rows_nor_elements():
@@ -129,7 +126,7 @@ def test_compiled_order_and_totals_equal_the_reference():
     code = iree.VmModule.copy_buffer(config.vm_instance, compiled.vmfb)
     found = iree.load_vm_module(code, config).entry(*inputs)
     for one, other in zip(found, wanted, strict=True):
-        same(np.asarray(one), other, 1e-5)
+        near(np.asarray(one), other, 1e-5)
 
 
 def test_functions_of_symbolic_sizes_give_what_they_give_at_once():
@@ -143,4 +140,4 @@ def test_functions_of_symbolic_sizes_give_what_they_give_at_once():
             results = reference.evaluate(program.module, "entry", [x, table])
             leaves, _ = flatten(function(anp.asarray(x), anp.asarray(table)))
             for one, other in zip(results, leaves, strict=True):
-                same(one, np.asarray(other), 1e-5)
+                near(one, np.asarray(other), 1e-5)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import aotc.numpy as anp
 from aotc.errors import InputError
+from tests.comparing import same
 
 few = settings(max_examples=40, deadline=None)
 
@@ -15,12 +16,6 @@ HARD = [0.0, -0.0, 1.0, 1.5, -2.0, np.inf, -np.inf, np.nan]
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5)
 hard = hnp.arrays(np.float32, SHAPES, elements=st.sampled_from(HARD).map(np.float32))
 plain = hnp.arrays(np.float32, SHAPES, elements=st.integers(-4, 4).map(np.float32))
-
-
-def same(ours, theirs, tolerance=0.0):
-    theirs = np.asarray(theirs)
-    assert ours.shape == theirs.shape
-    np.testing.assert_allclose(np.asarray(ours), theirs, tolerance, tolerance)
 
 
 @few

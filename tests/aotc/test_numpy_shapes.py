@@ -8,30 +8,12 @@ from hypothesis import strategies as st
 
 import aotc.numpy as anp
 from aotc import dtypes
-from aotc.errors import InputError
+from tests.aotc.numbering import numbered
+from tests.comparing import same_elements
+from tests.refusals import refused_here
 
 few = settings(max_examples=60, deadline=None)
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
-
-
-def numbered(shape, dtype="f4"):
-    """An array whose elements are all different."""
-    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
-
-
-def same(ours, theirs):
-    """Equal shape and elements, whatever the width."""
-    assert ours.shape == np.shape(theirs)
-    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6)
-
-
-def refused(code, function, *args, **kwargs):
-    """The error of a call that is to fail with `code`."""
-    with pytest.raises(InputError) as caught:
-        function(*args, **kwargs)
-    assert caught.value.code == code
-    assert caught.value.where.startswith("test_numpy_shapes.py:")
-    return caught.value
 
 
 # ---- shapes -------------------------------------------------------------------------
@@ -43,14 +25,14 @@ def test_reshape_resolves_one_unknown_size(shape, data):
     x = numbered(shape)
     sizes = list(data.draw(st.permutations(shape)))
     sizes[data.draw(st.integers(0, len(sizes) - 1))] = -1
-    same(anp.reshape(x, sizes), x.reshape(sizes))
-    same(anp.reshape(x, -1), x.reshape(-1))
+    same_elements(anp.reshape(x, sizes), x.reshape(sizes))
+    same_elements(anp.reshape(x, -1), x.reshape(-1))
 
 
 def test_reshape_refuses_what_does_not_divide():
     x = numbered((2, 3))
     for wrong in ((4, -1), (-1, -1), (5,), (0, -1)):
-        refused("shape-mismatch", anp.reshape, x, wrong)
+        refused_here("shape-mismatch", anp.reshape, x, wrong)
 
 
 @few
@@ -59,8 +41,8 @@ def test_transpose_takes_any_order_and_negative_axes(shape, data):
     x = numbered(shape)
     order = data.draw(st.permutations(range(x.ndim)))
     mixed = [a - x.ndim if data.draw(st.booleans()) else a for a in order]
-    same(anp.transpose(x, mixed), x.transpose(mixed))
-    same(anp.transpose(x), x.T)
+    same_elements(anp.transpose(x, mixed), x.transpose(mixed))
+    same_elements(anp.transpose(x), x.T)
 
 
 @few
@@ -69,11 +51,11 @@ def test_axes_move_as_in_numpy(shape, data):
     x = numbered(shape)
     axis = st.integers(-x.ndim, x.ndim - 1)
     one, two = data.draw(axis), data.draw(axis)
-    same(anp.swapaxes(x, one, two), np.swapaxes(x, one, two))
-    same(anp.moveaxis(x, one, two), np.moveaxis(x, one, two))
+    same_elements(anp.swapaxes(x, one, two), np.swapaxes(x, one, two))
+    same_elements(anp.moveaxis(x, one, two), np.moveaxis(x, one, two))
     several = data.draw(st.lists(axis, unique_by=lambda a: a % x.ndim))
     places = data.draw(st.permutations(several))
-    same(anp.moveaxis(x, several, places), np.moveaxis(x, several, places))
+    same_elements(anp.moveaxis(x, several, places), np.moveaxis(x, several, places))
 
 
 @few
@@ -81,33 +63,35 @@ def test_axes_move_as_in_numpy(shape, data):
 def test_axes_of_size_one_come_and_go(shape, data):
     x = numbered(shape)
     axis = data.draw(st.integers(-x.ndim - 1, x.ndim))
-    same(anp.expand_dims(x, axis), np.expand_dims(x, axis))
-    same(anp.expand_dims(x, (0, -1)), np.expand_dims(x, (0, -1)))
+    same_elements(anp.expand_dims(x, axis), np.expand_dims(x, axis))
+    same_elements(anp.expand_dims(x, (0, -1)), np.expand_dims(x, (0, -1)))
     wide = np.expand_dims(x, axis)
-    same(anp.squeeze(wide, axis), np.squeeze(wide, axis))
-    same(anp.squeeze(wide), np.squeeze(wide))
+    same_elements(anp.squeeze(wide, axis), np.squeeze(wide, axis))
+    same_elements(anp.squeeze(wide), np.squeeze(wide))
 
 
 def test_squeeze_refuses_other_sizes():
-    refused("shape-mismatch", anp.squeeze, numbered((2, 1)), 0)
+    refused_here("shape-mismatch", anp.squeeze, numbered((2, 1)), 0)
 
 
 @few
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2))
 def test_broadcasting_agrees_with_numpy(both):
     x, y = map(numbered, both.input_shapes)
-    same(anp.broadcast_to(x, both.result_shape), np.broadcast_to(x, both.result_shape))
+    same_elements(
+        anp.broadcast_to(x, both.result_shape), np.broadcast_to(x, both.result_shape)
+    )
     assert anp.broadcast_shapes(x.shape, y.shape) == both.result_shape
     for ours, theirs in zip(
         anp.broadcast_arrays(x, y), np.broadcast_arrays(x, y), strict=True
     ):
-        same(ours, theirs)
+        same_elements(ours, theirs)
 
 
 def test_broadcasting_names_the_sizes_that_differ():
-    error = refused("shape-mismatch", anp.add, numbered((2, 3)), numbered((4,)))
+    error = refused_here("shape-mismatch", anp.add, numbered((2, 3)), numbered((4,)))
     assert "sizes 3 and 4" in error.message
-    refused("shape-mismatch", anp.broadcast_to, numbered((2, 3)), (3,))
+    refused_here("shape-mismatch", anp.broadcast_to, numbered((2, 3)), (3,))
 
 
 @few
@@ -117,13 +101,13 @@ def test_flip_roll_repeat_and_tile(shape, data):
     axis = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1))
     count = data.draw(st.integers(0, 3))
     shift = data.draw(st.integers(-6, 6))
-    same(anp.flip(x, axis), np.flip(x, axis))
-    same(anp.roll(x, shift, axis), np.roll(x, shift, axis))
-    same(anp.repeat(x, count, axis), np.repeat(x, count, axis))
+    same_elements(anp.flip(x, axis), np.flip(x, axis))
+    same_elements(anp.roll(x, shift, axis), np.roll(x, shift, axis))
+    same_elements(anp.repeat(x, count, axis), np.repeat(x, count, axis))
     reps = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
-    same(anp.tile(x, reps), np.tile(x, reps))
+    same_elements(anp.tile(x, reps), np.tile(x, reps))
     if axis is not None:
-        same(anp.diff(x, 2, axis), np.diff(x, 2, axis))
+        same_elements(anp.diff(x, 2, axis), np.diff(x, 2, axis))
 
 
 @few
@@ -133,11 +117,11 @@ def test_pad_surrounds_with_a_constant(shape, data):
     widths = data.draw(st.lists(st.tuples(*[st.integers(0, 2)] * 2), min_size=x.ndim,
                                 max_size=x.ndim))  # fmt: skip
     for width in (widths, 1, (0, 2)):
-        same(
+        same_elements(
             anp.pad(x, width, constant_values=3),
             np.pad(x, width, constant_values=3),
         )
-    same(anp.pad(x > 1, 1), np.pad(x > 1, 1))
+    same_elements(anp.pad(x > 1, 1), np.pad(x > 1, 1))
 
 
 @few
@@ -147,23 +131,25 @@ def test_pad_repeats_the_array_itself(shape, data):
     width = st.integers(0, 7)
     widths = [data.draw(st.tuples(width, width)) for _ in shape]
     for mode in ("edge", "reflect", "symmetric", "wrap"):
-        same(anp.pad(x, widths, mode), np.pad(x, widths, mode))
+        same_elements(anp.pad(x, widths, mode), np.pad(x, widths, mode))
 
 
 def test_constant_padding_of_negative_width_cuts_off():
     x = numbered((4, 5))
-    same(anp.pad(x, ((-1, 1), (2, -3))), np.pad(x[1:, :2], ((0, 1), (2, 0))))
+    same_elements(anp.pad(x, ((-1, 1), (2, -3))), np.pad(x[1:, :2], ((0, 1), (2, 0))))
 
 
 def test_pad_refuses_what_it_cannot_do():
     x = numbered((3, 2))
-    assert "reflect" in refused("bad-padding", anp.pad, x, 1, "linear_ramp").message
-    refused("bad-padding", anp.pad, x, -1, "edge")
-    refused("bad-padding", anp.pad, x, ((-2, -2), (0, 0)))
-    refused("bad-padding", anp.pad, x, (1, 2, 3))
-    refused("bad-padding", anp.pad, x, 1.5)
-    refused("bad-argument", anp.pad, x, 1, constant_values=[1, 2])
-    refused("bad-padding", anp.pad, numbered((0,)), 1, "edge")
+    assert (
+        "reflect" in refused_here("bad-padding", anp.pad, x, 1, "linear_ramp").message
+    )
+    refused_here("bad-padding", anp.pad, x, -1, "edge")
+    refused_here("bad-padding", anp.pad, x, ((-2, -2), (0, 0)))
+    refused_here("bad-padding", anp.pad, x, (1, 2, 3))
+    refused_here("bad-padding", anp.pad, x, 1.5)
+    refused_here("bad-argument", anp.pad, x, 1, constant_values=[1, 2])
+    refused_here("bad-padding", anp.pad, numbered((0,)), 1, "edge")
 
 
 # ---- joining and splitting ----------------------------------------------------------
@@ -175,19 +161,21 @@ def test_concatenate_and_stack(shape, data):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     count = data.draw(st.integers(1, 5))
     parts = [numbered(shape) + 100 * n for n in range(count)]
-    same(anp.concatenate(parts, axis), np.concatenate(parts, axis))
-    same(anp.concatenate(parts, axis=None), np.concatenate(parts, axis=None))
-    same(anp.stack(parts, axis), np.stack(parts, axis))
-    same(anp.hstack(parts), np.hstack(parts))
-    same(anp.vstack(parts), np.vstack(parts))
+    same_elements(anp.concatenate(parts, axis), np.concatenate(parts, axis))
+    same_elements(anp.concatenate(parts, axis=None), np.concatenate(parts, axis=None))
+    same_elements(anp.stack(parts, axis), np.stack(parts, axis))
+    same_elements(anp.hstack(parts), np.hstack(parts))
+    same_elements(anp.vstack(parts), np.vstack(parts))
 
 
 def test_joining_refuses_nothing_and_other_shapes_and_dtypes():
-    refused("shape-mismatch", anp.concatenate, [])
-    refused("shape-mismatch", anp.stack, [])
-    refused("shape-mismatch", anp.stack, [numbered(2), numbered(3)])
-    refused("shape-mismatch", anp.concatenate, [numbered((2, 2)), numbered((2, 3))])
-    refused("dtype-mismatch", anp.concatenate, [numbered(2), numbered(2, "f8")])
+    refused_here("shape-mismatch", anp.concatenate, [])
+    refused_here("shape-mismatch", anp.stack, [])
+    refused_here("shape-mismatch", anp.stack, [numbered(2), numbered(3)])
+    refused_here(
+        "shape-mismatch", anp.concatenate, [numbered((2, 2)), numbered((2, 3))]
+    )
+    refused_here("dtype-mismatch", anp.concatenate, [numbered(2), numbered(2, "f8")])
 
 
 @few
@@ -203,12 +191,12 @@ def test_split_makes_equal_parts_or_cuts_at_indices(shape, data):
         ours, theirs = anp.split(x, how, axis), np.split(x, how, axis)
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
-            same(one, other)
+            same_elements(one, other)
 
 
 def test_split_refuses_parts_of_different_sizes():
-    refused("shape-mismatch", anp.split, numbered(5), 2)
-    refused("shape-mismatch", anp.split, numbered(5), 0)
+    refused_here("shape-mismatch", anp.split, numbered(5), 2)
+    refused_here("shape-mismatch", anp.split, numbered(5), 0)
 
 
 # ---- making -------------------------------------------------------------------------
@@ -217,9 +205,9 @@ def test_split_refuses_parts_of_different_sizes():
 @few
 @given(st.integers(-5, 5), st.integers(-5, 9), st.integers(1, 3) | st.integers(-3, -1))
 def test_arange_counts_as_numpy_does(start, stop, step):
-    same(anp.arange(start, stop, step), np.arange(start, stop, step))
-    same(anp.arange(stop), np.arange(stop))
-    same(anp.arange(start, stop, step / 4), np.arange(start, stop, step / 4))
+    same_elements(anp.arange(start, stop, step), np.arange(start, stop, step))
+    same_elements(anp.arange(stop), np.arange(stop))
+    same_elements(anp.arange(start, stop, step / 4), np.arange(start, stop, step / 4))
     assert anp.arange(start, stop).dtype == "i32"
     assert anp.arange(0.0, 2.0).dtype == "f32"
     assert anp.arange(3, dtype="f32").dtype == "f32"
@@ -228,11 +216,11 @@ def test_arange_counts_as_numpy_does(start, stop, step):
 @few
 @given(st.integers(0, 4), st.integers(0, 4), st.integers(-3, 3))
 def test_diagonals_and_triangles(n, m, k):
-    same(anp.eye(n, m, k), np.eye(n, m, k))
-    same(anp.tri(n, m, k), np.tri(n, m, k))
+    same_elements(anp.eye(n, m, k), np.eye(n, m, k))
+    same_elements(anp.tri(n, m, k), np.tri(n, m, k))
     x = np.ones((2, n, m), "f4")
-    same(anp.tril(x, k), np.tril(x, k))
-    same(anp.triu(x, k), np.triu(x, k))
+    same_elements(anp.tril(x, k), np.tril(x, k))
+    same_elements(anp.triu(x, k), np.triu(x, k))
     assert anp.eye(n).shape == (n, n)
 
 
@@ -250,13 +238,13 @@ def test_constants_take_shape_value_and_dtype(dtype):
 
 
 def test_linspace_includes_both_ends():
-    same(anp.linspace(0, 1, 5), np.linspace(0, 1, 5))
+    same_elements(anp.linspace(0, 1, 5), np.linspace(0, 1, 5))
 
 
 def test_nested_lists_of_arrays_are_stacked():
     x = anp.asarray([1.0, 2.0])
-    same(anp.asarray([[x, x], [x, x]]), np.ones((2, 2, 1)) * [1, 2])
-    same(anp.array([x[0], 3]), [1, 3])
+    same_elements(anp.asarray([[x, x], [x, x]]), np.ones((2, 2, 1)) * [1, 2])
+    same_elements(anp.array([x[0], 3]), [1, 3])
 
 
 # ---- products -----------------------------------------------------------------------
@@ -271,25 +259,29 @@ MATMUL = [
 @pytest.mark.parametrize(("left", "right"), MATMUL)
 def test_matmul_agrees_with_numpy_for_all_ranks(left, right):
     x, y = numbered(left), numbered(right) - 3
-    same(anp.matmul(x, y), np.matmul(x, y))
-    same(anp.asarray(x) @ y, x @ y)
+    same_elements(anp.matmul(x, y), np.matmul(x, y))
+    same_elements(anp.asarray(x) @ y, x @ y)
 
 
 def test_matmul_names_the_sizes_that_differ():
-    error = refused("shape-mismatch", anp.matmul, numbered((2, 3)), numbered((2, 3)))
+    error = refused_here(
+        "shape-mismatch", anp.matmul, numbered((2, 3)), numbered((2, 3))
+    )
     assert "sizes 3 and 2" in error.message
-    refused("shape-mismatch", anp.matmul, numbered((2, 3)), np.float32(1))
-    refused("dtype-mismatch", anp.matmul, numbered((2, 2)), numbered((2, 2), "f8"))
+    refused_here("shape-mismatch", anp.matmul, numbered((2, 3)), np.float32(1))
+    refused_here("dtype-mismatch", anp.matmul, numbered((2, 2)), numbered((2, 2), "f8"))
 
 
 def test_other_products_agree_with_numpy():
     x, y = numbered((2, 3, 4)), numbered((5, 4, 3))
-    same(anp.dot(x, y), np.dot(x, y))
-    same(anp.dot(x, 2.0), np.dot(x, 2.0))
-    same(anp.inner(x, x[0]), np.inner(x, x[0]))
-    same(anp.outer(x, x[0]), np.outer(x, x[0]))
-    same(anp.vdot(x, x), np.vdot(x, x))
-    same(anp.tensordot(x, y, ([2, 1], [1, 2])), np.tensordot(x, y, ([2, 1], [1, 2])))
-    same(anp.tensordot(x, y, (-1, 1)), np.tensordot(x, y, (-1, 1)))
-    same(anp.tensordot(x, x[0], 2), np.tensordot(x, x[0], 2))
-    same(anp.tensordot(x[0, 0], x[0, 0], 0), np.tensordot(x[0, 0], x[0, 0], 0))
+    same_elements(anp.dot(x, y), np.dot(x, y))
+    same_elements(anp.dot(x, 2.0), np.dot(x, 2.0))
+    same_elements(anp.inner(x, x[0]), np.inner(x, x[0]))
+    same_elements(anp.outer(x, x[0]), np.outer(x, x[0]))
+    same_elements(anp.vdot(x, x), np.vdot(x, x))
+    same_elements(
+        anp.tensordot(x, y, ([2, 1], [1, 2])), np.tensordot(x, y, ([2, 1], [1, 2]))
+    )
+    same_elements(anp.tensordot(x, y, (-1, 1)), np.tensordot(x, y, (-1, 1)))
+    same_elements(anp.tensordot(x, x[0], 2), np.tensordot(x, x[0], 2))
+    same_elements(anp.tensordot(x[0, 0], x[0, 0], 0), np.tensordot(x[0, 0], x[0, 0], 0))

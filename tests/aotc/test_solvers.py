@@ -5,10 +5,10 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import linalg, reference, solvers
+from aotc import linalg, solvers
 from aotc.errors import InputError
-from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
+from tests.aotc.referring import results_of
 
 RNG = np.random.default_rng(3)
 N = 5
@@ -26,10 +26,7 @@ def run(function, *arrays):
     def entry(xs):
         return function(*xs)
 
-    program = trace([entry], {})
-    run_passes(program.module, ["autodiff", "inline"])
-    results = reference.evaluate(program.module, "entry", arrays)
-    return program.entries[0].output_tree.unflatten(results)
+    return results_of(trace([entry], {}), *arrays)
 
 
 def assert_same_calculus(one, other, *arrays):

@@ -7,10 +7,10 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import optim, random, reference
+from aotc import optim, random
 from aotc.errors import InputError
-from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
+from tests.aotc.referring import results_of
 
 X = np.array([0.5, -1.0, 2.0], "f4")
 Y = np.array([3.0, 1.0, -2.0], "f4")
@@ -18,11 +18,8 @@ adam = optim.adam(1e-3)
 
 
 def run(function, *arrays):
-    """Trace a function of arrays with symbolic sizes, differentiate, evaluate."""
-    program = traced(function, *arrays)
-    run_passes(program.module, ["autodiff", "inline"])
-    results = reference.evaluate(program.module, "entry", arrays)
-    return program.entries[0].output_tree.unflatten(results)
+    """What a traced function computes, by the reference."""
+    return results_of(traced(function, *arrays), *arrays)
 
 
 def traced(function, *arrays):
@@ -36,7 +33,7 @@ def traced(function, *arrays):
     return trace([entry], {})
 
 
-def refused(function, *arrays):
+def untraceable(function, *arrays):
     """The error that tracing ends in."""
     with pytest.raises(InputError) as caught:
         traced(function, *arrays)
@@ -292,7 +289,7 @@ def test_a_pullback_is_used_for_a_stack_of_cotangents():
 
 
 def test_jacobians_of_integers_are_refused_with_the_leaf():
-    error = refused(aotc.jacrev(lambda x: {"n": x.astype("i32"), "x": x}), X)
+    error = untraceable(aotc.jacrev(lambda x: {"n": x.astype("i32"), "x": x}), X)
     assert error.code == "not-differentiable"
     assert "result leaf 'n' of type i32[n3]" in error.message
 
@@ -302,7 +299,7 @@ def test_jacobians_of_integers_are_refused_with_the_leaf():
 
 @pytest.mark.parametrize("argnums", [2, -3, (0, 0), (0, -2), (0, 5)])
 def test_argnums_that_name_no_argument_or_one_twice_are_refused(argnums):
-    error = refused(aotc.grad(product, argnums), X, Y)
+    error = untraceable(aotc.grad(product, argnums), X, Y)
     assert error.code == "bad-argnums"
     assert "2 positional arguments" in error.message
 
@@ -311,7 +308,7 @@ def test_integers_have_no_gradients_and_the_leaf_is_named():
     def function(x):
         return aotc.grad(lambda p: p["x"][0].sum())({"x": [x], "n": x.astype("i32")})
 
-    error = refused(function, X)
+    error = untraceable(function, X)
     assert error.code == "not-differentiable"
     assert "leaf '0.n' of type i32[n3]" in error.message
 
@@ -327,7 +324,7 @@ def test_integers_have_no_gradients_and_the_leaf_is_named():
     ],
 )
 def test_a_result_that_is_no_float_scalar_is_refused(loss, got):
-    error = refused(aotc.grad(loss), X)
+    error = untraceable(aotc.grad(loss), X)
     assert error.code == "not-a-scalar"
     assert f"got {got}" in error.message
     assert "has_aux=True" in error.hint
@@ -425,6 +422,6 @@ MISUSES = {
 @pytest.mark.parametrize("misuse", MISUSES)
 def test_misuses_are_refused_where_they_happen(misuse):
     function, (code, said) = MISUSES[misuse]
-    error = refused(function, X)
+    error = untraceable(function, X)
     assert error.code == code
     assert said in error.message

@@ -11,13 +11,13 @@ from aotc.artifacts import schema, strict_json
 from aotc.artifacts.manifest import Guard, Manifest, Symbol
 from aotc.artifacts.shapes import Dim
 from aotc.errors import VerificationError
+from tests.refusals import refusal
 
 
-def refused(data, code="manifest-invalid"):
-    with pytest.raises(VerificationError) as caught:
-        Manifest.read(data if isinstance(data, bytes) else strict_json.dump(data))
-    assert caught.value.code == code
-    return caught.value.message
+def refused_manifest(data, code="manifest-invalid"):
+    """The message of the error that reading a manifest ends in."""
+    given = data if isinstance(data, bytes) else strict_json.dump(data)
+    return refusal(VerificationError, code, Manifest.read, given).message
 
 
 def test_round_trips_in_both_directions(manifest_data):
@@ -46,14 +46,16 @@ def test_keeps_fields_that_it_does_not_know(manifest_data):
 
 
 def test_refuses_manifest_of_unknown_version(manifest_data):
-    message = refused(manifest_data | {"schema": "aotc.manifest/2"}, "manifest-version")
+    message = refused_manifest(
+        manifest_data | {"schema": "aotc.manifest/2"}, "manifest-version"
+    )
     assert "aotc.manifest/1" in message
     assert "aotc.manifest/2" in message
 
 
 def test_refuses_unknown_required_features(manifest_data):
     changed = manifest_data | {"requires_features": ["time-travel"]}
-    assert "time-travel" in refused(changed, "manifest-feature")
+    assert "time-travel" in refused_manifest(changed, "manifest-feature")
 
 
 @pytest.mark.parametrize(
@@ -75,13 +77,13 @@ def test_refuses_unknown_required_features(manifest_data):
     ],
 )
 def test_refuses_doubtful_json(text, words):
-    assert words in refused(text)
+    assert words in refused_manifest(text)
 
 
 def test_refuses_a_second_spelling(manifest_data):
     data = Manifest(manifest_data).to_bytes()
-    assert "canonical" in refused(data + b"\n")
-    assert "canonical" in refused(json.dumps(manifest_data).encode())
+    assert "canonical" in refused_manifest(data + b"\n")
+    assert "canonical" in refused_manifest(json.dumps(manifest_data).encode())
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,12 @@ def test_says_where_a_manifest_is_wrong(manifest_data, path, value, words):
     for key in way:
         place = place[key]
     place[last] = value
-    assert words in refused(manifest_data)
+    assert words in refused_manifest(manifest_data)
 
 
 def test_says_which_field_is_missing(manifest_data):
     del manifest_data["variants"][1]["backend"]
-    assert "$.variants[1].backend" in refused(manifest_data)
+    assert "$.variants[1].backend" in refused_manifest(manifest_data)
 
 
 def test_knows_the_dtypes_of_aotc():
@@ -177,7 +179,7 @@ def test_guards_are_conditions_on_known_symbols(manifest_data):
     assert entry.guards == (Guard(guard["condition"], "it says so", ""),)
     for text in ("batch", "batch == open('x')", "n > 1", "batch ** 2 > 1", "(" * 3000):
         guard["condition"] = text
-        refused(manifest_data, "manifest-invalid")
+        refused_manifest(manifest_data, "manifest-invalid")
 
 
 @pytest.mark.parametrize("extra", [{}, {"graph_breaks": 0}])

@@ -19,13 +19,7 @@ from aotc.artifacts import keys, pack, sign, strict_json
 from aotc.artifacts.pack import read_bundle, retry_if_replaced, write_bundle
 from aotc.artifacts.trust import Trust, development_key
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
-
-
-def refused(kind, code, call, *args, **kwargs):
-    with pytest.raises(kind) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code
-    return str(caught.value)
+from tests.refusals import refused
 
 
 def load_all(bundle):

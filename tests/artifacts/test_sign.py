@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
 from aotc.artifacts import keys, sign, strict_json
 from aotc.artifacts.trust import Trust, development_key
 from aotc.errors import InputError, SetupError, VerificationError
+from tests.refusals import refused
 
 DIGESTS = {"manifest.json": "aa" * 32, "variants/a.vmfb": "bb" * 32}
 
@@ -21,13 +22,6 @@ DIGESTS = {"manifest.json": "aa" * 32, "variants/a.vmfb": "bb" * 32}
 @pytest.fixture
 def signature(signer):
     return sign.sign("small.aotc", DIGESTS, signer)
-
-
-def refused(kind, code, call, *args):
-    with pytest.raises(kind) as caught:
-        call(*args)
-    assert caught.value.code == code
-    return str(caught.value)
 
 
 def resigned(signer, change):

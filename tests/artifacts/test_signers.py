@@ -12,6 +12,7 @@ from aotc import options
 from aotc.artifacts import keys
 from aotc.artifacts.signers import read_signer, require_no_content, signer_of
 from aotc.errors import AotcError, InputError
+from tests.refusals import refused
 
 SIGNER = keys.generate()
 FORMATS = serialization.PrivateFormat
@@ -48,13 +49,6 @@ def file(tmp_path):
     path.write_text(PEM)
     path.chmod(0o600)
     return path
-
-
-def refused(code, call, *args):
-    with pytest.raises(AotcError) as caught:
-        call(*args)
-    assert caught.value.code == code
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("form", CONTENTS)
@@ -137,7 +131,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(place, code, monkeypatch):
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    said = refused(code, read_signer, place)
+    said = refused(AotcError, code, read_signer, place)
     assert not [each for each in values.values() if each and each[5:28] in said]
     if place == "env:PASSWORD":
         assert "openssl pkey" in said
@@ -145,14 +139,16 @@ def test_what_is_no_key_is_refused_and_not_repeated(place, code, monkeypatch):
 
 def test_a_setting_that_is_neither_is_not_repeated():
     with options.override("AOTC_SIGNING_KEY", "hunter2"):
-        assert "hunter2" not in refused("key-missing", signer_of, None)
+        assert "hunter2" not in refused(AotcError, "key-missing", signer_of, None)
     for text in ("hunter2hunter2", "x" * 5000, "a/b\0c"):
-        assert text not in refused("key-missing", read_signer, text, "the setting")
+        assert text not in refused(
+            AotcError, "key-missing", read_signer, text, "the setting"
+        )
 
 
 def test_an_argument_may_not_be_the_content():
     for content in CONTENTS.values():
-        said = refused("key-exposed", require_no_content, content)
+        said = refused(AotcError, "key-exposed", require_no_content, content)
         assert "AOTC_SIGNING_KEY" in said
         assert PEM.splitlines()[1] not in said
 

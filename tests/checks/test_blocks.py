@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aotc import packager, pipeline, reference
+from aotc import packager, reference
 from aotc.artifacts.checked import checks_of
 from aotc.artifacts.manifest import FILE
 from aotc.checks import reuse, self_check
@@ -25,6 +25,7 @@ from aotc.mlir import ir
 from aotc.passes import fold_parameters
 from aotc.target import Target
 from aotc.tracing.deferred_arrays import compute_when_read
+from tests.checks.building import build
 
 LAYERS = 4
 MODEL = f"""
@@ -68,10 +69,6 @@ def model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Work, "require", refuse)
     return file
-
-
-def build(model, **options):
-    return pipeline.build(model, output=model.parent, sign=False, **options)
 
 
 def of_graph(model):

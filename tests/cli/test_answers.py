@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from aotc.cli.main import main
 from aotc.target import TARGETS
+from tests.cli.asking import ask
 
 
 @pytest.fixture(autouse=True)
 def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
-
-
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main([*arguments, "--format", "json"]) == 0
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
 
 
 def test_targets_are_those_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,7 @@ from typing import Any
 import pytest
 
 from aotc.cli.main import main
-
-
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main([*arguments, "--format", "json"]) == 0
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
+from tests.cli.asking import ask
 
 
 def damage(bundle: str) -> None:

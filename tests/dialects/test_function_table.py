@@ -23,7 +23,7 @@ def module():
             yield module
 
 
-def same(name: str) -> str:
+def identity(name: str) -> str:
     """Define the identity by this name."""
     return functions.define(name, [F32], lambda values: values)
 
@@ -31,9 +31,9 @@ def same(name: str) -> str:
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_names_take_the_least_number_that_is_free(module, is_indexed):
     def names():
-        found = [same("g"), same("g"), same("g_1"), same("g")]
+        found = [identity("g"), identity("g"), identity("g_1"), identity("g")]
         erase(functions.find("g_1"))
-        return [*found, same("g"), same("g")]
+        return [*found, identity("g"), identity("g")]
 
     if is_indexed:
         with index_functions(module):
@@ -45,7 +45,7 @@ def test_names_take_the_least_number_that_is_free(module, is_indexed):
 
 def test_what_is_declared_meanwhile_is_found_and_what_is_erased_is_not(module):
     with index_functions(module) as table:
-        name = same("g")
+        name = identity("g")
         assert functions.find(name) == table[name]
         erase(table[name])
         with pytest.raises(KeyError):

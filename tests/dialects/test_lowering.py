@@ -24,6 +24,7 @@ from aotc.target import Target
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace
 from tests.dialects.cases import edges
+from tests.dialects.conftest import new_module
 
 # Largest difference, relative to the larger of 1 and the reference; integers are equal.
 # f32: the transcendental functions of IREE are good to a few units in the last place.
@@ -120,12 +121,6 @@ def _entry(function: Any) -> Entry:
     outputs = [Port(f"y{i}", Tensor.of(v), "output") for i, v in enumerate(returned)]
     leaf = Structure("leaf")
     return Entry(name, (), tuple(inputs), tuple(outputs), leaf, leaf)
-
-
-def new_module() -> Any:
-    """An empty module of the graph dialect."""
-    with context(), ir.Location.unknown():
-        return ir.Module.create()
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,28 @@ def release(tmp_path_factory, home, keys):
     return folder / "digits-1.0.0.aotc"
 
 
+@pytest.fixture(scope="module")
+def bundle(request, tmp_path_factory, home):
+    """The compiled model of the module, on disk."""
+    from aotc.pipeline import build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTC_HOME", str(home))
+        output = tmp_path_factory.mktemp("out")
+        return build(request.module.MODEL, output=output).bundle
+
+
+@pytest.fixture(scope="module")
+def program(request):
+    """The traced model of the module, with derivatives written."""
+    from aotc.importers import load
+    from aotc.passes import run_passes
+
+    traced = load(request.module.MODEL)
+    run_passes(traced.module, ["autodiff"], silently=True)
+    return traced
+
+
 @pytest.fixture
 def aotc(tmp_path, home):
     """Run a command in an empty folder: `aotc("verify", bundle)`."""

@@ -25,7 +25,7 @@ def f(x):
 """
 
 
-def refused(run, code, error):
+def require_refusal(run, code, error):
     """The command failed as documented: exit code, error code, no traceback."""
     assert run.returncode == code, (run.returncode, run.stderr)
     assert f"[{error}]" in run.stderr
@@ -47,32 +47,32 @@ def refused(run, code, error):
 def test_a_bad_model_is_refused_at_its_line(aotc, tmp_path, body, code, error):
     (tmp_path / "m.py").write_text(body)
     run = aotc("build", "m.py")
-    refused(run, code, error)
+    require_refusal(run, code, error)
     if error != "no-entries":
         assert "m.py:" in run.stderr
     assert list(tmp_path.glob("*.aotc")) == []
 
 
 def test_a_missing_model_an_unknown_target_and_an_unknown_entry_are_named(aotc):
-    refused(aotc("build", "nowhere.py"), 2, "no-such-file")
-    refused(
+    require_refusal(aotc("build", "nowhere.py"), 2, "no-such-file")
+    require_refusal(
         aotc("build", DIGITS / "model.py", "--target", "x86_64-v9"), 2, "unknown-target"
     )
-    refused(
+    require_refusal(
         aotc("build", DIGITS / "model.py", "--entry", "predictt"), 2, "unknown-entry"
     )
 
 
 def test_an_existing_bundle_is_not_overwritten(aotc, tmp_path):
     (tmp_path / "digits-1.0.0.aotc").mkdir()
-    refused(aotc("build", DIGITS / "model.py"), 2, "output-exists")
+    require_refusal(aotc("build", DIGITS / "model.py"), 2, "output-exists")
     assert list((tmp_path / "digits-1.0.0.aotc").iterdir()) == []
 
 
 def test_an_output_folder_that_cannot_be_made_is_named(aotc, tmp_path):
     (tmp_path / "file").write_text("")
     run = aotc("build", DIGITS / "model.py", "-o", "file/below")
-    refused(run, 5, "cannot-write")
+    require_refusal(run, 5, "cannot-write")
 
 
 def test_a_full_disk_leaves_no_bundle(tmp_path, home):
@@ -128,7 +128,7 @@ def test_an_unsigned_bundle_is_loud_and_needs_a_flag(aotc, tmp_path):
     assert built.returncode == 0, built.stderr
     assert "unsigned" in built.stdout + built.stderr
     call = ("run", "m-1.0.0.aotc", "--input", "x=[[1, 2, 3, 4]]", "--output", "o.npz")
-    refused(aotc(*call), 4, "unsigned")
+    require_refusal(aotc(*call), 4, "unsigned")
     assert aotc(*call, "--allow-unsigned").returncode == 0
     assert np.load(tmp_path / "o.npz")["output"].tolist() == [[2, 4, 6, 8]]
 
@@ -138,7 +138,9 @@ def test_a_development_bundle_is_refused_by_another_account(aotc, tmp_path):
     assert aotc("build", "m.py").returncode == 0
     assert aotc("verify", "m-1.0.0.aotc").returncode == 0
     stranger = str(tmp_path / "other-home")
-    refused(aotc("verify", "m-1.0.0.aotc", AOTC_HOME=stranger), 4, "untrusted-key")
+    require_refusal(
+        aotc("verify", "m-1.0.0.aotc", AOTC_HOME=stranger), 4, "untrusted-key"
+    )
 
 
 @pytest.mark.parametrize(

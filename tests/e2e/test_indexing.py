@@ -7,8 +7,6 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.importers import load
-from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.pytree import flatten
 
@@ -21,14 +19,6 @@ def model(tmp_path_factory, home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTC_HOME", str(home))
         return aotc.load(build(MODEL, output=tmp_path_factory.mktemp("out")).bundle)
-
-
-@pytest.fixture(scope="module")
-def program():
-    """The traced model, with derivatives written."""
-    traced = load(MODEL)
-    run_passes(traced.module, ["autodiff"])
-    return traced
 
 
 def equal_reference(model, program, name, **values):

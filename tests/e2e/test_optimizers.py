@@ -7,20 +7,11 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.pipeline import build
 from aotc.pytree import flatten
 
 MODEL = Path(__file__).with_name("optimizers_model.py")
 HERE = runpy.run_path(str(MODEL))
 STEPS = 5
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory, home):
-    """The compiled model, on disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTC_HOME", str(home))
-        return build(MODEL, output=tmp_path_factory.mktemp("out")).bundle
 
 
 def gradients(name, step):

@@ -9,8 +9,6 @@ import pytest
 import aotc as compiler
 from aotc import reference
 from aotc.errors import InputError
-from aotc.importers import load
-from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.target import Target
 
@@ -24,13 +22,6 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("specialized")
     wanted = [{"batch": 8, "length": 4}, {"batch": 3}]
     return build(MODEL, output=folder, specialize=wanted, **asked)
-
-
-@pytest.fixture(scope="module")
-def program():
-    loaded = load(MODEL)
-    run_passes(loaded.module, ("autodiff",), silently=True)
-    return loaded
 
 
 @pytest.fixture(scope="module")

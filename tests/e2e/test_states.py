@@ -8,9 +8,6 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.errors import InputError
-from aotc.importers import load
-from aotc.passes import run_passes
-from aotc.pipeline import build
 from aotc.pytree import flatten
 
 MODEL = Path(__file__).with_name("states_model.py")
@@ -19,22 +16,6 @@ NAMES = (
     "together", "exchanged", "scaled", "crossed", "kept", "mixed", "written",
     "checked", "trained", "windowed", "spotted", "read_before"
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory, home):
-    """The compiled model, on disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTC_HOME", str(home))
-        return build(MODEL, output=tmp_path_factory.mktemp("out")).bundle
-
-
-@pytest.fixture(scope="module")
-def program():
-    """The traced model, with derivatives written."""
-    traced = load(MODEL)
-    run_passes(traced.module, ["autodiff"])
-    return traced
 
 
 def inputs(entry, step):

@@ -7,12 +7,10 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.importers import load
-from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.pytree import flatten
 
-ZOO = Path(__file__).with_name("zoo.py")
+MODEL = Path(__file__).with_name("zoo.py")
 STEPS = 3
 
 
@@ -21,16 +19,8 @@ def model(tmp_path_factory, home):
     """The compiled zoo."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTC_HOME", str(home))
-        report = build(ZOO, output=tmp_path_factory.mktemp("zoo"))
+        report = build(MODEL, output=tmp_path_factory.mktemp("zoo"))
         return aotc.load(report.bundle)
-
-
-@pytest.fixture(scope="module")
-def program():
-    """The traced zoo, with derivatives written."""
-    traced = load(ZOO)
-    run_passes(traced.module, ["autodiff"])
-    return traced
 
 
 def inputs(name, rng):

@@ -45,6 +45,14 @@ def model(tmp_path) -> Model:
 
 
 @pytest.fixture
+def written(tmp_path):
+    """Models of this test."""
+    from tests.importers.onnx_files import Written
+
+    return Written(tmp_path)
+
+
+@pytest.fixture
 def bad_padding(monkeypatch):
     """A function: in modules of these names, padding becomes as bad as can be."""
 

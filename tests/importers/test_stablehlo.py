@@ -39,7 +39,8 @@ def function(body, arguments, result):
     return f"func.func @main({arguments}) -> {result} {{\n{body}\n}}"
 
 
-def refused(text):
+def refused_module(text):
+    """The error that importing a module ends in."""
     with pytest.raises(InputError) as caught:
         aotc.from_stablehlo(text)
     return caught.value
@@ -72,7 +73,7 @@ def test_bytecode_and_portable_artifacts_say_the_same_as_the_text():
 def test_an_artifact_of_a_later_version_is_refused_with_both_versions():
     with parse(LAYER, "layer").context:
         portable = stablehlo().serialize_portable_artifact_str(LAYER, "1.0.0")
-    error = refused(portable.replace(b"StableHLO_v1.0.0", b"StableHLO_v9.0.0"))
+    error = refused_module(portable.replace(b"StableHLO_v1.0.0", b"StableHLO_v9.0.0"))
     assert error.code == "unsupported-version"
     assert "9.0.0" in error.message
 
@@ -89,7 +90,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_contents_are_refused(name):
-    assert refused(DAMAGED[name]).code == "bad-file"
+    assert refused_module(DAMAGED[name]).code == "bad-file"
 
 
 def test_damaged_bytes_are_refused_or_a_model():
@@ -113,7 +114,7 @@ def test_damaged_bytes_are_refused_or_a_model():
     ],
 )
 def test_a_module_without_a_main_function_is_refused(text):
-    assert refused(text).code == "no-entries"
+    assert refused_module(text).code == "no-entries"
 
 
 def test_ops_carry_the_line_and_the_path_of_the_source():
@@ -163,7 +164,7 @@ def test_all_that_is_unsupported_is_one_error_with_lines():
         : (tensor<4xf32>) -> tensor<4xf32> loc("model.py":5:1)
     %2 = stablehlo.custom_call @mystery(%1) : (tensor<4xf32>) -> tensor<4xf32>
     return %2 : tensor<4xf32>"""
-    error = refused(function(body, "%x: tensor<4xf32>", "tensor<4xf32>"))
+    error = refused_module(function(body, "%x: tensor<4xf32>", "tensor<4xf32>"))
     assert error.code == "unsupported-ops"
     assert "custom_call @mystery (2×)" in error.message
     assert "calls back into Python" in error.message
@@ -199,7 +200,9 @@ def test_a_window_of_symbolic_size_that_runs_along_no_axis_is_refused():
 def test_element_types_that_the_graph_has_not_are_refused():
     body = """%0 = stablehlo.add %x, %x : tensor<4xf8E4M3FN>
     return %0 : tensor<4xf8E4M3FN>"""
-    error = refused(function(body, "%x: tensor<4xf8E4M3FN>", "tensor<4xf8E4M3FN>"))
+    error = refused_module(
+        function(body, "%x: tensor<4xf8E4M3FN>", "tensor<4xf8E4M3FN>")
+    )
     assert "f8E4M3FN" in error.message
 
 
@@ -221,13 +224,13 @@ def test_what_has_no_meaning_here_is_refused_by_name(reason):
     body = f"{REFUSED[reason]} return %0 : tensor<4xf32>"
     text = function(body, "%x: tensor<4xf32>", "tensor<4xf32>")
     declared = "func.func private @gone(tensor<4xf32>) -> tensor<4xf32>"
-    error = refused(f"{declared}\n{text}")
+    error = refused_module(f"{declared}\n{text}")
     assert error.code == "unsupported-ops"
     assert reason in error.message
 
 
 def test_an_argument_of_unknown_rank_is_refused():
-    error = refused(function("return", "%x: tensor<*xf32>", "()"))
+    error = refused_module(function("return", "%x: tensor<*xf32>", "()"))
     assert "expected a tensor of known rank" in error.message
 
 
@@ -244,7 +247,7 @@ def test_a_shape_that_values_decide_is_refused_at_its_line():
 
 def test_a_module_for_several_devices_is_refused():
     text = f"module attributes {{mhlo.num_partitions = 2 : i32}} {{ {LAYER} }}"
-    assert refused(text).code == "many-devices"
+    assert refused_module(text).code == "many-devices"
 
 
 # ---- sizes --------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def f(x, n):
 """
 
 
-def refused(model, body, lines=1):
+def refused_entry(model, body, lines=1):
     """The error of an entry with this body, raised by its last line."""
     body = body.replace("\n", "\n    ")
     error = model.refused(ENTRY.format(body=body))
@@ -71,7 +71,7 @@ def refused(model, body, lines=1):
     ],
 )
 def test_a_traced_array_has_no_value(model, line, wish, hint):
-    error = refused(model, line)
+    error = refused_entry(model, line)
     assert error.code == "traced-value"
     assert "has no value yet" in error.message
     assert wish in error.message
@@ -79,14 +79,14 @@ def test_a_traced_array_has_no_value(model, line, wish, hint):
 
 
 def test_a_python_loop_cannot_wait_for_a_value(model):
-    error = refused(model, "while n < 3:\n    n = n + 1\nreturn n")
+    error = refused_entry(model, "while n < 3:\n    n = n + 1\nreturn n")
     assert error.code == "traced-value"
     assert "i1[]" not in error.message
     assert "(bool[])" in error.message
 
 
 def test_arrays_are_not_assigned_to(model):
-    error = refused(model, "x[0] = 1\nreturn x")
+    error = refused_entry(model, "x[0] = 1\nreturn x")
     assert error.code == "immutable-array"
     assert "dynamic_update_slice" in error.hint
 
@@ -109,7 +109,7 @@ def test_python_may_loop_and_branch_on_what_it_knows(model):
 
 def test_dtypes_do_not_mix_and_the_line_is_told(model):
     for line in ("return x + n", "return x @ numpy.ones((4, 2))", "return n * 1.5"):
-        error = refused(model, line)
+        error = refused_entry(model, line)
         assert error.code == "dtype-mismatch"
         assert "arrays of different dtypes do not mix" in error.message
         assert ".astype('float32')" in error.hint
@@ -206,13 +206,13 @@ def test_an_array_used_after_tracing_is_refused(model):
     ],
 )
 def test_what_only_a_size_could_decide_is_refused(model, line):
-    error = refused(model, line)
+    error = refused_entry(model, line)
     assert error.code == "symbolic-size"
     assert "batch" in error.message
 
 
 def test_a_reshape_that_does_not_divide_names_the_size(model):
-    error = refused(model, "return x.reshape(-1, 3)")
+    error = refused_entry(model, "return x.reshape(-1, 3)")
     assert error.code == "shape-mismatch"
     assert "batch * 4 elements do not provably divide by 3" in error.message
 

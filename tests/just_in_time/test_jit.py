@@ -4,28 +4,17 @@ import contextlib
 import functools
 import subprocess
 import sys
-import threading
 from types import FunctionType
 
 import numpy as np
 import pytest
 
 import aotc
-from aotc import control, nn
+from aotc import nn
 from aotc import numpy as anp
-from aotc.errors import AotcError, InputError
+from aotc.errors import InputError
 from aotc.target import Target
-from aotc.tracing.assembly import trace
-
-RNG = np.random.default_rng(0)
-
-
-def draw(*shape):
-    return RNG.standard_normal(shape).astype("f4")
-
-
-def close(got, want):
-    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+from tests.just_in_time.calling import close, draw, sine_and_more
 
 
 def test_calls_of_one_kind_share_code_and_sizes_that_vary_become_symbols():
@@ -105,30 +94,6 @@ def test_branches_on_computed_values_are_guarded_where_that_is_asked_for():
     assert len(guarded.variants) == 2
 
 
-def test_what_cannot_be_guarded_says_why():
-    with pytest.raises(InputError) as caught:
-        aotc.jit(lambda x: x * aotc.specialize(x)[0])(draw(2000))
-    assert caught.value.code == "large-guard"
-
-    def in_a_loop(x):
-        def step(total, row):
-            return total + row * aotc.specialize(total), total
-
-        return control.scan(step, anp.zeros(()), x)[0]
-
-    with pytest.raises(InputError) as caught:
-        aotc.jit(in_a_loop)(draw(3))
-    assert caught.value.code == "no-call"
-    entry = aotc.entry(x=aotc.Spec((), "f32"))(adds_its_value)
-    with pytest.raises(InputError) as caught:
-        trace([entry], {})
-    assert caught.value.code == "no-call"
-
-
-def adds_its_value(x):
-    return x + aotc.specialize(x)
-
-
 def test_calls_by_position_that_leave_out_a_default_are_all_alike():
     f = aotc.jit(lambda x, scale=2.0: x * scale)
     x = draw(3)
@@ -185,11 +150,6 @@ def test_a_method_takes_its_object_as_a_static_argument():
     close(Layer()(np.ones(2, "f4")), np.full(2, 3))
 
 
-def test_a_masked_array_is_refused():
-    with pytest.raises(InputError, match="masked"):
-        aotc.jit(lambda x: x)(np.ma.masked_array([1.0, 2.0], [True, False]))
-
-
 def test_calls_are_counted_by_their_sizes_and_refused_ones_are_forgotten():
     f = aotc.jit(lambda x: x + 1, dynamic="never", max_compiles=2)
     for size, times in ((2, 5), (3, 1)):
@@ -210,22 +170,6 @@ def test_a_guard_that_fails_often_keeps_few_values():
     (first, _) = f.variants
     failures = first.specialization.check.guards[0].failures
     assert len(failures) <= 17 < sum(failures.values())
-
-
-def test_compilations_in_the_background_are_limited_too(monkeypatch):
-    started = threading.Event()
-
-    def wait(*_):
-        started.wait(60)
-        raise InputError("bad-option", "never made")
-
-    monkeypatch.setattr("aotc.just_in_time.function.compile_program", wait)
-    f = aotc.jit(lambda x: x + 1, dynamic="never", warmup="background", max_compiles=2)
-    f(draw(2)), f(draw(3))
-    with pytest.raises(InputError, match="at most 2 compilations"):
-        f(draw(4))
-    started.set()
-    f.wait()
 
 
 def test_operators_work_where_nobody_has_imported_the_functions():
@@ -257,57 +201,6 @@ def test_a_variant_that_is_called_quickly_is_in_use():
         f(draw(size))
     assert [each.to_json()["sizes"] for each in f.variants] == [[[2]], [[4]]]
     assert [each.calls for each in f.variants] == [4, 1]
-
-
-def test_a_storm_of_compilations_names_the_guard():
-    @aotc.jit(max_compiles=3)
-    def f(x, step):
-        return x * aotc.specialize(step)
-
-    x = draw(2)
-    for step in range(3):
-        close(f(x, step), x * step)
-    with pytest.raises(
-        InputError, match=r"fails most often.*value at .*test_jit"
-    ) as caught:
-        f(x, 7)
-    assert caught.value.code == "recompile-storm"
-    close(f(x, 1), x)  # what is compiled stays good
-
-
-def test_states_are_those_of_the_last_call_whatever_code_it_had():
-    state = aotc.State({"w": np.zeros(2, "f4"), "n": np.zeros((), "i4")})
-
-    @aotc.jit(state=state, dynamic="never")
-    def add(state, x):
-        new = {"w": state["w"] + anp.sum(x, 0), "n": state["n"] + 1}
-        return new, new["w"]
-
-    total = np.zeros(2, "f4")
-    for rows in (3, 2, 3, 3, 2):
-        x = draw(rows, 2)
-        total = total + x.sum(0)
-        close(add(x), total)
-    close(add.read_state()["w"], total)
-    assert add.read_state()["n"] == 5
-
-
-def test_guards_look_at_the_states_of_now():
-    state = aotc.State({"n": np.zeros((), "i4")})
-
-    @aotc.jit(state=state, branches="guard")
-    def f(state, x):
-        new = {"n": state["n"] + 1}
-        return new, x * 10 if state["n"] > 1 else x
-
-    assert [float(f(np.float32(1))) for _ in range(4)] == [1, 1, 10, 10]
-    (line,) = f.report()["coverage"]
-    assert [(each["value"], each["share"]) for each in line["values"]] == [
-        ("False", 0.5),
-        ("True", 0.5),
-    ]
-    with pytest.raises(InputError, match="expected a State of state; got 'other'"):
-        f.read_state("other")
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -361,95 +254,6 @@ def test_derivatives_and_batches_work_in_it():
     close(rows, x @ w)
 
 
-def test_threads_share_one_compilation():
-    @aotc.jit
-    def f(x):
-        return anp.exp(x)
-
-    x, found = draw(7), []
-
-    def call():
-        found.append(f(x))
-
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert len(found) == 4
-    for each in found:
-        close(each, np.exp(x))
-    assert len(f.variants) == 1
-
-
-def test_the_reference_serves_while_code_is_made_in_the_background():
-    @aotc.jit(warmup="background")
-    def f(x):
-        return {"y": anp.sin(x)}
-
-    x = draw(5)
-    close(f(x)["y"], np.sin(x))
-    f.wait()
-    assert len(f.variants) == 1
-    close(f(x)["y"], np.sin(x))
-    assert f.variants[0].calls == 1
-
-
-def test_the_cache_keeps_code_for_each_target(monkeypatch, tmp_path):
-    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
-    x = draw(3)
-    for target in (None, "vmvx", None, "vmvx"):
-        f = aotc.jit(sine_and_more, target=target)
-        close(f(x), np.sin(x) + 1)
-        (variant,) = f.variants
-        assert (variant.made.model.variant.id == "vmvx") == (target == "vmvx")
-
-
-def sine_and_more(x):
-    return anp.sin(x) + 1
-
-
-def test_states_go_from_the_reference_to_code_and_sizes_become_symbols(monkeypatch):
-    monkeypatch.setenv("AOTC_CACHE", "off")
-    state = aotc.State({"n": np.zeros((), "i4"), "sum": np.zeros(2, "f4")})
-
-    @aotc.jit(state=state, warmup="background")
-    def add(state, x):
-        new = {"n": state["n"] + 1, "sum": state["sum"] + anp.sum(x, 0)}
-        return new, new["sum"]
-
-    total = np.zeros(2, "f4")
-    for rows in (3, 3, 4, 5, 6):
-        x = draw(rows, 2)
-        total = total + x.sum(0)
-        got = add(x)
-        close(got, total)
-        got += 1  # the caller's own: the State does not see it
-        if rows == 5:
-            add.wait()
-    assert add.read_state()["n"] == 5
-    close(add.read_state()["sum"], total)
-    assert len(add.variants) == 2
-    labels = {"entry": "add", "path": "reference"}
-    assert aotc.counters.value("calls", **labels) >= 3
-
-
-def test_code_that_cannot_be_made_in_the_background_is_told_by_the_next_call(
-    monkeypatch,
-):
-    def fail(*_):
-        raise InputError("bad-option", "no such target here")
-
-    monkeypatch.setattr("aotc.just_in_time.function.compile_program", fail)
-    f = aotc.jit(lambda x: x + 1, warmup="background")
-    close(f(draw(2) * 0), np.ones(2))
-    f.wait()
-    with pytest.raises(InputError, match="no such target"):
-        f(draw(2))
-    close(f(draw(2) * 0), np.ones(2))
-    f.wait()
-
-
 def test_what_the_calls_have_used_can_be_exported(tmp_path, monkeypatch):
     monkeypatch.setenv("AOTC_HOME", str(tmp_path / "home"))
 
@@ -471,46 +275,6 @@ def test_what_the_calls_have_used_can_be_exported(tmp_path, monkeypatch):
     assert {each.sizes["x_0"] for each in point.specializations} == {3, 4}
     folder = f.export(tmp_path / "out", targets=Target.named("native"))
     assert folder == tmp_path / "out" / "f-1.0.0.aotc"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"branches": "maybe"}, "branches"),
-        ({"dynamic": True}, "dynamic"),
-        ({"warmup": "soon"}, "warmup"),
-        ({"max_variants": 0}, "max_variants"),
-        ({"static_argnames": ["z"]}, "no parameters"),
-    ],
-)
-def test_options_that_there_are_not_are_refused(options, words):
-    with pytest.raises(InputError, match=words) as caught:
-        aotc.jit(lambda x: x, **options)
-    assert caught.value.code == "bad-option"
-
-
-def test_a_state_that_no_parameter_is_named_after_is_refused():
-    state = aotc.State({"n": np.zeros(3, "f4")})
-    with pytest.raises(InputError, match="no parameter 'state'; it has s, x") as caught:
-        aotc.jit(state=state)(lambda s, x: (s, x))
-    assert caught.value.code == "bad-entry"
-
-
-def test_wrong_calls_are_told_before_anything_is_traced():
-    @aotc.jit
-    def f(x, y=1.0):
-        return x + y
-
-    for call in (lambda: f(), lambda: f(1, 2, 3), lambda: f(draw(2), z=3)):
-        with pytest.raises(InputError) as caught:
-            call()
-        assert caught.value.code == "bad-call"
-    with pytest.raises(InputError) as caught:
-        f("text")
-    assert caught.value.code == "input-type"
-    with pytest.raises(AotcError):
-        f(draw(2), draw(3))
-    assert f.variants == ()
 
 
 def test_with_aotc_eager_it_is_executed_op_by_op(monkeypatch, capsys):
@@ -585,64 +349,6 @@ def test_none_is_known_when_it_is_traced_and_one_function_may_call_another():
     with pytest.raises(InputError, match="32 bits") as caught:
         inner(2**40)
     assert caught.value.code == "bad-call"
-
-
-def test_what_differs_from_code_that_there_is_has_the_names_of_the_loaders_guards():
-    @aotc.jit(static_argnames=["mode"], dynamic="never")
-    def f(x, tree, mode="plain"):
-        return x + 1, tree["y"] * (2 if mode == "plain" else 3)
-
-    x, y = draw(3, 2), draw(2)
-    f(x, {"y": y})
-    f(x.astype("f8"), {"y": y})
-    f(x, {"y": draw(3, 2)})
-    f(x, {"y": y}, mode="other")
-    f(x, {"y": y, "z": y})
-    f(draw(4, 2), {"y": y})
-    assert f.report()["guard_failures"] == {
-        "dtype of x": 1,
-        "rank of tree.y": 1,
-        "value of mode": 1,
-        "structure of tree": 1,
-        "x.shape[0]": 1,
-    }
-
-
-def test_sizes_that_were_equal_before_and_are_not_any_more_are_named():
-    @aotc.jit
-    def f(x, y):
-        return x + anp.sum(y)
-
-    for sizes in ((3, 3), (4, 4), (5, 6), (1, 1)):
-        f(*(draw(size) for size in sizes))
-    failures = f.report()["guard_failures"]
-    assert failures["y.shape[0] = x.shape[0]"] == 1
-    assert failures["range of x_0"] == 1
-
-
-def test_a_storm_names_the_argument_whose_dtype_varies():
-    @aotc.jit(max_compiles=2)
-    def f(x):
-        return x + 1
-
-    f(np.ones(2, "f4"))
-    f(np.ones(2, "i4"))
-    with pytest.raises(InputError, match="is dtype of x;") as caught:
-        f(np.ones(2, "i1"))
-    assert caught.value.guard == "dtype of x"
-
-
-def test_an_array_on_another_device_is_refused_by_name():
-    class Elsewhere:
-        def __dlpack_device__(self):
-            return 2, 0
-
-    with pytest.raises(InputError) as caught:
-        aotc.jit(lambda tree: tree["x"] + 1)({"x": Elsewhere()})
-    assert (caught.value.code, caught.value.guard) == (
-        "input-device",
-        "device of tree.x",
-    )
 
 
 def test_functions_that_share_their_code_are_entries_of_their_own_names(

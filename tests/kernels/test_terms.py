@@ -386,5 +386,5 @@ def test_a_term_has_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "model.py").write_text(MODEL)
     found = Regions.of(tmp_path / "model.py")
     assert [str(required_term(function)) for _, function in found] == TEXTS
-    page = (ROOT / "docs" / "stages.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "terms.md").read_text(encoding="utf-8")
     assert "\n".join(["```", *TEXTS, "```"]) in page

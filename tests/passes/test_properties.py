@@ -30,8 +30,8 @@ def _named(passes):
     )
 
 
-def test_the_page_of_stages_has_the_properties():
-    page = (ROOT / "docs/stages.md").read_text(encoding="utf-8")
+def test_the_page_of_passes_has_the_properties():
+    page = (ROOT / "docs/passes.md").read_text(encoding="utf-8")
     classes = [class_of(name) for name in PASSES]
     for each in ALL:
         ensuring = _named(x for x in classes if each in x.ensures)

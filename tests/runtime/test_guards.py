@@ -40,7 +40,7 @@ class Elsewhere:
         raise TypeError("cannot convert a device array")
 
 
-def refused(x=GOOD["x"], y=GOOD["y"], entry=ENTRY):
+def refused_call(x=GOOD["x"], y=GOOD["y"], entry=ENTRY):
     """The error of a call with such inputs, each a dtype and sizes, or a value."""
     contract = Contract(
         "f", entry.inputs, SYMBOLS, entry.guards, (*entry.outputs, *entry.intermediates)
@@ -84,7 +84,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("given", "guard", "where"), BROKEN)
 def test_a_call_that_breaks_a_guard_is_told_its_name_and_line(given, guard, where):
-    error = refused(**given)
+    error = refused_call(**given)
     assert (error.guard, error.where) == (guard, where)
     assert f"guard: {guard}" in str(error)
     assert error.to_json()["guard"] == guard
@@ -111,7 +111,7 @@ def test_arrays_of_other_frameworks_in_the_memory_of_the_host_are_taken():
     ("device", "name"), [((2, 1), "cuda:1"), ((10, 0), "rocm:0"), ((99, 0), "type 99")]
 )
 def test_an_array_of_an_accelerator_is_refused_and_its_device_named(device, name):
-    error = refused(x=Elsewhere(device))
+    error = refused_call(x=Elsewhere(device))
     assert error.code == "input-device"
     assert name in error.message
     assert "copy it to the host" in error.hint
@@ -119,7 +119,7 @@ def test_an_array_of_an_accelerator_is_refused_and_its_device_named(device, name
 
 def test_what_another_framework_cannot_give_to_numpy_is_no_array():
     broken = Elsewhere((3, 0))  # its device is the host's, and `__array__` raises
-    error = refused(x=broken)
+    error = refused_call(x=broken)
     assert (error.code, error.guard) == ("input-type", "type of x")
     assert "cannot convert a device array" in error.message
 
@@ -131,7 +131,7 @@ def test_tensors_of_torch_are_taken_from_the_host_alone():
     assert array.shape == (4, 3, 3)
     tracked = torch.ones(4, 3, 3, requires_grad=True)
     for tensor in (tracked, torch.ones(4, 3, 3, device="meta")):
-        error = refused(x=tensor)
+        error = refused_call(x=tensor)
         assert (error.code, error.guard) == ("input-type", "type of x")
         assert "x.detach().cpu().numpy()" in error.hint
 
@@ -140,7 +140,7 @@ def test_tensors_of_torch_are_taken_from_the_host_alone():
 def test_the_hint_for_dtypes_that_numpy_lacks_gives_an_array_of_them(dtype):
     torch = pytest.importorskip("torch")
     x = torch.tensor([[1.5, -2.0, 0.25]]).to(getattr(torch, dtype)).t()
-    error = refused(x=x)
+    error = refused_call(x=x)
     assert (error.code, error.guard) == ("input-type", "type of x")
     _, _, code = error.hint.partition(": ")
     found = eval(code, {"torch": torch, "ml_dtypes": ml_dtypes, "x": x})
@@ -155,7 +155,7 @@ MASK = Leaf("tree.y", "i32", ("batch", "length"))
 
 
 def swapped(x, y=("i4", (4, 2)), leaves=(IMAGE, MASK)):
-    return refused(x, y, replace(ENTRY, inputs=leaves, guards=()))
+    return refused_call(x, y, replace(ENTRY, inputs=leaves, guards=()))
 
 
 def test_an_image_in_the_other_layout_is_told_so():

@@ -17,6 +17,7 @@ from aotc.dtypes import NAMES, to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.target import Target
 from aotc.writing import atomic_write
+from tests.refusals import refused
 
 TARGET = Target.parse("cpu")
 SHAPES = {"scalar": (), "row": (5,), "empty": (0, 3)}
@@ -157,14 +158,6 @@ def content(model):
     return {name: (a.dtype, a.shape, a.tobytes()) for name, a in leaves.items()}
 
 
-def refused(code, call, *args, **kwargs):
-    kind = SetupError if code == "cannot-write" else InputError
-    with pytest.raises(kind) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code
-    return str(caught.value)
-
-
 def test_every_dtype_scalars_and_empty_arrays_come_back_to_the_bit(make, tmp_path):
     model = filled(make())
     before = content(model)
@@ -201,10 +194,10 @@ def test_one_state_is_saved_and_loaded_alone(make, tmp_path):
         after = content(other)
         other.load_state(file, name="key")
         assert content(other) == {**after, "key": before["key"]}
-    message = refused("state-leaves", model.load_state, one)
+    message = refused(InputError, "state-leaves", model.load_state, one)
     assert "holds key alone" in message
-    refused("unknown-state", model.save_state, one, name="keys")
-    refused("unknown-state", model.load_state, one, name="keys")
+    refused(InputError, "unknown-state", model.save_state, one, name="keys")
+    refused(InputError, "unknown-state", model.load_state, one, name="keys")
 
 
 def test_a_later_version_of_the_model_takes_the_states(make, tmp_path):
@@ -240,7 +233,7 @@ def test_what_does_not_fit_changes_nothing(make, tmp_path):
     before = content(other)
     for arrays, metadata, code, words in cases:
         save_file(arrays, file, metadata)
-        message = refused(code, other.load_state, file)
+        message = refused(InputError, code, other.load_state, file)
         for word in [*words, str(file)]:
             assert word in message
     assert content(other) == before
@@ -254,9 +247,9 @@ def test_damaged_files_are_refused(make, tmp_path):
     before = content(model)
     for data in (b"", whole[:7], whole[:200], whole[:-1], whole + b"x", b"\0" * 99):
         file.write_bytes(data)
-        refused("bad-state-file", model.load_state, file)
-    refused("no-such-file", model.load_state, tmp_path / "none")
-    refused("no-such-file", model.load_state, tmp_path)
+        refused(InputError, "bad-state-file", model.load_state, file)
+    refused(InputError, "no-such-file", model.load_state, tmp_path / "none")
+    refused(InputError, "no-such-file", model.load_state, tmp_path)
     assert content(model) == before
 
 
@@ -265,17 +258,19 @@ def test_a_failed_save_leaves_the_old_file(make, tmp_path, monkeypatch):
     file = tmp_path / "s.safetensors"
     model.save_state(file)
     whole, entries = file.read_bytes(), sorted(tmp_path.iterdir())
-    refused("cannot-write", model.save_state, tmp_path / "no" / "s.safetensors")
-    refused("cannot-write", model.save_state, file / "s.safetensors")
+    refused(
+        SetupError, "cannot-write", model.save_state, tmp_path / "no" / "s.safetensors"
+    )
+    refused(SetupError, "cannot-write", model.save_state, file / "s.safetensors")
     (tmp_path / "folder").mkdir()
-    refused("cannot-write", model.save_state, tmp_path / "folder")
+    refused(SetupError, "cannot-write", model.save_state, tmp_path / "folder")
     (tmp_path / "folder").rmdir()
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space" in refused("cannot-write", model.save_state, file)
+    assert "No space" in refused(SetupError, "cannot-write", model.save_state, file)
     assert file.read_bytes() == whole
     assert sorted(tmp_path.iterdir()) == entries
 
@@ -289,8 +284,8 @@ def test_files_get_the_usual_permissions(make, tmp_path):
 
 def test_a_model_without_states_says_so(make, tmp_path):
     model = make(states={})
-    refused("no-states", model.save_state, tmp_path / "s.safetensors")
-    refused("no-states", model.load_state, tmp_path / "s.safetensors")
+    refused(InputError, "no-states", model.save_state, tmp_path / "s.safetensors")
+    refused(InputError, "no-states", model.load_state, tmp_path / "s.safetensors")
 
 
 def test_interrupted_writing_leaves_nothing(tmp_path):

@@ -15,6 +15,7 @@ from aotc.errors import InputError
 from aotc.runtime import engine, foreign_tensors, transfers
 from aotc.runtime.foreign_tensors import Tensor
 from tests.fake_gpu import HOST, Lent, LentByTorch, pretend
+from tests.refusals import refused
 
 
 class Waits:
@@ -41,13 +42,6 @@ def gpu(waits, monkeypatch):
 def model(bundle, trust, gpu):
     """The model of other tests, on a device that counts as a GPU."""
     return runtime.load(bundle, trust=trust, threads=1)
-
-
-def refused(code, call, **given):
-    with pytest.raises(InputError) as caught:
-        call(**given)
-    assert caught.value.code == code
-    return f"{caught.value}"
 
 
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -176,24 +170,28 @@ def test_tensors_of_torch_come_and_go_without_a_copy_through_numpy(model, w):
     assert torch.from_dlpack(same["bits"][0]).dtype == torch.bool
     assert torch.from_dlpack(same["l"]).item() == 7
     grad = LentByTorch(torch.ones(5, 4, requires_grad=True))
-    assert "x.detach()" in refused("input-type", model.predict, x=grad)
+    assert "x.detach()" in refused(InputError, "input-type", model.predict, x=grad)
     turned = LentByTorch(torch.ones(4, 5).T)
-    words = refused("input-strides", model.predict, x=turned)
+    words = refused(InputError, "input-strides", model.predict, x=turned)
     assert "shape [5, 4] with strides [1, 5]" in words
     assert "x.contiguous()" in words
     halves = LentByTorch(torch.ones(5, 4).half())
-    words = refused("dtype-mismatch", model.predict, x=halves)
+    words = refused(InputError, "dtype-mismatch", model.predict, x=halves)
     assert "x.to(torch.float32)" in words
 
 
 def test_contracts_hold_for_tensors(model):
-    assert "[batch, 4]" in refused("rank-mismatch", model.predict, x=Lent(X[0]))
-    assert "[5, 3]" in refused("shape-mismatch", model.predict, x=Lent(X[:, :3]))
-    words = refused("dtype-mismatch", model.predict, x=Lent(X.astype("f8")))
+    assert "[batch, 4]" in refused(
+        InputError, "rank-mismatch", model.predict, x=Lent(X[0])
+    )
+    assert "[5, 3]" in refused(
+        InputError, "shape-mismatch", model.predict, x=Lent(X[:, :3])
+    )
+    words = refused(InputError, "dtype-mismatch", model.predict, x=Lent(X.astype("f8")))
     assert "an array of float64" in words
-    words = refused("input-device", model.predict, x=Lent(X, (HOST, 1)))
+    words = refused(InputError, "input-device", model.predict, x=Lent(X, (HOST, 1)))
     assert "computes the call" in words
-    words = refused("input-device", model.predict, x=Lent(X, (2, 0)))
+    words = refused(InputError, "input-device", model.predict, x=Lent(X, (2, 0)))
     assert "cuda:0" in words
 
 

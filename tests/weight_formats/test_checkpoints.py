@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 import aotc
 from aotc import nn
 from aotc.errors import InputError
+from tests.weight_formats.refusing import refused_weights
 
 RNG = np.random.default_rng(34)
 OUT, IN = 16, 64
@@ -202,13 +203,7 @@ def test_a_folder_is_all_files_of_its_index(tmp_path):
     assert found.tree["a"]["2"].tolist() == [2, 2, 2]
     assert found.metadata["config"]["model_type"] == "llama"
     (tmp_path / "2.safetensors").unlink()
-    refused("missing-data", tmp_path, r"2\.safetensors")
-
-
-def refused(code, path, message):
-    with pytest.raises(InputError, match=message) as caught:
-        aotc.Weights.load(path)
-    assert caught.value.code == code
+    refused_weights("missing-data", tmp_path, r"2\.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +218,9 @@ def refused(code, path, message):
 )
 def test_other_schemes_are_refused_by_name(tmp_path, scheme, message):
     tensors = {"weight_scale": np.ones(1, "f4"), "weight": np.ones((2, 2), "i1")}
-    refused("unsupported-quantization", saved(tmp_path, tensors, scheme), message)
+    refused_weights(
+        "unsupported-quantization", saved(tmp_path, tensors, scheme), message
+    )
 
 
 def test_integers_that_lie_across_words_are_refused(tmp_path):
@@ -233,17 +230,17 @@ def test_integers_that_lie_across_words_are_refused(tmp_path):
         "scales": np.ones((1, 32), "f2"),
     }
     folder = saved(tmp_path, tensors, {"quant_method": "gptq", "bits": 3})
-    refused("unsupported-quantization", folder, "3 bits")
+    refused_weights("unsupported-quantization", folder, "3 bits")
 
 
 def test_a_layer_without_its_scales_is_refused(tmp_path):
     tensors, _ = gptq(4, np.arange(IN) // 16, 1, 16)
     del tensors["scales"]
     folder = saved(tmp_path, tensors, {"quant_method": "gptq", "group_size": 16})
-    refused("missing-data", folder, "'net.0' is quantised and has no 'scales'")
+    refused_weights("missing-data", folder, "'net.0' is quantised and has no 'scales'")
     tensors["scales"] = np.ones((3, OUT), "f2")
     folder = saved(tmp_path, tensors, {"quant_method": "gptq", "group_size": 16})
-    refused("bad-file", folder, r"scales of shape \[16, 4\]")
+    refused_weights("bad-file", folder, r"scales of shape \[16, 4\]")
 
 
 # ---- damaged ones -------------------------------------------------------------------

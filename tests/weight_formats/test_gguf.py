@@ -13,6 +13,7 @@ import aotc
 from aotc import nn
 from aotc.computed_arrays import ComputedArray
 from aotc.errors import InputError
+from tests.weight_formats.refusing import refused_weights
 
 gguf = pytest.importorskip("gguf")
 
@@ -54,13 +55,6 @@ def write(file, tensors, metadata=lambda writer: None, endian="LITTLE"):
     writer.write_tensors_to_file()
     writer.close()
     return file
-
-
-def refused(code, file, message):
-    with pytest.raises(InputError, match=message) as caught:
-        aotc.Weights.load(file)
-    assert caught.value.code == code
-    return caught.value
 
 
 def code_of(file):
@@ -149,15 +143,17 @@ def test_a_split_model_is_all_of_its_files(tmp_path):
     last = split(tmp_path, 3)
     assert aotc.Weights.load(last).tree["a"].keys() == {"0", "1", "2"}
     (tmp_path / "m-00002-of-00003.gguf").unlink()
-    refused("missing-data", last, "one of 3 files; missing: m-00002-of-00003.gguf")
+    refused_weights(
+        "missing-data", last, "one of 3 files; missing: m-00002-of-00003.gguf"
+    )
     none = tmp_path / "m-00000-of-00000.gguf"
     none.write_bytes(last.read_bytes())
-    refused("bad-file", none, "a part from 1 to 0")
+    refused_weights("bad-file", none, "a part from 1 to 0")
 
 
 def test_parts_of_other_models_are_refused(tmp_path):
     last = split(tmp_path, 2, **{"split.count": 4})
-    refused("bad-file", last, "says that it is part 1 of 4")
+    refused_weights("bad-file", last, "says that it is part 1 of 4")
 
 
 @pytest.mark.parametrize("name", ["Q2_K", "IQ4_XS", "MXFP4"])
@@ -166,13 +162,13 @@ def test_other_types_are_refused_by_name(tmp_path, name):
     block, size = gguf.GGML_QUANT_SIZES[kind]
     raw = np.zeros((2, size), "u1")
     file = write(tmp_path / "x.gguf", {"a": (raw, kind), "b": blocks("F32", (2,))})
-    error = refused("unsupported-type", file, rf"{name} \(1\)")
+    error = refused_weights("unsupported-type", file, rf"{name} \(1\)")
     assert "llama-quantize" in error.hint
 
 
 def test_files_of_big_endian_machines_are_refused(tmp_path):
     file = write(tmp_path / "x.gguf", {"a": blocks("F32", (2,))}, endian="BIG")
-    error = refused("unsupported-format", file, "big-endian")
+    error = refused_weights("unsupported-format", file, "big-endian")
     assert "gguf-convert-endian" in error.hint
 
 
@@ -207,7 +203,7 @@ def header(*tensors, version=3, magic=b"GGUF", tail=b""):
 def test_damaged_files_are_refused(tmp_path, content, code, message):
     file = tmp_path / "x.gguf"
     file.write_bytes(content)
-    refused(code, file, message)
+    refused_weights(code, file, message)
 
 
 def test_files_that_end_anywhere_are_refused(tmp_path):

@@ -13,6 +13,7 @@ from aotc.artifacts.rollout.profiles import Assumptions
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, VerificationError
 from aotc.target import TARGETS
+from tests.refusals import refusal
 
 NOTHING = Assumptions()
 V3 = TARGETS["x86_64-v3"].cpu_features_required
@@ -33,12 +34,11 @@ def write(path, document):
     return path
 
 
-def refused(error, code, path, *arguments):
-    with pytest.raises(error) as caught:
-        read_fleet([path], *arguments or (NOTHING,))
-    assert caught.value.code == code
-    assert caught.value.where
-    return str(caught.value)
+def refused_fleet(kind, code, path, *arguments):
+    """The text of the error that reading a fleet ends in, which names a place."""
+    error = refusal(kind, code, read_fleet, [path], *arguments or (NOTHING,))
+    assert error.where
+    return str(error)
 
 
 def test_reads_profiles_fleets_and_folders_of_them(tmp_path):
@@ -71,10 +71,10 @@ def test_a_folder_is_read_with_all_that_is_below(tmp_path):
 
 def test_a_pipe_or_an_endless_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "a.json")
-    refused(InputError, "bad-file", tmp_path / "a.json")
+    refused_fleet(InputError, "bad-file", tmp_path / "a.json")
     rows = tmp_path / "b.jsonl"
     rows.write_text('{"file": "/dev/zero"}')
-    refused(InputError, "bad-file", rows)
+    refused_fleet(InputError, "bad-file", rows)
 
 
 def test_facts_that_are_stated_are_not_assumed(tmp_path):
@@ -133,18 +133,18 @@ def test_release_candidates_and_other_names_of_processors_are_read(tmp_path):
 def test_refuses_what_is_no_fleet(tmp_path, name, text, code, words):
     file = tmp_path / name
     file.write_text(text)
-    assert words in refused(InputError, code, file)
+    assert words in refused_fleet(InputError, code, file)
 
 
 def test_refuses_a_profile_whose_level_its_features_contradict(tmp_path):
     liar = profile(cpu={"features": ["sse2"], "level": "x86_64-v4"})
-    message = refused(InputError, "bad-profile", write(tmp_path / "a.json", liar))
+    message = refused_fleet(InputError, "bad-profile", write(tmp_path / "a.json", liar))
     assert "avx512f" in message
 
 
 def test_a_missing_fleet_is_no_empty_one(tmp_path):
-    refused(InputError, "no-such-file", tmp_path / "gone.json")
-    refused(InputError, "empty-fleet", tmp_path)
+    refused_fleet(InputError, "no-such-file", tmp_path / "gone.json")
+    refused_fleet(InputError, "empty-fleet", tmp_path)
 
 
 def test_assumptions_fill_gaps_alone_and_are_remembered(tmp_path):
@@ -170,13 +170,13 @@ def test_a_trusted_signature_can_be_asked_for(tmp_path):
     trust = Trust.of(signer.public_pem)
     file = write(tmp_path / "a.json", profile())
     signature = tmp_path / "a.json.sig"
-    refused(VerificationError, "profile-unsigned", file, NOTHING, trust)
+    refused_fleet(VerificationError, "profile-unsigned", file, NOTHING, trust)
     signature.write_bytes(signatures.signature_of(file.read_bytes(), stranger))
-    refused(VerificationError, "untrusted-key", file, NOTHING, trust)
+    refused_fleet(VerificationError, "untrusted-key", file, NOTHING, trust)
     signature.write_bytes(signatures.signature_of(file.read_bytes(), signer))
     assert read_fleet([file], NOTHING, trust)
     write(file, profile(arch="aarch64"))
-    refused(VerificationError, "profile-changed", file, NOTHING, trust)
+    refused_fleet(VerificationError, "profile-changed", file, NOTHING, trust)
     signature.unlink()
     os.mkfifo(signature)  # which nobody writes to
-    refused(VerificationError, "profile-unsigned", file, NOTHING, trust)
+    refused_fleet(VerificationError, "profile-unsigned", file, NOTHING, trust)

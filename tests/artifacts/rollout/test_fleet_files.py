@@ -10,6 +10,7 @@ from aotc.artifacts.rollout.device_classes import Device, classes
 from aotc.artifacts.rollout.fleet import read_fleet
 from aotc.artifacts.rollout.profiles import Assumptions, Profile, read_profile
 from aotc.errors import AotcError, InputError, SetupError
+from tests.refusals import refused
 
 NOTHING = Assumptions()
 
@@ -37,11 +38,9 @@ def names(*paths):
     return [device.name for device in read_fleet(paths, NOTHING)]
 
 
-def refused(error, code, *paths):
-    with pytest.raises(error) as caught:
-        read_fleet(paths, NOTHING)
-    assert caught.value.code == code
-    return str(caught.value)
+def refused_files(kind, code, *paths):
+    """The text of the error that reading these files ends in."""
+    return refused(kind, code, read_fleet, paths, NOTHING)
 
 
 def test_a_row_without_a_name_is_called_by_its_line(tmp_path):
@@ -106,8 +105,8 @@ def test_a_circle_of_links_is_no_file(tmp_path):
     (tmp_path / "a.json").symlink_to(tmp_path / "b.json")
     (tmp_path / "b.json").symlink_to(tmp_path / "a.json")
     listed = write(tmp_path / "fleet.jsonl", {"file": "a.json"})
-    refused(InputError, "bad-file", listed)
-    refused(InputError, "bad-file", tmp_path)
+    refused_files(InputError, "bad-file", listed)
+    refused_files(InputError, "bad-file", tmp_path)
 
 
 def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
@@ -123,7 +122,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert "closed" in refused(SetupError, "file-access", tmp_path)
+    assert "closed" in refused_files(SetupError, "file-access", tmp_path)
 
 
 def test_names_of_files_that_no_text_holds_are_mended(tmp_path):
@@ -148,7 +147,7 @@ def test_names_of_files_that_no_text_holds_are_mended(tmp_path):
 )
 def test_rows_say_nothing_that_is_not_understood(tmp_path, row, words):
     file = write(tmp_path / "a.jsonl", row)
-    assert words in refused(InputError, "bad-fleet", file)
+    assert words in refused_files(InputError, "bad-fleet", file)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_rows_say_nothing_that_is_not_understood(tmp_path, row, words):
 def test_doubtful_json_is_refused_at_its_line(tmp_path, text):
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"device": "a100"}\n' + text)
-    assert "a.jsonl:2" in refused(InputError, "bad-fleet", file)
+    assert "a.jsonl:2" in refused_files(InputError, "bad-fleet", file)
 
 
 DOCUMENTS = [
