@@ -38,7 +38,7 @@ def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """What the manifest says of the code of an entry in a variant.
+    """The result of checking the code of an entry in a variant, from the manifest.
 
     Args:
         entry: its name.
@@ -56,7 +56,7 @@ class Check:
 
     @property
     def is_checked(self) -> bool:
-        """Whether all code was run, and compared."""
+        """Return whether all code was run and compared."""
         return not self.unchecked
 
     def __str__(self) -> str:

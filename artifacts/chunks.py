@@ -98,7 +98,7 @@ class Hasher:
 
     @property
     def chunks(self) -> Chunks | None:
-        """Those of its parts; None if there is but one."""
+        """The digests of the file's chunks; None if there is only one."""
         if not self._done:
             return None
         return Chunks(SIZE, (*self._done, self._chunk.hexdigest()))

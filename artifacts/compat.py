@@ -1,4 +1,4 @@
-"""Whether a variant runs on a machine: a pure function of manifest and `Host`.
+"""Compatibility of a variant with a machine: a pure function of manifest and `Host`.
 
 A verdict is one of four, and every reason against `optimal` is spelled out:
 
@@ -42,7 +42,9 @@ def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
 
 
 def check_device(variant: Variant, host: Host) -> list[Mismatch]:
-    """What speaks against it, whatever IREE's runtime there is; of a known backend."""
+    """Return the device's mismatches with a variant of a known backend, whatever IREE's
+    runtime is.
+    """
     if no_driver := _check_driver(variant, host):
         return no_driver  # more of a device that is not there is no reason
     return BACKENDS[variant.backend].check(variant.target, host)
@@ -144,6 +146,6 @@ def release_of(version: str) -> str:
 
 
 def _other_runtime(built: str, present: str) -> str:
-    """What makes compiler and runtime fit each other."""
+    """Return a hint that makes compiler and runtime match."""
     rebuild = f"rebuild with IREE {_line(present)}, or " if present else ""
     return f"{rebuild}install the IREE runtime {_line(built)} on the device"

@@ -50,7 +50,7 @@ def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold of the sizes of a call: comparisons, `and`, `or` and `not`."""
+    """A condition on the sizes of a call: comparisons, `and`, `or` and `not`."""
 
     text: str
     symbols: frozenset[str]
@@ -77,7 +77,7 @@ class Condition:
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
     def holds(self, sizes: Mapping[str, Any], compare: Compare = _compare) -> bool:
-        """Whether the condition holds; not, where it would divide by zero.
+        """Return whether the condition holds; False where it would divide by zero.
 
         Args:
             sizes: the value of each name.

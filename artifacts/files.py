@@ -100,7 +100,7 @@ def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
 
 
 def is_there(root: int, name: str) -> bool:
-    """Whether there is something called `name`, of whatever kind."""
+    """Return whether a directory has an entry called `name`, of whatever kind."""
     try:
         os.stat(name, dir_fd=root, follow_symlinks=False)
     except FileNotFoundError:

@@ -69,7 +69,7 @@ def _system() -> str:
 
 
 def _start(pid: int) -> int | None:
-    """When a process began, in ticks since the boot; None if there is none."""
+    """Return the start time of a process in ticks since boot; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

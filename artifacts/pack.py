@@ -533,7 +533,9 @@ def _put_in_place(folder: Path, target: Path) -> None:
 
 
 def _rename_in_place(folder: Path, target: Path) -> None:
-    """In two steps, where the file system has no single one for a replacement."""
+    """Replace `target` by `folder` in two renames, where the file system has no
+    exchange.
+    """
     old = target.with_name(f".{target.name}.old-{secrets.token_hex(8)}")
     try:
         if os.path.lexists(target):
@@ -555,7 +557,8 @@ def _rename_in_place(folder: Path, target: Path) -> None:
 
 
 def retry_if_replaced(path: Path | str, read: Callable[[], T]) -> T:
-    """What `read` makes of the bundle at `path`; again, if it was replaced meanwhile.
+    """Return `read()` of the bundle at `path`; repeat it if the bundle was replaced
+    meanwhile.
 
     Files of a bundle that is replaced disappear one by one. What is read of it and of
     the new one together does not fit, so that `read` fails; read again, it does not.

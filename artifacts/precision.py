@@ -27,7 +27,7 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked of the precision of a bundle; of one that was not quantised, none.
+    """Requirements on the precision of a bundle; none for one that was not quantised.
 
     Args:
         lost: what may be lost at most, by a measurement in the manifest; None for any.

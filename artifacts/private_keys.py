@@ -99,5 +99,5 @@ def _has_password(data: bytes) -> bool:
 
 
 def is_p256(curve: ec.EllipticCurve) -> bool:
-    """Whether a curve is the one that bundles are signed on."""
+    """Return whether a curve is P-256, on which bundles are signed."""
     return isinstance(curve, ec.SECP256R1)

@@ -51,7 +51,7 @@ class Dim:
 
     @property
     def is_symbol(self) -> bool:
-        """Whether this is one symbol and nothing else."""
+        """Return whether this size is a single symbol."""
         return isinstance(self._tree, ast.Name)
 
     def decides(self, known: Collection[str]) -> str | None:
@@ -83,7 +83,7 @@ class Dim:
 
 
 def deciding_sizes(dims: Sequence[Dim]) -> list[tuple[int, str]]:
-    """For each symbol that the sizes of `dims` say: which of them says it.
+    """Find, for each symbol of `dims`, the size that determines its value.
 
     Ordered so that a dimension comes after those that say its other symbols; those that
     are a symbol alone come first. Symbols that no size says are left out.
@@ -162,7 +162,7 @@ def _operands(tree: ast.expr) -> Sequence[ast.expr]:
 
 
 def _function(tree: ast.expr) -> Callable[[int, int], int]:
-    """What an operation of two operands does."""
+    """Return the function of a binary operation."""
     if isinstance(tree, ast.BinOp):
         return _OPERATORS[type(tree.op)]
     assert isinstance(tree, ast.Call)

@@ -59,7 +59,7 @@ _SERIALIZATION = {
 
 @dataclass(frozen=True)
 class Signed:
-    """What a good signature says: who signed, and the digest of every file."""
+    """The content of a valid signature: the signer, and the digest of every file."""
 
     key_id: str
     name: str

@@ -1,4 +1,4 @@
-"""What an IREE module needs of a runtime, read from its bytes without loading it.
+"""Requirements of an IREE module on a runtime, read from its bytes without loading it.
 
 A `.vmfb` is a flatbuffer behind a zip header: the identifier `IREE` stands four bytes
 after the start. Loading a module made for another runtime, or a damaged one, can end

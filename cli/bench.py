@@ -198,7 +198,7 @@ def _budget(seconds: float | None, calls: int | None) -> Budget:
 
 
 def _manifest(bundle: str, keys: tuple[str, ...], allow_unsigned: bool) -> Manifest:
-    """What the bundle says of itself, once its signature is verified."""
+    """Return the manifest of a bundle after verifying its signature."""
     from aotc.artifacts.pack import read_bundle, retry_if_replaced
 
     return retry_if_replaced(

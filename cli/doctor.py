@@ -117,7 +117,9 @@ def _setting(name: str) -> Any:
 
 
 def _base_packages() -> dict[str, str | None]:
-    """What every installation has; IREE's runtime also where it is no package."""
+    """Return versions of the packages that every installation needs, IREE's runtime
+    even where it is not a package.
+    """
     found = _packages("")
     if found.get(_RUNTIME) is None:
         with suppress(ModuleNotFoundError):

@@ -18,7 +18,7 @@ _REQUESTS = 200
 
 @dataclass(frozen=True)
 class Replay:
-    """What is asked of a replay.
+    """The options of a replay.
 
     Args:
         traffic: file of recorded traffic.

@@ -82,7 +82,9 @@ def _tell(text: str, err: bool = True) -> None:
 
 
 def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
-    """What prints a Python warning as one line, without the place in our code."""
+    """Return a hook that prints a Python warning as one line, without a source
+    location.
+    """
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = redact(str(message))

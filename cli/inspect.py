@@ -154,7 +154,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
 
 
 def _source(source: Mapping[str, Any]) -> list[str]:
-    """What the bundle was made of, and how much of it is in the graph."""
+    """Return lines on the source of the bundle and the share of it in the graph."""
     counts = source.get("coverage")
     if not counts:
         return []
@@ -165,13 +165,15 @@ def _source(source: Mapping[str, Any]) -> list[str]:
 
 
 def _boundaries(manifest: Manifest) -> list[str]:
-    """What Python computes between the entries of a hybrid program."""
+    """Return lines on the Python code between the entries of a hybrid program."""
     hybrid = manifest.data.get("hybrid")
     return boundary_lines(hybrid) if hybrid else []
 
 
 def _precision(manifest: Manifest) -> list[str]:
-    """By which recipe layers were quantised, and what was measured of that."""
+    """Return lines on the quantisation recipe of the layers and its measured
+    quality.
+    """
     from aotc.artifacts.precision import lines_of
 
     return lines_of(manifest.data)
@@ -193,7 +195,9 @@ def _rounded(ulp: float) -> str:
 
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
-    """What of each entry was compared with the reference evaluator, and what not."""
+    """Return lines on the code of each entry that was compared with the reference, or
+    not.
+    """
     from aotc.artifacts.checked import RUN_BY, sizes_text
 
     lines = []
@@ -223,7 +227,7 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _blocks(row: dict[str, int]) -> str:
-    """How much of an entry was compared block by block."""
+    """Return the share of an entry's blocks that was compared, as text."""
     text = (
         f"{row['compared']} of {row['blocks']} blocks checked "
         f"({row['operations']} % of the operations)"
@@ -367,7 +371,7 @@ _BOUNDS = {"exact": "", "upper": "at most ", "tried": "of sizes tried, "}
 
 
 def _bytes_of(profile: dict[str, Any]) -> tuple[str, str]:
-    """Between calls and at the peak of one, as text."""
+    """Return the bytes between calls and the peak bytes of a call, as text."""
     if profile["peak_bytes"] is None:
         names = ", ".join(profile.get("unlimited", ()))
         return "", f"no limit: {names}" if names else f"unknown: {profile['why']}"

@@ -38,7 +38,7 @@ _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
 
 @dataclass(frozen=True)
 class Result:
-    """How a loop ended: what it did, and what stopped it.
+    """The outcome of a loop: its history, and the signal that stopped it.
 
     Args:
         file: where the results are, of an entry that trains nothing.
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the last step measured."""
+        """The metrics of the last step."""
         return {
             name: python_numbers(values[-1:])[0]
             for name, values in self.history.metrics.items()

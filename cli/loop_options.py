@@ -16,7 +16,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says of a loop; None is what was not said."""
+    """Options of a loop from the command line; None is an option that was not given."""
 
     data: Path
     epochs: int | None
@@ -41,7 +41,7 @@ class OptionWording:
     """Options of `aotc run`, for messages of `aotc.training`."""
 
     def option(self, name: str, *values: object) -> str:
-        """As it is typed: `--seed 0`, `--entry a | b`."""
+        """Return an option as it is typed: `--seed 0`, `--entry a | b`."""
         shown = " | ".join(str(value) for value in values if value is not True)
         words = "every" if name == "checkpoint_every" else name.replace("_", "-")
         return f"--{words} {shown}".rstrip()

@@ -154,7 +154,7 @@ def _attempt(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    """What the `main` of click does, without its own style of error messages."""
+    """Run the command line like click's `main`, without its error messages."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete
 

@@ -33,7 +33,7 @@ def print_form(answer: str, form: str) -> None:
 
 
 def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
-    """What `emit` prints."""
+    """Return the text that `emit` prints."""
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 
 
@@ -57,7 +57,7 @@ def print_answer(text: str | bytes, *, nl: bool = True) -> None:
 
 @contextmanager
 def reserved_for_answers() -> Iterator[None]:
-    """Within this block only `print_answer` writes to standard output.
+    """Reserve standard output for `print_answer` within this block.
 
     What a model or a library prints meanwhile, to Python's stream or to the file
     descriptor, goes to standard error: the answer may be a document for a script.
@@ -111,7 +111,7 @@ def _answer_stream(kept: int) -> TextIO:
 
 @contextmanager
 def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
-    """What is written in this block, or `cannot-write`, such as for a full disk."""
+    """Raise `cannot-write` for failed writes of this block, such as on a full disk."""
     try:
         yield
     except BrokenPipeError:

@@ -299,7 +299,9 @@ def _require_plain_stream(
 
 
 def _variant(model: Model) -> dict[str, Any]:
-    """Which of the bundle's variants ran, and which better ones could not."""
+    """Return the variant that ran, and better ones that could not with their
+    reasons.
+    """
     return {
         "variant": model.variant.id,
         "fallback": model.selection.fallback,
@@ -326,7 +328,7 @@ def _choose(model: Model, entry: str | None, loop: Settings | None) -> EntryPoin
 def _batching_hint(
     error: InputError, model: Model, point: EntryPoint, given: Sequence[Array]
 ) -> str | None:
-    """How to run an entry on more rows than it takes at a time."""
+    """Suggest how to run an entry on more rows than one call takes."""
     rows = {leaf.name: leaf.shape[0] for leaf in point.inputs if leaf.shape}
     sizes = set(rows.values())
     symbol = model.manifest.symbols.get(str(sizes.pop())) if len(sizes) == 1 else None

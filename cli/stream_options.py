@@ -17,7 +17,7 @@ _DEPTH = 8
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What the command line says of a stream; None is what was not said.
+    """Options of a stream from the command line; None is an option that was not given.
 
     Args:
         source: a file, or `-` for standard input.
@@ -35,7 +35,7 @@ class StreamSettings:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For `aotc.stream`."""
+        """The keyword arguments of `aotc.stream`."""
         depth = self.depth or _DEPTH
         return {"depth": depth, "latency": self.latency, "max_rows": self.max_rows}
 

@@ -1,4 +1,4 @@
-"""What verbs share: help that ends with examples, and common options."""
+"""Shared parts of verbs: help that ends with examples, and common options."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ _FORMS = {".npy", ".npz", ".safetensors", ".json", ".jsonl", ".csv", ".txt"}
 
 
 class PrivateKey(click.ParamType):  # type: ignore[type-arg]
-    """Where a private key is; never its content, which all processes could read."""
+    """Parameter type: the path of a private key, never its content, which all processes
+    could read.
+    """
 
     name = "key"
 
@@ -268,7 +270,7 @@ def trust_option() -> Callable[[_Function], _Function]:
 
 
 def trust(keys: tuple[str, ...]) -> Trust:
-    """What `--trust` asks for: the given keys, else the user's development key."""
+    """Return the keys of `--trust`, or the user's development key."""
     from aotc.artifacts.trust import Trust
 
     return Trust.of(*keys) if keys else Trust.default()

@@ -70,12 +70,14 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Whether every processor runs its code; it keeps line numbers, and is slow."""
+        """Return whether every CPU runs code of this backend; it keeps line numbers, and
+        is slow.
+        """
         return self.portable_format is not None
 
 
 def section(device: Facts, name: str) -> Facts:
-    """What a profile says under a name; nothing if it is null or not there."""
+    """Return a section of a device profile; empty if it is null or missing."""
     found: Facts = device.get(name) or {}
     return found
 

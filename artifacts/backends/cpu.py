@@ -31,7 +31,7 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """How many features the code uses: AVX-512 comes before AVX2."""
+    """Return the number of required CPU features, so that AVX-512 ranks above AVX2."""
     return len(target.get("cpu_features_required", ()))
 
 

@@ -35,14 +35,14 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """By the compute capability; code for `sm_90a` comes before that for `sm_90`."""
+    """Return the rank by compute capability; `sm_90a` ranks above `sm_90`."""
     sm = str(target.get("sm", "")).removeprefix("sm_")
     number = sm.rstrip("af")
     return 2 * int(number or 0) + (number != sm)
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Of the first GPU, and of the driver."""
+    """Return the host facts of the first GPU and of the CUDA driver."""
     return {
         "sm": (gpu(device) or {}).get("sm"),
         "cuda_driver_api": section(device, "cuda").get("driver_api"),

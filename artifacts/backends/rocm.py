@@ -28,7 +28,7 @@ def level(target: Facts) -> int:
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Of the first GPU."""
+    """Return the host facts of the first GPU."""
     return {"gfx": (gpu(device) or {}).get("gfx")}
 
 

@@ -51,12 +51,12 @@ def _check_hardware(host: Host) -> list[Mismatch]:
 
 
 def is_software(device: Facts) -> bool:
-    """Whether a Vulkan device is the processor, as on machines without a GPU."""
+    """Return whether a Vulkan device is a software renderer on the CPU."""
     return str(device.get("name")).startswith(_SOFTWARE_DEVICES)
 
 
 def _newer_vulkan(least: str, host: Host) -> str:
-    """Which driver to install; not all GPUs have one."""
+    """Return a hint on the Vulkan driver to install, if one is known for the GPU."""
     there = [vulkan_driver_api(chip) for chip in (host.sm, host.gfx) if chip]
     if any(api and _numbers(api) >= _numbers(least) for api in there):
         return f"install a driver with Vulkan {least}"

@@ -28,7 +28,7 @@ class Demand:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether all targets together would serve enough of the devices."""
+        """Return whether all targets together would serve enough devices."""
         return self.devices.get((), 0) <= self.spare
 
 
@@ -94,7 +94,7 @@ class _Conditions:
         return frozenset().union(*self.needs, *limited)
 
     def hold(self, chosen: Collection[str]) -> bool:
-        """Whether these targets meet every demand."""
+        """Return whether the chosen targets meet every demand."""
         return not any(need.isdisjoint(chosen) for need in self.needs) and all(
             sum(n for targets, n in counts if targets.isdisjoint(chosen)) <= spare
             for counts, spare in self.limits
@@ -102,7 +102,7 @@ class _Conditions:
 
 
 def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str], int]:
-    """How many devices have the same targets, in any order, none of them given."""
+    """Count devices by set of targets, leaving out those that a given target serves."""
     counts: dict[frozenset[str], int] = {}
     for targets, count in demand.devices.items():
         if targets and set(targets).isdisjoint(given):
@@ -112,7 +112,9 @@ def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str
 
 
 def _cost(fleet: Demand, chosen: Collection[str]) -> tuple[int, int]:
-    """How many devices are left out, and how slow the code for the others is."""
+    """Return the number of devices left out, and the slowness of the code for the
+    others.
+    """
     left_out = slowness = 0
     for targets, count in fleet.devices.items():
         places = (place for place, target in enumerate(targets) if target in chosen)

@@ -42,7 +42,7 @@ class DeviceClass:
 
     @property
     def count(self) -> int:
-        """How many devices it holds."""
+        """The number of devices in the class."""
         return sum(device.count for device in self.devices)
 
 

@@ -236,7 +236,7 @@ class _Reader:
 
 
 def _kind_of(row: Any, where: str) -> str:
-    """Which of `profile`, `device` and `file` a well-formed row has."""
+    """Return the key of a well-formed row: `profile`, `device` or `file`."""
     try:
         _row(row)
         _require_known(row)

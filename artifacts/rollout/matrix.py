@@ -34,7 +34,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class EntryMemory:
-    """What an entry needs at its largest sizes, beside what the device has.
+    """The memory that an entry needs at its largest sizes, and that the device has.
 
     Args:
         entry: its name.
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the chosen variant, or why there is none."""
+        """The verdict on the chosen variant, or on the reason why there is none."""
         return self.selection.verdict
 
     @cached_property
@@ -94,7 +94,7 @@ class Cell:
 
     @cached_property
     def memory(self) -> tuple[EntryMemory, ...]:
-        """What each entry needs; empty if no variant runs."""
+        """The memory needs of each entry; empty if no variant runs."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -106,7 +106,7 @@ class Cell:
 
     @property
     def fits(self) -> bool:
-        """Whether no entry is known to need more memory than there is."""
+        """Return whether no entry is known to need more memory than the device has."""
         return all(entry.fits is not False for entry in self.memory)
 
 
@@ -143,7 +143,7 @@ def _memory_there(variant: Variant, profile: Profile) -> int | None:
 def _entry_memory(
     variant: Variant, point: EntryPoint, there: int | None
 ) -> EntryMemory:
-    """What the calls of an entry need at most, whichever code they have."""
+    """Return the highest memory need of an entry over all its codes."""
     plans = [variant.memory[name] for name in point.exports if name in variant.memory]
     if len(plans) < len(point.exports):
         return EntryMemory(point.name, {}, None, there)

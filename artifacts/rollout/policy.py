@@ -1,4 +1,4 @@
-"""Whether a matrix is good enough to roll out."""
+"""Decision whether a matrix is good enough to roll out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Require = Literal["optimal", "supported"]
 
 @dataclass(frozen=True)
 class Policy:
-    """What must hold of a fleet before a rollout.
+    """Requirements on a fleet before a rollout.
 
     Args:
         require: `optimal`, or `supported` for what also runs and had better be rebuilt.
@@ -40,7 +40,9 @@ class Policy:
     demand: Demand = field(default_factory=Demand)
 
     def accepts(self, cell: Cell) -> bool:
-        """Whether the artifact runs well enough on these devices, and fits them."""
+        """Return whether the artifact runs well enough on these devices and fits their
+        memory.
+        """
         return (
             cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
             and cell.fits
@@ -56,7 +58,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many devices of a group are covered.
+    """The number of covered devices in a group.
 
     Args:
         artifact: its number; None for any of them.
@@ -116,7 +118,7 @@ def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]
 def device_groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, dict[int, int]]]:
-    """How many devices there are of each class: of all, then by value of a label."""
+    """Count devices of each class: over the whole fleet, then by label value."""
     groups: dict[str, dict[int, int]] = {}
     for number, each in enumerate(matrix.classes):
         for device in each.devices:

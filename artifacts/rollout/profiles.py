@@ -1,4 +1,4 @@
-"""What one device is: its profile, as `aotc doctor` and the C probe write it.
+"""The profile of one device, as `aotc doctor` and the C probe write it.
 
 A profile states facts, and what it leaves out is unknown. `Assumptions` fill gaps that
 the reader of a matrix accepts to have filled; what was assumed is kept beside the facts
@@ -91,7 +91,8 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Profile:
-    """What compatibility depends on. Two devices with equal profiles are of one class.
+    """The facts that compatibility depends on. Devices with equal profiles form one
+    class. Two devices with equal profiles are of one class.
 
     Args:
         host: what `compat` judges by.
@@ -219,7 +220,7 @@ def _profile(
 
 
 def _gpu_memory(device: Mapping[str, Any]) -> int | None:
-    """Of the first GPU, by the backend that is looked for first."""
+    """Return the memory of the first GPU, in the order of the backends."""
     found = (backend.gpu(device) for backend in BACKENDS.values())
     gpu = next((gpu for gpu in found if gpu is not None), {})
     memory: int | None = gpu.get("memory_bytes")

@@ -105,7 +105,7 @@ def render(document: Document) -> str:
 
 
 def _rows(document: Document) -> list[str]:
-    """Those first that are not covered; else in the order of the fleet."""
+    """Return the table rows in HTML, classes that are not covered first."""
     cells = rows_of(document)
 
     def is_covered(each: Mapping[str, Any]) -> bool:

@@ -47,7 +47,7 @@ def _table(document: Document) -> str:
 
 
 def _members(document: Document) -> Iterator[str]:
-    """Which devices a row stands for that stands for several."""
+    """Yield the devices of each row that stands for several."""
     rows = [(device_of(each), members_of(each)) for each in document["classes"]]
     lines = [f"{device}: {members}" for device, members in rows if members]
     if lines:

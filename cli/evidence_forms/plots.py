@@ -55,7 +55,9 @@ class Axis:
         return cls(label, low, high, is_log)
 
     def share(self, value: float) -> float:
-        """Where a value lies: 0 at the low end, 1 at the high one."""
+        """Return the relative position of a value on the axis: 0 at the low end, 1 at
+        the high.
+        """
         inside = min(max(value, self.low), self.high)
         if self.is_log:
             return math.log(inside / self.low) / math.log(self.high / self.low)

@@ -164,7 +164,7 @@ def rows(evidence: Evidence) -> list[tuple[str, list[Cell]]]:
 
 
 def title(evidence: Evidence) -> str:
-    """What was replayed."""
+    """Return the title: source, entry, requests and seed of the replay."""
     traffic = evidence.traffic
     return (
         f"{evidence.source}, {evidence.entry}: {len(evidence.requests.order)} requests "
@@ -174,7 +174,7 @@ def title(evidence: Evidence) -> str:
 
 
 def place(evidence: Evidence) -> str:
-    """What it was measured on, and how often."""
+    """Describe the machine of the measurement and the number of rounds."""
     machine = evidence.machine
     rounds = len(evidence.figures[0].measured.rounds)
     return (
