@@ -1,4 +1,4 @@
-"""Where a compiled model begins to differ: the stage, and the op.
+"""Location of the first divergence of a compiled model: the stage, and the op.
 
 A build is a chain: the framework, the imported graph, the graph after each pass, and
 the compiled code. The outputs at each link are compared with those of the framework;
@@ -75,7 +75,7 @@ class Divergence:
     error: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As part of `aotc.parity/1`."""
+        """Return the divergence as part of an `aotc.parity/1` document."""
         return {
             "stage": self.stage,
             "op": self.op,
@@ -229,7 +229,7 @@ def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
 
 
 def _arrays(results: Any) -> list[Any]:
-    """What of a node's results is arrays, as NumPy's."""
+    """Return the arrays among a node's results, as NumPy arrays."""
     if isinstance(results, (list, tuple)):
         return [array for each in results for array in _arrays(each)]
     data = getattr(results, "_data", results)
@@ -283,7 +283,7 @@ class _InCode:
         ]
 
     def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """For each result None if it is right, else its error; None if code dies."""
+        """Return the error of each result, None if it is right; None if the code dies."""
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
             found = _compiled_values(
@@ -326,7 +326,7 @@ def _values_at(
     places: Sequence[tuple[int, int]],
     with_op: Any,
 ) -> list[Any]:
-    """What ops of an entry give, by the reference evaluator."""
+    """Evaluate values inside an entry with the reference evaluator."""
     ops = _ops(module, entry)
     wanted = {ops[number].results[index]: None for number, index in places}
 
@@ -345,7 +345,7 @@ def _compiled_values(
     values: Sequence[Any],
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:
-    """What ops of an entry give, compiled; by their number and that of the result."""
+    """Compile and run an entry that returns inner values, by op and result number."""
     module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]

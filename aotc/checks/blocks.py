@@ -100,7 +100,9 @@ def _cuts(ops: Sequence[Any]) -> list[int]:
     least = min((live[at] for at in middle), default=0)
 
     def begins(at: int, several: bool) -> bool:
-        """Whether the op before makes one of the few values, for several readers."""
+        """Return whether the op before has results with several readers, where few are
+        live.
+        """
         needed = [readers[value] for value in ops[at - 1].results]
         return live[at] <= least and any(len(x) > several for x in needed)
 

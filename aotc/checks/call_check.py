@@ -59,7 +59,7 @@ class Undecided(NothingToCompare):
 
 
 class CheckedCall(NamedTuple):
-    """What a call gave.
+    """The results of a checked call.
 
     Args:
         results: its leaves, compiled.

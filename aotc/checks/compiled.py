@@ -32,7 +32,7 @@ class Loadable(Protocol):
 
     @property
     def target(self) -> str:
-        """That the code is for."""
+        """The target of the code."""
 
     def load(self) -> Call:
         """Load it.
@@ -109,7 +109,7 @@ class Code:
     exports: tuple[Export, ...]
 
     def functions(self, threads: int | None = None) -> dict[str, Function]:
-        """Its functions, loaded, by name.
+        """Load the functions of the code, by name.
 
         Raises:
             CompileError: `not-loadable`.

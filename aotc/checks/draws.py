@@ -19,7 +19,7 @@ from aotc.checks.uses import Use
 
 
 class Integers(Enum):
-    """How integers are drawn that no example shows; positions only if `ANY`."""
+    """Ranges from which integers without an example are drawn; positions only if `ANY`."""
 
     BITS = "0 and 1"
     SMALL = "from -8 to 7, or from 0 to 15"
@@ -27,7 +27,7 @@ class Integers(Enum):
 
 
 class Structure(Enum):
-    """How much of an array is other than random.
+    """The share of structured, not random, values in an array.
 
     Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
     positions are the first or last ones. Where it is everything, there are exact zeros

@@ -1,4 +1,4 @@
-"""Which op of an entry makes the first NaN or infinity, by the reference evaluator.
+"""Search for the op that makes the first NaN or infinity, by the reference evaluator.
 
 All of a training step is looked through, op by op: forward, backward and optimizer. An
 op is at fault that makes a NaN of operands without, or an infinity of finite ones; so
@@ -61,7 +61,7 @@ class Makers:
 
     @property
     def hint(self) -> str:
-        """What helps against the first."""
+        """Return a hint on avoiding the first NaN or infinity."""
         return _HINTS.get(self.found[0].op, _HINT)
 
 

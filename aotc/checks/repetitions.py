@@ -1,4 +1,4 @@
-"""Which blocks of an entry repeat the code of others, and whether weights are theirs.
+"""Blocks of an entry that repeat the code of others, and the identity of their weights.
 
 A block that is not evaluated is known to be right if one that was evaluated is compiled
 to the same ops and kernels, makes its stored weights by the same ops of its own, and if
@@ -53,7 +53,7 @@ class BlockCode:
 
 
 class Origins:
-    """What computes arrays, also those that are there already.
+    """The computations behind arrays, also those that exist already.
 
     Args:
         known: the origins of these.
@@ -70,7 +70,7 @@ class Origins:
         return None if known is None else known.computed
 
     def is_right(self, array: StoredArray) -> bool:
-        """Whether what is there already of an array is what its ops give."""
+        """Return whether an existing array equals the result of its ops."""
         made = self.computed(array)
         if made is None:
             return True
@@ -103,7 +103,7 @@ class Lowered:
 
     @property
     def ports(self) -> Sequence[Port]:
-        """What the arguments of the function are."""
+        """The arguments of the function."""
         return self.unit.program.entry(self.name).arguments
 
     @property
@@ -113,7 +113,7 @@ class Lowered:
 
     @cached_property
     def origins(self) -> Origins:
-        """How those arrays came to be that the passes have computed."""
+        """The origins of arrays that passes have computed."""
         return Origins([x for x in self.unit.notes if isinstance(x, Origin)])
 
 
@@ -290,7 +290,7 @@ class StoredWeights:
         return float(sum(prod(arrays[name].shape) for name in left))
 
     def are_stored(self, names: Iterable[str]) -> bool:
-        """Whether the bundle states each of them as computed by the same ops."""
+        """Return whether the bundle stores each weight as the result of the same ops."""
         return all(self._path_of(name) is not None for name in names)
 
     def first_wrong(self, names: Iterable[str], work: Work) -> str | None:

@@ -1,4 +1,4 @@
-"""What a self-check found of an entry, as the output, report and manifest say it."""
+"""Findings of a self-check on an entry, as output, report and manifest show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
 
 @dataclass(frozen=True)
 class BlockCount:
-    """How many blocks of an entry were compared, where that is done block by block.
+    """Counts of an entry's compared blocks, where the check goes block by block.
 
     Args:
         blocks: how many there are.
@@ -60,7 +60,7 @@ class BlockCount:
 
     @property
     def is_of_all_kinds(self) -> bool:
-        """Whether a block of each kind was compared."""
+        """Return whether a block of each kind was compared."""
         return self.compared_kinds == self.kinds
 
     @property
@@ -89,7 +89,9 @@ class BlockCount:
         return f"{text}; {self.repeated} others, {share} %, by their code and weights"
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it; the shares in percent, rounded down."""
+        """Return the counts as the manifest holds them; shares in percent, rounded
+        down.
+        """
         return {
             **asdict(self),
             "operations": _percent(self.operations),
@@ -99,7 +101,7 @@ class BlockCount:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """What was found of an entry on a target.
+    """The findings on an entry on a target.
 
     Args:
         entry: its name.
@@ -183,7 +185,7 @@ class SelfCheck:
         return replace(self, results=tuple(found.values()))
 
     def to_json(self) -> dict[str, Any]:
-        """As the report holds it, with all figures."""
+        """Return the findings as the report holds them, with all figures."""
         return {
             **self.to_manifest(),
             "operations": self.operations,
@@ -191,7 +193,7 @@ class SelfCheck:
         }
 
     def to_manifest(self) -> dict[str, Any]:
-        """As the manifest holds it.
+        """Return the findings as the manifest holds them.
 
         Errors are the next power of ten: their digits depend on the machine, and the
         same source is to give the same bytes.

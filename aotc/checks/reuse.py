@@ -101,7 +101,8 @@ def code_digest() -> str:
 def found_or_made(
     cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
-    """What a self-check finds, and whether the cache had it: `hit`, or `miss` and why.
+    """Return the findings of a self-check and the cache's answer: `hit`, or `miss` and
+    why.
 
     Args:
         cache: where such findings are kept.
@@ -129,7 +130,7 @@ def _check_and_keep(
 
 
 def _row(stored: Mapping[str, Any]) -> SelfCheck:
-    """What was found of an entry, as it was before it was kept."""
+    """Read the findings on an entry from the cache."""
     results = (
         Verdict(**{**each, "distance": Distance(**each["distance"])})
         for each in stored["results"]
@@ -184,7 +185,7 @@ def _folder(package: Any) -> Path:
 
 
 def _machine(variants: Sequence[Compiled]) -> str:
-    """What decides which of the targets run here, and how."""
+    """Describe the machine as far as it decides which targets run, and how."""
     facts: dict[str, Any] = {
         "arch": processor.arch(),
         "features": processor.cpu_features(),

@@ -153,7 +153,7 @@ def check_entries(
 def skipped_checks(
     program: Program, targets: Sequence[Target], why: str
 ) -> list[SelfCheck]:
-    """What is said of entries that nothing can be compared with."""
+    """Report entries as skipped, for which there is no reference to compare with."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
@@ -173,7 +173,7 @@ def _check(
     work: Work,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
-    """What is found of each entry, for each target.
+    """Check the items of each entry on each target.
 
     The first items of all entries come first, and what is beyond the usual comes last;
     before that, entries are compared by blocks of which no call could be as a whole.
@@ -278,7 +278,7 @@ def _start(
 def _extend(
     row: SelfCheck, trial: Trial, variant: Compiled, process: CompiledProcess
 ) -> SelfCheck:
-    """What was found of an entry, with one more item."""
+    """Extend the findings on an entry by one item."""
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)

@@ -1,4 +1,4 @@
-"""What the inputs of an entry are used for, read from the ops that they reach.
+"""Uses of an entry's inputs, inferred from the ops that they reach.
 
 Nothing in the type of an integer says whether it is a position, a length or a number;
 nothing in that of a float, whether it is a mask. What is computed of them does: an axis
@@ -36,7 +36,7 @@ from aotc.mlir import func, ir
 
 @dataclass
 class Use:
-    """What is known of an input.
+    """The known uses of an input.
 
     Args:
         limits: of an integer that is a position or length: what it is below. Of several
@@ -70,7 +70,7 @@ class Use:
 
     @property
     def is_mask(self) -> bool:
-        """Whether an integer is 0 or 1, for what is hidden and what is seen."""
+        """Return whether an integer is a mask: 0 for hidden, 1 for seen."""
         return (self.is_bias or self.is_factor) and not self.is_position
 
     def extend(self, other: Use) -> None:

@@ -20,7 +20,7 @@ _PRODUCTS = 32  # that BLAS computes in the time of one element
 
 
 class NothingToCompare(Exception):
-    """There are no results to compare for an item; the text says why."""
+    """An item without results to compare; the text says why."""
 
     is_lasting = True  # whether another run on this machine would find the same
     kind = "nothing"  # as counters call it
@@ -109,7 +109,7 @@ class Work:
         return Work(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:
-        """To be called before an array of so many elements is made.
+        """Reserve work for an array of so many elements, before making it.
 
         Raises:
             NothingToCompare: they are too many.
@@ -125,7 +125,7 @@ class Work:
             self.whole.count(elements)
 
     def take(self, elements: float) -> None:
-        """To be called before so many elements are computed.
+        """Take work for so many elements from the budget, before computing them.
 
         Raises:
             NothingToCompare: they are too many.
@@ -140,13 +140,13 @@ def _shape_of(value: Any, symbols: Sequence[int]) -> tuple[int, ...]:
 
 
 def _work_of(op: Any, shapes: Sequence[tuple[int, ...]]) -> float:
-    """What an op takes besides making its results, given the shapes of its operands."""
+    """Return the work of an op besides making its results, by its operands' shapes."""
     products = _products(shapes) / _PRODUCTS if type(op).precision == LOW else 0.0
     return _WORK_OF_AN_OP + sum(map(prod, shapes)) + products
 
 
 def _products(shapes: Sequence[tuple[int, ...]]) -> float:
-    """About how many products a contraction takes.
+    """Estimate the number of products in a contraction.
 
     With the size of its result it is exact for a matrix product, whose three sizes
     multiply to the square of m·k·n. The larger operand stands in for the result.

@@ -83,7 +83,7 @@ class _FunctionPlayer:
 
     @property
     def compiles(self) -> int:
-        """How many calls have waited for a compiler so far."""
+        """The number of calls that have waited for a compiler so far."""
         return 0
 
     def play(self) -> Replayed:
@@ -132,12 +132,12 @@ class JitPlayer(_FunctionPlayer):
 
     @property
     def compiles(self) -> int:
-        """How many calls have waited for a compiler so far, or for the cache."""
+        """The number of calls that have waited for a compiler or the cache so far."""
         report = self._function.report()
         return int(report["compiles"] + report["from_cache"])
 
     def last_code(self) -> tuple[str, str]:
-        """By the variant that was called last."""
+        """Return the kind and sizes of the variant that was called last."""
         last = self._function.variants[-1]
         return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
 
@@ -152,7 +152,7 @@ class EagerPlayer(_FunctionPlayer):
         return self._declared(**inputs)
 
     def last_code(self) -> tuple[str, str]:
-        """There is none but the function itself."""
+        """Return the code of the last call, which is always the function itself."""
         return EAGER, "eager"
 
 

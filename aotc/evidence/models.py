@@ -32,7 +32,7 @@ _IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be built in several ways.
+    """A model to build in several ways.
 
     Args:
         source: the model.
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def contracts(self) -> tuple[Bounds, ...]:
-        """Of the sizes, in the order of the traffic."""
+        """The bounds of the sizes, in the order of the traffic."""
         return tuple(self.signature.symbols[name] for name in self.traffic.symbols)
 
     def policies(self, policy: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Case:
         return dict.fromkeys(self.traffic.symbols, policy)
 
     def by_name(self, values: Iterable[T]) -> dict[str, T]:
-        """What is in the order of the traffic's sizes, by their names."""
+        """Map the names of the traffic's sizes to values in the same order."""
         return dict(zip(self.traffic.symbols, values, strict=True))
 
 

@@ -64,7 +64,7 @@ class Measurement:
 
     @property
     def _times(self) -> Times:
-        """By round and call."""
+        """The times in milliseconds by round and call."""
         rows = [
             [time / 1e6 for time in each.times if time is not None]
             for each in self.rounds
@@ -226,7 +226,7 @@ def _take_turns(
 
 
 def _round_count(played: Sequence[Replayed], seconds: float) -> int:
-    """How many replays of the slowest contender fit into a time."""
+    """Return the number of replays of the slowest contender that fit into a time."""
     slowest = max(sum(time or 0 for time in each.times) for each in played)
     fitting = int(seconds * 1e9 / max(slowest, 1))
     return min(max(fitting, _LEAST_ROUNDS), _MOST_ROUNDS)

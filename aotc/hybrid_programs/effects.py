@@ -1,4 +1,4 @@
-"""Which objects of a module its statements may change, as their source tells.
+"""Effects of a module's statements on its objects, from their source.
 
 Static, and with the values of now to know what is called. What is not known is taken to
 change all that it is given. Two names share objects if one got its value from the
@@ -75,7 +75,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass
 class Effects:
-    """What executing something may do.
+    """The possible effects of executing code.
 
     Args:
         stores: names of the module that get values in functions.
@@ -131,12 +131,12 @@ class ModuleEffects:
         return self._of[id(node)]
 
     def shares(self, name: str, others: set[str]) -> bool:
-        """Whether a name stands for, or holds, objects of others."""
+        """Return whether a name refers to, or holds, objects that other names do."""
         mine = closure({name}, self.aliases)
         return bool(mine & closure(others, self.aliases))
 
     def is_value(self, name: str) -> bool:
-        """Whether a name stands for what nothing can change."""
+        """Return whether a name refers to an immutable value."""
         value = self.scope.get(name, UNKNOWN)
         return name in self._stored_once and _is_value(value)
 
@@ -184,7 +184,9 @@ class ModuleEffects:
         return self._summaries[name]
 
     def _own_effects(self, node: Function) -> tuple[Effects, set[str]]:
-        """Of a function's own statements, and the functions that it calls."""
+        """Return the effects of a function's own statements, and the functions it
+        calls.
+        """
         declared = {
             n for x in ast.walk(node) if isinstance(x, ast.Global) for n in x.names
         }
@@ -241,7 +243,7 @@ class _Finder(ast.NodeVisitor):
     # ---- values
 
     def value(self, node: ast.expr) -> Any:
-        """What a dotted name stands for now; UNKNOWN for others."""
+        """Return the current value of a dotted name; UNKNOWN for other expressions."""
         match node:
             case ast.Name(name) if name not in self._local:
                 default = getattr(builtins, name, UNKNOWN)
@@ -605,7 +607,7 @@ def library(function: Any) -> str:
 
 
 def _computes(function: Any, node: ast.Call) -> bool:
-    """Whether a function leaves what it is given as it is."""
+    """Return whether a call leaves its arguments unchanged."""
     if function is UNKNOWN:
         return False
     name = str(getattr(function, "__name__", ""))
@@ -624,19 +626,19 @@ def _computes(function: Any, node: ast.Call) -> bool:
 
 
 def _is_container(value: Any) -> bool:
-    """Whether methods of a value are those of Python's and NumPy's containers."""
+    """Return whether a value's methods are those of Python's and NumPy's containers."""
     return isinstance(value, _CONTAINERS)
 
 
 def _is_value(value: Any) -> bool:
-    """Whether nothing can change a value."""
+    """Return whether a value is immutable."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_value, value))
     return isinstance(value, _VALUES)
 
 
 def identities(values: Iterable[Any]) -> set[int]:
-    """Of the objects that can change that values are or hold."""
+    """Return the ids of the mutable objects that values are or hold."""
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:
         each = left.pop()
@@ -650,7 +652,7 @@ def identities(values: Iterable[Any]) -> set[int]:
 
 
 def _held(value: Any) -> list[Any]:
-    """What an object holds."""
+    """Return the objects that an object holds."""
     match value:
         case dict():
             return [*value.values()]

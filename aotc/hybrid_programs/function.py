@@ -126,7 +126,7 @@ class HybridFunction:
         return _as_numpy(self._rewritten(*args, **kwargs))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method of an object."""
+        """Bind the function as a method of an object."""
         return self if instance is None else types.MethodType(self, instance)
 
     # ---- preparing
@@ -178,7 +178,7 @@ class HybridFunction:
             return self._made
 
     def _prepared(self) -> tuple[Workshop, Callable[..., Any]]:
-        """Its runs, and the function with calls of these."""
+        """Prepare the workshop of runs, and the function rewritten to call them."""
         function, definition = self.function, self.definition
         body = definition.body
         if ast.get_docstring(definition) is not None:
@@ -204,7 +204,7 @@ class HybridFunction:
 
     @property
     def workshop(self) -> Workshop:
-        """Its runs.
+        """The workshop of the function's runs.
 
         Raises:
             InputError: `no-call`: there was no call yet, which finds them.
@@ -219,7 +219,7 @@ class HybridFunction:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """What Python computes, in the order of the source.
+        """The islands that Python computes, in the order of the source.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -292,7 +292,7 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
 
 
 def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
-    """What makes names the function's own, although nothing in it assigns them now."""
+    """Return dead statements that make names local to the function."""
     names = sorted(stores(*body))
     if not names:
         return [] if body else [ast.Pass()]

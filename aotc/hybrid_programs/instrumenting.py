@@ -130,7 +130,7 @@ def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any
 
 
 def _asks(function: types.FunctionType) -> bool:
-    """Whether a function is part of instrumented code."""
+    """Return whether a function is part of instrumented code."""
     return not TOOLS.keys().isdisjoint(function.__code__.co_freevars)
 
 

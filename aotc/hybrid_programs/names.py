@@ -1,4 +1,4 @@
-"""Which names a statement reads and stores, and which must have values around it."""
+"""Names that statements read and store, and liveness of variables around them."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _named_in(node: ast.expr) -> set[str]:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether what follows is not reached from here."""
+    """Return whether control never passes the end of a body."""
     last = body[-1] if body else None
     return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
@@ -226,7 +226,7 @@ def late_bound(body: Sequence[ast.stmt], parameters: set[str]) -> set[str]:
 
 @dataclass
 class _Bindings:
-    """How often variables get a value, which do after a capture or in a loop."""
+    """Counts of bindings of variables, and those bound after a capture or in a loop."""
 
     counts: Counter[str]
     unsafe: set[str]

@@ -112,7 +112,7 @@ class HybridGraph:
             return self._graphs[given]
 
     def _used(self) -> list[_FileGraph]:
-        """Those that calls were computed by, or will be."""
+        """Return the graphs that calls were computed by, or will be."""
         with self._lock:
             first, *others = self._graphs.values()
         return [each for each in (first, *others) if each.was_used] or [first]
@@ -216,7 +216,7 @@ class _FileGraph(SplitGraph):
         return run
 
     def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
-        """Those at which the trace of a region ended."""
+        """Return and forget the nodes at which the trace of a region ended."""
         found, self._faults = self._faults, ()
         return found or piece.nodes
 
@@ -248,7 +248,7 @@ class _FileGraph(SplitGraph):
 
     @property
     def _types(self) -> dict[str, Any]:
-        """What the file says of values, by name."""
+        """The declared types of values in the file, by name."""
         graph = self._proto.graph
         messages = (*graph.value_info, *graph.output, *graph.input)
         return {each.name: each for each in messages}
@@ -300,7 +300,7 @@ def _arrays(given: Values) -> Iterator[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is an array of a dtype of aotc."""
+    """Return whether a value is an array of a dtype of aotc."""
     return isinstance(value, np.ndarray) and value.dtype in _plain_dtypes()
 
 
@@ -309,7 +309,7 @@ def _plain_dtypes() -> set[Any]:
 
 
 def _type_of(value: Any) -> Any:
-    """What values have in common that one session of an island takes."""
+    """Return the part of a value's type that one session of an island depends on."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim
     if isinstance(value, (list, tuple)):
@@ -318,7 +318,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _open_input(name: str, value: Any, declared: Any) -> Any:
-    """What the model of an island says of an input: its type and rank, no sizes."""
+    """Declare an input of an island's model: type and rank, without sizes."""
     helper = import_module("onnx").helper
     if isinstance(value, np.ndarray):
         code = helper.np_dtype_to_tensor_dtype(value.dtype)
@@ -337,7 +337,7 @@ def _declared(size: int | Dim) -> int | str:
 
 
 def _dims(sizes: Sizes) -> dict[str, int | Dim]:
-    """What the names of `_declared` stand for."""
+    """Return the dimensions by the names that `_declared` uses."""
     found = {n.name: n for shape in sizes for n in shape if isinstance(n, Dim)}
     is_empty = any(size == 0 for shape in sizes for size in shape)
     return {**found, "zero": 0} if is_empty else {**found}

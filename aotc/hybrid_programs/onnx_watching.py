@@ -1,4 +1,4 @@
-"""Which nodes keep a region from being imported."""
+"""Detection of the nodes that keep a region from being imported."""
 
 from __future__ import annotations
 

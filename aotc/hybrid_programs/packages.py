@@ -108,7 +108,7 @@ def _require_name(name: str) -> None:
 def _findings(
     function: HybridFunction, codes: list[tuple[Any, dict[str, Any]]], text: str
 ) -> dict[str, Any]:
-    """What the manifest says of the function."""
+    """Return the manifest's section on the hybrid function."""
     boundaries = [each.to_json() for each in function.boundaries]
     return {
         "hybrid": {
@@ -153,7 +153,7 @@ def _place(function: HybridFunction, region: Region) -> str:
 
 
 def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
-    """What code is made for of the inputs of a call, as manifests spell it."""
+    """Encode the input forms that code is made for, as manifests spell them."""
     form: Any = dict(call.static)[STATIC].value
     leaves, found = iter(form.leaves), dict[str, Any]()
     arrays = zip(call.dtypes, call.shapes, strict=True)

@@ -20,7 +20,7 @@ _HINT = "call the graph with fewer different sizes (pad them), or raise max_comp
 
 @dataclass(frozen=True)
 class Kind:
-    """What inputs of a piece have in common that one code computes.
+    """The properties of a piece's inputs that select its code.
 
     Args:
         form: all but their sizes.
@@ -51,15 +51,15 @@ class PieceCode:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has symbols."""
+        """Return whether the code has symbols."""
         return any(not isinstance(n, int) for shape in self.sizes for n in shape)
 
     def fits(self, kind: Kind) -> bool:
-        """Whether its sizes are those of a kind of inputs, or may be."""
+        """Return whether the code's sizes match a kind of inputs, or may."""
         return self.form == kind.form and fits(self.sizes, kind.shapes)
 
     def takes(self, kind: Kind) -> bool:
-        """Whether it computes a kind of inputs."""
+        """Return whether the code computes a kind of inputs."""
         return self.fits(kind) and kind.shapes not in self.refused
 
 
@@ -133,7 +133,9 @@ class PieceCodes:
     # ---- kinds that cannot be compiled
 
     def faults(self, kind: Kind) -> Faults | None:
-        """What kept a kind of inputs from being compiled, if that was tried."""
+        """Return the faults that kept a kind of inputs from being compiled, if it was
+        tried.
+        """
         return self._refused_all or self._refused.get(kind)
 
     def refuse(self, kind: Kind, faults: Faults) -> Faults:

@@ -75,7 +75,7 @@ class StaticValue:
 
 @dataclass(frozen=True)
 class Form:
-    """What of some values is no array: how they are built, and their other leaves.
+    """The structure of some values without their arrays, and their other leaves.
 
     Args:
         structures: of the values, by name.
@@ -124,7 +124,7 @@ def split_arrays(
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value can be given to compiled code."""
+    """Return whether a value can be given to compiled code."""
     return isinstance(value, Array) or regions.is_array(value)
 
 
@@ -133,7 +133,7 @@ def _can_change_in_place(array: Any) -> bool:
 
 
 class Readings:
-    """What the functions that a region calls have read outside, in its traces.
+    """The values that functions of a region read outside of it during traces.
 
     Code is made for it: each set of values has a number, an epoch, and code of one is
     not taken for calls of another.
@@ -252,7 +252,9 @@ class Region:
 
     @property
     def is_python(self) -> bool:
-        """Whether no call has given it an array, so that Python computed all."""
+        """Return whether no call has given the region an array, so that Python computed
+        all.
+        """
         return bool(self._scalar_forms) and not self.jit.variants
 
     def _compute_in_python(self, env: dict[str, Any]) -> None:
@@ -336,7 +338,7 @@ class Region:
 
 
 def _has_twins(value: Any) -> bool:
-    """Whether one list or dict is in two places of a tree."""
+    """Return whether a list or dict occurs twice in a tree."""
     left, seen = [value], set[int]()
     while left:
         each = left.pop()

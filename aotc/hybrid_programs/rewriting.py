@@ -28,7 +28,7 @@ AddRun = Callable[[list[ast.stmt], list[str], list[str], set[str]], int]
 
 @dataclass(frozen=True)
 class Place:
-    """Where statements stand, as far as it decides which variables matter.
+    """The position of statements, as far as it decides which variables matter.
 
     Args:
         in_loop: in the body of a loop, which `break` and `continue` leave.
@@ -268,14 +268,14 @@ def _is_block(node: ast.stmt) -> bool:
 
 
 def head_of(node: ast.stmt) -> ast.expr | None:
-    """What a block decides on; None for a statement that is none."""
+    """Return the controlling expression of a block; None for other statements."""
     if isinstance(node, (ast.If, ast.While)):
         return node.test
     return node.iter if isinstance(node, ast.For) else None
 
 
 def _names(node: ast.stmt) -> bool:
-    """Whether an expression of a statement gives a variable a value: `:=`."""
+    """Return whether an expression of a statement binds a variable by `:=`."""
     return any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
 
 

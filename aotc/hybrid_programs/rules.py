@@ -1,4 +1,4 @@
-"""What regions may do while they are traced; all else ends them.
+"""Rules of what regions may do while they are traced; all else ends them.
 
 Tracing executes Python once, for calls to come. So it may only look into what is the
 same in these calls: traced arrays, values and containers that code is made for, and
@@ -86,7 +86,7 @@ def refuse_call(
 
 
 def _has_function_of_user(function: Any) -> bool:
-    """Whether a function of aotc's has one of the user's in it, as `grad(f)` has."""
+    """Return whether a function of aotc's wraps one of the user's, as `grad(f)` does."""
     left, seen = [function], set[int]()
     while left:
         each = left.pop()
@@ -178,12 +178,12 @@ def _refuse_looking_through(value: Any) -> None:
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether a value gives others, once."""
+    """Return whether a value is an iterator."""
     return hasattr(type(value), "__next__")
 
 
 def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
-    """Whether a function is in a set; what cannot be hashed is not."""
+    """Return whether a function is in a set; False if it cannot be hashed."""
     try:
         return function in functions
     except TypeError:
@@ -199,7 +199,7 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _is_foreign(function: Any) -> bool:
-    """Whether a function is not written in Python, or is NumPy's."""
+    """Return whether a function is not written in Python, or is NumPy's."""
     module = str(getattr(function, "__module__", ""))
     if module.partition(".")[0] == "numpy":
         return True
@@ -207,7 +207,7 @@ def _is_foreign(function: Any) -> bool:
 
 
 def name_of(function: Any) -> str:
-    """What people call a function."""
+    """Return the usual name of a function."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     name = name.rpartition("<locals>.")[2]
     module = getattr(function, "__module__", None) or ""
@@ -364,7 +364,7 @@ def _function_behind(owner: Any, name: str) -> Any:
 
 
 def _has_known_attributes(owner: Any) -> bool:
-    """Whether an object's attributes are part of what it is."""
+    """Return whether an object's attributes are known to be constant or tracked."""
     if isinstance(owner, types.ModuleType):
         return is_own(owner)
     return (

@@ -106,7 +106,7 @@ class Run:
 
     @property
     def pieces(self) -> list[Region | Island]:
-        """What it consists of now, in order."""
+        """The current pieces of the run, in order."""
         return [x for each in self._first for x in self._parts_of(each)]
 
     def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
@@ -208,7 +208,7 @@ class Run:
 
 
 class Workshop:
-    """What the runs of one function share.
+    """State shared by the runs of one function.
 
     Args:
         function: of the user.
@@ -261,12 +261,12 @@ class Workshop:
         }
 
     def next_name(self) -> str:
-        """Of a function that is compiled."""
+        """Return a fresh name for a compiled function."""
         self._count += 1
         return f"{self.name}_{self._count}"
 
     def boundary(self, node: ast.stmt, reason: str) -> Boundary:
-        """What is to be said of an island."""
+        """Describe an island as a boundary."""
         place = f"{Path(self._file).name}:{node.lineno}"
         line = linecache.getline(self._file, node.lineno).strip()
         return Boundary(self.name, place, line, reason)

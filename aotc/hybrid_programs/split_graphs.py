@@ -96,7 +96,7 @@ class SplitGraph(ABC):
 
     @property
     def was_used(self) -> bool:
-        """Whether there was a call that has ended."""
+        """Return whether a call has ended."""
         with self._lock:
             return any(each.was_used for each in self._plans.values())
 
@@ -165,12 +165,12 @@ class SplitGraph(ABC):
         """
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """What inputs of a piece share that one code computes."""
+        """Return the kind of a piece's inputs, which selects its code."""
         form = tuple((each.dtype, each.ndim) for each in given.values())
         return Kind(form, tuple(each.shape for each in given.values()))
 
     def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
-        """Those that kept a region from being compiled, as far as it is known."""
+        """Return the nodes that kept a region from being compiled, as far as known."""
         return piece.nodes
 
     # ---- one piece
@@ -178,7 +178,9 @@ class SplitGraph(ABC):
     def _outputs_of(
         self, piece: Piece, given: Values, faults: dict[int, str]
     ) -> Values | None:
-        """What a piece computes; None, and `faults` gets them, if it cannot be."""
+        """Compute a piece with compiled code; return None and fill `faults` if it
+        cannot be.
+        """
         kind = self.kind_of(piece, given)
         while isinstance(code := self._code(piece, kind, given), PieceCode):
             try:
@@ -234,7 +236,7 @@ class SplitGraph(ABC):
     # ---- all pieces
 
     def _pieces(self) -> list[Piece]:
-        """Those that calls were computed in, or will be."""
+        """Return the pieces that calls were computed in, or will be."""
         with self._lock:
             plans = [each for each in self._plans.values() if each.was_used]
         found = {

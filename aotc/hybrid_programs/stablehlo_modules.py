@@ -102,7 +102,7 @@ class SplitModule(Module):
         self.literals = {}
 
     def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
-        """What main returns for concrete values: NumPy arrays."""
+        """Return main's results for concrete values, as NumPy arrays."""
         main = self.graph.main
         given = [_as_array(x) for x in operands if not isinstance(x, Token)]
         env = self.graph.compute(dict(zip(main.arguments, given, strict=True)))

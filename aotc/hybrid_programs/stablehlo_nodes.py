@@ -70,7 +70,7 @@ class MainFunction:
         return self._makers.get(self._numbers.get(value, -1))
 
     def brings(self, value: Any) -> bool:
-        """Whether a piece has a value by itself."""
+        """Return whether a piece can provide a value by itself."""
         number = self.number(value)
         return number in self.repeated or number in self.tokens
 
@@ -128,7 +128,7 @@ class MainFunction:
 
 
 def _may_be_shape(value: Any) -> bool:
-    """Whether a value is a short tensor of integers or bools."""
+    """Return whether a value is a short tensor of integers or bools."""
     if (
         not isinstance(value.type, ir.RankedTensorType)
         or not value.type.has_static_shape

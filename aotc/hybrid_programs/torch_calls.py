@@ -23,7 +23,7 @@ _, _LEAF = flatten(0)
 
 @dataclass(frozen=True)
 class _Form:
-    """What calls have in common besides tensors and numbers.
+    """The common form of calls besides tensors and numbers.
 
     Args:
         tree: the containers of the arguments.
@@ -44,7 +44,7 @@ class _Form:
 def signature_of(
     names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> CallSignature:
-    """What calls share that one code computes.
+    """Return the signature of a call, which selects its code.
 
     Tensors are the leaves. Static are the form of the arguments, the numbers and texts
     in them, which arguments are one tensor, and the default dtype.
@@ -89,7 +89,7 @@ def signature_of(
 
 
 def _name_of(path: Any, names: Sequence[str]) -> str:
-    """What messages call a leaf of the arguments, such as `x` or `cache['keys']`."""
+    """Return the name of an argument leaf in messages, such as `x` or `cache['keys']`."""
     group, key, *rest = path
     if group.idx == 1:
         own = str(key.key)
@@ -99,7 +99,7 @@ def _name_of(path: Any, names: Sequence[str]) -> str:
 
 
 def _repeated(tensors: Sequence[Any]) -> tuple[int, ...]:
-    """For each tensor the first that it is: modules ask whether `query is key`."""
+    """Return, for each tensor, the first that is identical: modules ask `query is key`."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(x), number) for number, x in enumerate(tensors))
 

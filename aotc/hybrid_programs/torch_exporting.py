@@ -160,7 +160,7 @@ class ModuleTracer:
 
 @contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Within this block, torch does not tell what torch.export raises anyway."""
+    """Silence torch's printing of what torch.export raises anyway, within this block."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before = logger.disabled
     logger.disabled = True
@@ -262,7 +262,7 @@ def _dynamic_shapes(
     kwargs: Mapping[str, Any],
     sizes: Sizes | None,
 ) -> Any:
-    """Which sizes vary, as torch.export takes it; it finds out which are equal."""
+    """Return the varying sizes in torch.export's form; torch finds out which are equal."""
     if sizes is None:
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))
@@ -310,7 +310,7 @@ def _sizes_of(spec: Any) -> tuple[Any, ...] | None:
 
 
 def _is_any(size: Any) -> bool:
-    """Whether it is a Dim without limits of its own."""
+    """Return whether a size is a Dim without limits of its own."""
     if not isinstance(size, Dim):
         return False
     return size.min <= 2 and size.max is None and size.multiple_of == 1
@@ -363,7 +363,7 @@ def _require_any_size(network: Imported, leaves: Sequence[Any]) -> None:
 
 
 def _is_met(guard: SizeGuard, leaves: Sequence[Any]) -> bool:
-    """Whether it says that two sizes are equal, for which there is one Dim."""
+    """Return whether a guard only says that two sizes are equal which share a Dim."""
     if re.fullmatch(r"\w+ == \w+", guard.condition.text) is None:
         return False
     found = [leaves[number][axis] for number, axis in guard.sizes.values()]

@@ -84,7 +84,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
     # ---- as a module of PyTorch
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the module, under its names."""
+        """Return the module's state dict, under its names."""
         return self.module.state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> HybridModule:
@@ -144,7 +144,9 @@ def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
 
 
 def _has_forward(module: torch.nn.Module) -> bool:
-    """Whether it can be called, as a list of modules cannot, and not by TorchScript."""
+    """Return whether a module can be called, unlike a list of modules, and is not
+    TorchScript.
+    """
     if isinstance(module, torch.jit.ScriptModule):
         return False
     kind = getattr(type(module), "forward", None)

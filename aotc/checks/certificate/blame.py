@@ -1,4 +1,4 @@
-"""Which op has the wrong rule: each one checked on its own, by the reference."""
+"""Search for the op with a wrong derivative rule, each checked alone by the reference."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Check:
         return [self.inputs[i] for i in self.wrt]
 
     def entry(self) -> Entry:
-        """As the backend exports it."""
+        """Return the entry as the backend exports it."""
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
@@ -133,7 +133,7 @@ class Check:
         return v, w
 
     def measure(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
-        """How far the two tests are from equality, relative to the slope.
+        """Measure the relative errors of the dot-product and finite-difference tests.
 
         A kink that is nearer than the smallest step, such as a tie in a maximum, fails
         the directional test at its point; a wrong rule fails it around, too.
@@ -184,7 +184,7 @@ class Check:
     def compare(
         self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
     ) -> float:
-        """How far the gradients are from those of another check, relative to theirs.
+        """Return the relative distance of the gradients from those of another check.
 
         Args:
             run: computes the function.

@@ -1,4 +1,4 @@
-"""What a certificate asks of the functions of a module."""
+"""Queries of certificates on the functions of a module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aotc.dialects.graph import Reason
 
 
 class Modes(NamedTuple):
-    """Which derivatives a function has."""
+    """The modes of differentiation that a function has."""
 
     reverse: bool
     forward: bool
@@ -29,7 +29,9 @@ def modes_of(module: Any, name: str) -> Modes:
 
 
 def has_checkpoints(module: Any, name: str) -> bool:
-    """Whether anything that a function reaches is computed again for derivatives."""
+    """Return whether a function reaches a checkpoint, whose values derivatives
+    recompute.
+    """
     known = functions_of(module)
     return any(
         isinstance(custom_of(known[each]), Checkpoint)

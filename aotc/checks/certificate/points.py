@@ -1,4 +1,4 @@
-"""Where an entry takes derivatives, and of what."""
+"""Points where an entry takes derivatives, and their functions."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _reached_derivatives(
 def _unvisited_functions(
     known: dict[str, Any], name: str, seen: Collection[str]
 ) -> tuple[str, ...]:
-    """What a function would run elsewhere, such as branches."""
+    """Return titles of functions such as branches that the visit did not reach."""
     found = [
         inner
         for outer in reachable_functions(known, name)

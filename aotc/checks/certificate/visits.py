@@ -1,4 +1,4 @@
-"""Which functions an entry gets to on given arguments, and what it gives them.
+"""Visits of the functions that an entry reaches on given arguments.
 
 A program is visited before its derivatives are written, because writing them inlines
 the functions that they are of. A call of a derivative visits the function at the same

@@ -34,11 +34,11 @@ class Torch:
 
     @property
     def compiles(self) -> int:
-        """There are none."""
+        """The number of compilations: none."""
         return 0
 
     def make_callable(self, module: Any) -> Callable[..., Any]:
-        """What computes the calls of a module."""
+        """Return the callable that computes the calls of a module."""
         called: Callable[..., Any] = module
         return called
 
@@ -63,7 +63,7 @@ class Compiled(Torch):
 
     @property
     def compiles(self) -> int:
-        """How many graphs there were to compile so far."""
+        """The number of graphs compiled so far."""
         from torch._dynamo.utils import counters
 
         return int(counters["stats"]["unique_graphs"])
@@ -86,7 +86,7 @@ def _given(program: Any) -> Iterator[Any]:
 
 
 def _constants(program: Any) -> Iterator[Any]:
-    """For each argument the value that it was exported with, if that is fixed."""
+    """Yield, for each argument, the fixed value that it was exported with, if any."""
     for arg in _given(program):
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
 
