@@ -283,7 +283,7 @@ class _InCode:
         ]
 
     def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """Return the error of each result, None if it is right; None if the code dies."""
+        """Return the error of each result, None if right; None if the code dies."""
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
             found = _compiled_values(

@@ -38,7 +38,7 @@ class _Past:
     most: Any
 
     def meets(self, gap: Any) -> Any:
-        """Widen the range of gaps seen; return where rounding may flip the comparison."""
+        """Widen the range of gaps; return where rounding may flip the comparison."""
         self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
         moved = self.most - self.least
         return np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)

@@ -92,7 +92,7 @@ class Difference(Distance):
 
     @property
     def passed(self) -> bool:
-        """Return whether the error is within the tolerance, or explained by rounding."""
+        """Return whether the error is within the tolerance or due to rounding."""
         return self.error <= self.tolerance or self.by_rounding
 
     def to_json(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from aotc.checks.uses import Use
 
 
 class Integers(Enum):
-    """Ranges from which integers without an example are drawn; positions only if `ANY`."""
+    """Ranges of drawn integers that no example shows; positions only if `ANY`."""
 
     BITS = "0 and 1"
     SMALL = "from -8 to 7, or from 0 to 15"

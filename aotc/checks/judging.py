@@ -186,7 +186,7 @@ class Rounding:
 
     @property
     def unseen(self) -> list[Unseen]:
-        """The estimated number of elements of each result that no run showed to vary."""
+        """The estimated number of elements of each result that vary unseen."""
         return [
             Unseen(*(unseen_elements(count, self.runs) for count in counts))
             for counts in zip(self._shown, self._moved, strict=True)

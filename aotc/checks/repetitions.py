@@ -290,7 +290,7 @@ class StoredWeights:
         return float(sum(prod(arrays[name].shape) for name in left))
 
     def are_stored(self, names: Iterable[str]) -> bool:
-        """Return whether the bundle stores each weight as the result of the same ops."""
+        """Return whether the bundle stores each weight as made by the same ops."""
         return all(self._path_of(name) is not None for name in names)
 
     def first_wrong(self, names: Iterable[str], work: Work) -> str | None:

@@ -324,7 +324,9 @@ def _largest_finite(x: Any) -> float:
 
 
 def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Return whether an infinity comes from large numbers, not from a pole as in 1 / 0."""
+    """Return whether an infinity comes from large numbers, not from a pole like 1 /
+    0.
+    """
     made = [np.isinf(x) for x in results if is_float(x)]
     if not any(each.any() for each in made):
         return False
@@ -341,7 +343,7 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
 
 
 def _may_be_winograd(op: Any) -> bool:
-    """Return whether a kernel may round as Winograd's algorithm does, on some target."""
+    """Return whether a kernel on some target may round as Winograd's algorithm does."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.kernels.planning import winograd  # with all kernels
@@ -350,9 +352,7 @@ def _may_be_winograd(op: Any) -> bool:
 
 
 def _may_round_rows(op: Any) -> bool:
-    """Return whether rows that an op multiplies may be rounded to bytes, on some
-    target.
-    """
+    """Return whether an op on some target may round rows that it multiplies to bytes."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.passes.keep_quantized import is_dequantized  # with all kernels

@@ -1,4 +1,4 @@
-"""Boundaries between regions of compiled code, where Python computes, and their costs."""
+"""Boundaries where Python computes between compiled regions, and their costs."""
 
 from __future__ import annotations
 

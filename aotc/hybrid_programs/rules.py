@@ -86,7 +86,7 @@ def refuse_call(
 
 
 def _has_function_of_user(function: Any) -> bool:
-    """Return whether a function of aotc's wraps one of the user's, as `grad(f)` does."""
+    """Return whether a function of aotc's wraps a user's, as `grad(f)` does."""
     left, seen = [function], set[int]()
     while left:
         each = left.pop()

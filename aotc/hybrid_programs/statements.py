@@ -217,7 +217,9 @@ class _Splitter:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _is_fixed(self, node: ast.expr | None) -> bool:
-        """Return whether an expression has no effect, and keeps its value after others."""
+        """Return whether an expression has no effect and keeps its value after
+        others.
+        """
         match node:
             case None | ast.Constant():
                 return True

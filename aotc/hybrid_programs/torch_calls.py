@@ -89,7 +89,7 @@ def signature_of(
 
 
 def _name_of(path: Any, names: Sequence[str]) -> str:
-    """Return the name of an argument leaf in messages, such as `x` or `cache['keys']`."""
+    """Return an argument leaf's name in messages, such as `x` or `cache['keys']`."""
     group, key, *rest = path
     if group.idx == 1:
         own = str(key.key)
@@ -99,7 +99,7 @@ def _name_of(path: Any, names: Sequence[str]) -> str:
 
 
 def _repeated(tensors: Sequence[Any]) -> tuple[int, ...]:
-    """Return, for each tensor, the first that is identical: modules ask `query is key`."""
+    """Return, for each tensor, the first identical one: modules ask `query is key`."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(x), number) for number, x in enumerate(tensors))
 

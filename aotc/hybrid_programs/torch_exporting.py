@@ -160,7 +160,7 @@ class ModuleTracer:
 
 @contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Silence torch's printing of what torch.export raises anyway, within this block."""
+    """Silence torch's printing of errors that torch.export raises anyway."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before = logger.disabled
     logger.disabled = True
@@ -262,7 +262,9 @@ def _dynamic_shapes(
     kwargs: Mapping[str, Any],
     sizes: Sizes | None,
 ) -> Any:
-    """Return the varying sizes in torch.export's form; torch finds out which are equal."""
+    """Return the varying sizes in torch.export's form, which finds equal ones
+    itself.
+    """
     if sizes is None:
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))

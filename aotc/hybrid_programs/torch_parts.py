@@ -152,7 +152,9 @@ class Part(Unobserved):
             return variant or self._compile(call, args, kwargs)
 
     def _has_changed(self) -> bool:
-        """Return whether the module's state has changed; drop its code for good if so."""
+        """Return whether the module's state has changed; if so, drop its code for
+        good.
+        """
         if self._change is None and self._state is not None:
             name = self._state.difference()
             if name is not None:
@@ -267,7 +269,7 @@ def _positional_names(forward: Any) -> tuple[str, ...]:
 
 
 def _are_traceable(sizes: Any, call: CallSignature) -> bool:
-    """Return whether torch.export can trace such sizes by this call: 0 and 1 are fixed."""
+    """Return whether torch.export can trace such sizes: 0 and 1 are fixed."""
     return all(
         isinstance(size, int) or given >= 2
         for spec, shape in zip(sizes, call.shapes, strict=True)

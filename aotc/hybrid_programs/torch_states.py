@@ -101,7 +101,7 @@ class StateSnapshot:
 
 
 def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the dicts that hold the state of a module's parts, without its own hooks."""
+    """Yield the dicts that hold the state of a module's parts, not its own hooks."""
     for path, part in module.named_modules():
         yield path, vars(part)
         for name in ("_parameters", "_buffers", "_modules"):
@@ -131,7 +131,7 @@ def _version(tensor: Any) -> tuple[int, int]:
 
 
 def _counts_writes(tensor: Any) -> bool:
-    """Return whether torch counts writes to a tensor: not in inference mode, or lazy."""
+    """Return whether torch counts writes to a tensor: not in inference or lazy ones."""
     return not isinstance(tensor, _LAZY) and not tensor.is_inference()
 
 

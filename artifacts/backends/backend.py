@@ -70,9 +70,7 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Return whether every CPU runs code of this backend; it keeps line numbers, and
-        is slow.
-        """
+        """Return whether every CPU runs the code; it keeps line numbers, and is slow."""
         return self.portable_format is not None
 
 

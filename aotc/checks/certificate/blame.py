@@ -1,4 +1,4 @@
-"""Search for the op with a wrong derivative rule, each checked alone by the reference."""
+"""Search for the op with a wrong derivative rule, checking each one alone."""
 
 from __future__ import annotations
 
