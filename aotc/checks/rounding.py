@@ -352,7 +352,7 @@ def _may_be_winograd(op: Any) -> bool:
 
 
 def _may_round_rows(op: Any) -> bool:
-    """Return whether an op on some target may round rows that it multiplies to bytes."""
+    """Return whether an op on some target may round rows that it multiplies."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.passes.keep_quantized import is_dequantized  # with all kernels

@@ -207,7 +207,7 @@ class JitFunction:
         return known.run(leaves)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method, whose `self` is an argument like others."""
+        """Bind the function as a method, whose `self` is an argument like others."""
         return self if instance is None else MethodType(self, instance)
 
     def _execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
@@ -434,7 +434,7 @@ class JitFunction:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """What is compiled, the one that was called last at the end."""
+        """The compiled variants, the one that was called last at the end."""
         return tuple(self._variants.by_use)
 
     def report(self) -> dict[str, Any]:

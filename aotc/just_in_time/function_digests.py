@@ -1,4 +1,4 @@
-"""What a function is, for other processes: all that tracing it would read.
+"""Digests of functions for other processes, over all that tracing would read.
 
 A trace is made of the code of a function, of what that names, and of the call. Where
 the digest of these is the same, so is the trace, and its code in the cache can be used
@@ -313,7 +313,9 @@ class _Walk:
     def _global(
         self, name: str, attributes: list[str], function: types.FunctionType
     ) -> None:
-        """What a name of a module is, and what is read of it where that is a module."""
+        """Note the value of a global name, and the attributes read from it if it is
+        a module.
+        """
         if name in function.__globals__:
             value = function.__globals__[name]
         elif hasattr(builtins, name):
@@ -446,7 +448,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _is_pure(module: str) -> bool:
-    """Whether a module is of Python or NumPy and without effects."""
+    """Return whether a module is of Python or NumPy and without effects."""
     return module.partition(".")[0].removeprefix("_") in _PURE
 
 
@@ -456,7 +458,7 @@ def _require_own(path: list[str], packages: frozenset[str] = _OWN) -> None:
 
 
 def _is_public(function: types.FunctionType) -> bool:
-    """Whether a function of aotc is what its module and name say; or guards that."""
+    """Return whether a function of aotc is identified by its module and name."""
     if not is_own(function.__module__):
         return False  # it stands for one of the user's
     if function.__globals__.get("__name__") == _GUARDS:
@@ -465,13 +467,15 @@ def _is_public(function: types.FunctionType) -> bool:
 
 
 def _is_at_home(function: types.FunctionType) -> bool:
-    """Whether a function is what its module has under its name."""
+    """Return whether a function is the attribute of its name in its module."""
     module = sys.modules.get(function.__module__)
     return vars(module).get(function.__qualname__) is function if module else False
 
 
 def _is_python_class(kind: type) -> bool:
-    """Whether a class is written in Python: its objects have no hidden contents."""
+    """Return whether a class is written in Python: its objects have no hidden
+    contents.
+    """
     if not kind.__flags__ & _HEAP_TYPE or _is_pure(kind.__module__):
         return False
     module = sys.modules.get(kind.__module__)
@@ -493,7 +497,7 @@ def _generated(kind: type) -> frozenset[str]:
 
 
 def _is_generated(attribute: Any) -> bool:
-    """Whether Python's library has made a method of a dataclass or a named tuple."""
+    """Return whether a method was generated for a dataclass or a named tuple."""
     function = getattr(attribute, "__func__", attribute)
     function = getattr(function, "__wrapped__", function)
     if not isinstance(function, types.FunctionType):
@@ -504,7 +508,7 @@ def _is_generated(attribute: Any) -> bool:
 
 
 def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[int]:
-    """Where `__init__` gives attributes to the object that it makes.
+    """Return the positions of instructions where `__init__` sets attributes of `self`.
 
     Nobody else may call it: see `_KNOWN_DUNDERS`.
     """

@@ -1,4 +1,4 @@
-"""What values a trace may look at, and how later calls are held to them."""
+"""Guards on the values that a trace looked at, and their check in later calls."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ class GuardCheck:
         self.guards = list(guards)
 
     def holds(self, values: Values) -> bool:
-        """Whether all guards hold of a call; one that fails ends it."""
+        """Return whether all guards hold of a call; the first that fails ends the
+        check.
+        """
         with context():
             symbols = _symbols(self._function, values)
             known = dict(zip(self._block.arguments, values, strict=True))
@@ -143,7 +145,9 @@ def _symbols(function: Any, values: Values) -> list[int]:
 
 
 def _place(block: Any, value: Any) -> tuple[int, int | None]:
-    """Where a value is made: the number of an argument, or of an op and its result."""
+    """Return where a value is made: number of the argument, or of the op and its
+    result.
+    """
     if isinstance(value.owner, ir.Block):
         return list(block.arguments).index(value), None
     ops = list(block.operations)

@@ -31,7 +31,7 @@ _TOOLS = ("iree-base-compiler", "torch-mlir", "numpy")
 
 @dataclass(frozen=True)
 class KeptBundle:
-    """Where the cache has the bundle of a traced program, or may keep it."""
+    """The cache entry of the bundle of a traced program."""
 
     cache: Cache
     recipe: Recipe
@@ -124,7 +124,7 @@ def _tools() -> str:
 
 
 def _version(tool: str) -> str:
-    """What is installed of a distribution, such as `numpy-2.4.0.dist-info`.
+    """Return the installed version of a distribution, such as `numpy-2.4.0.dist-info`.
 
     By the name of the folder: to read its metadata would take as long as a call.
     """

@@ -51,7 +51,7 @@ class KeptFunction:
     target: Target
 
     def recipe(self, wanted: Specialization) -> Recipe | None:
-        """What the cache notes the code for some calls under.
+        """Return the cache's recipe of the code for some calls.
 
         Args:
             wanted: for which calls.
@@ -86,7 +86,7 @@ class KeptFunction:
 
 
 def find_kept(recipe: Recipe | None) -> KeptBundle | None:
-    """Where the code for a call is; None if no process has traced such a call."""
+    """Return the kept bundle for a call; None if no process has traced such a call."""
     cache = cache_of_functions()
     value = cache.find(recipe) if cache and recipe else None
     if cache is None or value is None:
@@ -115,7 +115,7 @@ def _plain(structure: Structure) -> list[Any]:
 
 
 def _plain_stored(source: Any) -> list[Any]:
-    """What a trace sees of Weights or of a State: kind, structure, and first values."""
+    """Return what a trace sees of Weights or a State: kind, structure, first values."""
     stored = source if isinstance(source, Stored) else source.state
     structure = stored.structure
     return [

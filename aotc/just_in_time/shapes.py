@@ -1,4 +1,4 @@
-"""Which sizes of calls become symbols: those that have changed from call to call.
+"""Choice of symbolic sizes: those that have changed from call to call.
 
 Axes that were of equal sizes in all calls so far share a symbol, until a call in which
 they are not.
@@ -60,7 +60,7 @@ def bound_sizes(sizes: Sizes, shapes: Shapes) -> dict[str, int] | None:
 
 
 def fits(sizes: Sizes, shapes: Shapes) -> bool:
-    """Whether Specs take a call of these shapes."""
+    """Return whether Specs accept a call of these shapes."""
     return bound_sizes(sizes, shapes) is not None
 
 

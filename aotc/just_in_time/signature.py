@@ -1,4 +1,4 @@
-"""What a call is like: names, structure, dtypes and sizes of what it is given."""
+"""Signatures of calls: names, structure, dtypes and sizes of the arguments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CallForm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the leaves."""
+        """Names of the leaves."""
         return [n for name, tree in self.structures for n in leaf_names(tree, name)]
 
     def differences(self, other: CallForm) -> list[str]:
@@ -100,7 +100,7 @@ def _unequal(one: Rows, two: Rows) -> list[str]:
 
 @dataclass(frozen=True)
 class CallSignature:
-    """What makes calls alike: each has the same code, if guards hold.
+    """The signature of a call; calls of equal ones have the same code, if guards hold.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -134,7 +134,7 @@ class CallSignature:
 
     @property
     def names(self) -> list[str]:
-        """Of the leaves."""
+        """Names of the leaves."""
         return self.form.names
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ class SharedStates:
 
     @property
     def model(self) -> Model | None:
-        """Where they lie; None for here."""
+        """The model that holds the states; None if they are in this process."""
         return self._model
 
     def move_to(self, model: Model) -> None:
@@ -70,9 +70,9 @@ class SharedStates:
 
     @property
     def names(self) -> list[str]:
-        """Of the States, in the order of the parameters."""
+        """Names of the States, in the order of the parameters."""
         return list(self._here)
 
     def leaves(self) -> dict[str, list[Any]]:
-        """Their arrays, by name."""
+        """Return the arrays of the states, by name."""
         return {name: flatten(self.read(name))[0] for name in self._here}

@@ -262,7 +262,7 @@ class Tracer:
 
 
 def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
-    """Whether a call gives all that a function takes."""
+    """Return whether a call gives all required arguments of a function."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -301,7 +301,7 @@ def _code_of(function: Callable[..., Any]) -> CodeType:
 
 
 def _plain_name(function: Callable[..., Any]) -> str:
-    """What an entry of the function is called."""
+    """Return the name for an entry made of the function."""
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() and name.isascii() else "function"
 
@@ -324,7 +324,7 @@ def stored_parameters(
 
 
 def values_of(stored: Mapping[str, Any]) -> dict[str, Stored]:
-    """What is stored, of States that are only read the States themselves."""
+    """Return the stored values; the States themselves where they are only read."""
     return {
         name: source.state if isinstance(source, Frozen) else source
         for name, source in stored.items()

@@ -1,4 +1,4 @@
-"""What is compiled of a function: its variants, and how many there may be."""
+"""Compiled variants of a function, and limits on their number."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Variant:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has symbols."""
+        """Return whether the variant has symbols."""
         return any(
             not isinstance(n, int) for shape in self.specialization.sizes for n in shape
         )
@@ -136,7 +136,7 @@ class Variant:
 
 
 def entry_labels(function: str, target: str) -> dict[str, str]:
-    """How counters call a function of `aotc.jit`."""
+    """Return the labels that counters give to a function of `aotc.jit`."""
     model = {"model": function, "version": "1.0.0", "target": target}
     return {**model, "entry": function}
 
@@ -147,7 +147,7 @@ def _size(size: int | Dim) -> int | str:
 
 @dataclass
 class Variants:
-    """Those of a function.
+    """The variants of a function.
 
     Args:
         owner: how messages and counters call the function.
@@ -201,7 +201,9 @@ class Variants:
         return gone
 
     def covered(self) -> list[dict[str, Any]]:
-        """What share of calls had each guarded value, those without code included."""
+        """Return the share of calls of each guarded value, evicted variants
+        included.
+        """
         total = self.coverage.copy()
         for each in self.items:
             total.note_calls(each.specialization.check, each.calls)

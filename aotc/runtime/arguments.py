@@ -1,4 +1,4 @@
-"""From a pytree of inputs to a flat list, by the tree that the manifest declares."""
+"""Flattening of a pytree of inputs by the tree that the manifest declares."""
 
 from __future__ import annotations
 

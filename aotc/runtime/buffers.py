@@ -1,4 +1,4 @@
-"""Between NumPy arrays and buffers of a processor.
+"""Conversion between NumPy arrays and buffers on the CPU.
 
 An input is copied once (Note [no Python memory in IREE] in loader.py). A result is a
 read-only view of the device's buffer, which lives as long as the view does.
@@ -51,7 +51,7 @@ def sender(device: Any, leaf: Leaf) -> ToDevice:
 
 
 class _Capsule:
-    """What `numpy.from_dlpack` wants to see around a DLPack capsule on the CPU."""
+    """A wrapper of a DLPack capsule on the CPU, as `numpy.from_dlpack` expects."""
 
     __slots__ = ("_capsule",)
 
@@ -134,7 +134,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
 
 
 def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
-    """For dtypes that NumPy itself does not know, such as bfloat16."""
+    """Return a viewer for dtypes unknown to NumPy, such as bfloat16."""
     element = int(ELEMENTS[leaf.dtype])
 
     def view(buffer_view: Any) -> Array:

@@ -118,7 +118,7 @@ class Input:
 
 
 class _Place(NamedTuple):
-    """Where a symbolic size stands: input, its number, axis, and what it has to be."""
+    """The position of a symbolic size: input, its number, axis, and expected value."""
 
     spec: Input
     number: int
@@ -132,7 +132,7 @@ class _Place(NamedTuple):
 
 
 class Contract:
-    """What the shapes of all inputs of an entry point have to agree on.
+    """Constraints between the shapes of all inputs of an entry point.
 
     Args:
         owner: how messages call the entry.
@@ -205,7 +205,7 @@ class Contract:
         self._check_bytes(values)
 
     def _check_shapes(self, shapes: Shapes) -> dict[str, int]:
-        """What each symbol is in a call whose shapes agree with what is declared."""
+        """Check the shapes of a call, and return the value of each symbol."""
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 guard = rank_guard(spec.leaf.name)
@@ -237,7 +237,9 @@ class Contract:
         return None
 
     def _fits_swapped(self, shapes: Shapes, numbers: Sequence[int]) -> bool:
-        """Whether shapes are right with some of the images in the other layout."""
+        """Return whether shapes are right with some of the images in the other
+        layout.
+        """
         moved = list(shapes)
         for number in numbers:
             layout = self.inputs[number].leaf.layout
@@ -301,7 +303,8 @@ class Contract:
             raise spec.error("shape-mismatch", got, guard) from None
 
     def sizes(self, shapes: Shapes) -> dict[str, int]:
-        """What the sizes say that each symbol is: those that are just one, then others.
+        """Solve shapes for the symbols: axes that are one symbol first, then
+        expressions.
 
         A size such as `n * 2 + m` decides n once m is known.
         """

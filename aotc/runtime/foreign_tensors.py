@@ -95,7 +95,7 @@ class Tensor:
 
     @property
     def is_row_major(self) -> bool:
-        """Whether its elements lie one after the other, the last axis the fastest."""
+        """Return whether elements are contiguous in row-major order."""
         if self.strides is None or not self.size:
             return True
         step = 1
@@ -108,7 +108,7 @@ class Tensor:
 
 
 class _Cuda:
-    """What is asked of CUDA's driver."""
+    """Bindings of the functions of CUDA's driver that transfers need."""
 
     LIBRARIES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
@@ -134,7 +134,7 @@ class _Cuda:
 
 
 class _Hip:
-    """What is asked of AMD's runtime."""
+    """Bindings of the functions of AMD's runtime that transfers need."""
 
     LIBRARIES = ("libamdhip64.so", "amdhip64.dll")
 

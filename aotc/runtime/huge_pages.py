@@ -176,7 +176,7 @@ class HugePages:
 
 
 def _address_of(file: int, length: int) -> int:
-    """Where this process has mapped a file, as a whole."""
+    """Return the address at which this process has mapped a whole file."""
     status = os.fstat(file)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}".encode()
     for line in Path("/proc/self/maps").read_bytes().split(b"\n")[:-1]:

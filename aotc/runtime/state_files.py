@@ -39,7 +39,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file of states of a model holds."""
+    """The contents of a file of states of a model."""
 
     model: str
     version: str
@@ -187,7 +187,7 @@ def _digest(leaves: Mapping[str, Leaf]) -> str:
 
 
 def _leaf(file: Any, name: str) -> Leaf:
-    """What the header says of an array; its spelling of dtypes is ours in capitals."""
+    """Read an array's dtype and shape from the header; dtypes are in lower case."""
     found = file.get_slice(name)
     return Leaf(name, found.get_dtype().lower(), tuple(found.get_shape()))
 

@@ -1,4 +1,4 @@
-"""Between arrays and the memory of a GPU: all inputs of a call, and all its results.
+"""Transfers between arrays and a GPU: all inputs of a call, and all its results.
 
 An input on the host is written to memory that the GPU reads, and copied from there; a
 result is copied to memory that the host reads, and is a view of that. All copies of one
@@ -86,7 +86,7 @@ class Copies:
 
 
 class Transfers:
-    """What moves at the calls of one function.
+    """The transfers at calls of one function.
 
     Args:
         device: that computes, which is no processor.
@@ -185,7 +185,7 @@ class Transfers:
 
 
 def has_tensor(arrays: Sequence[Array | Tensor]) -> bool:
-    """Whether one of them lies on the GPU."""
+    """Return whether one of the arrays is on the GPU."""
     return any(isinstance(array, Tensor) for array in arrays)
 
 

@@ -1,4 +1,4 @@
-"""How a stream makes its calls: of an entry in two steps, of a function in one."""
+"""Callers of a stream: of an entry in two steps, of a function in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the threads of a stream do: read, prepare, run.
+"""Work of a stream's threads: read, prepare, run.
 
     source → read → (gather →) prepare → run → consumer
 
@@ -66,7 +66,7 @@ class Work:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a fork of that with the threads."""
+        """Return whether this process is a fork of the one with the threads."""
         return os.getpid() != self._process
 
     def stop(self) -> None:
@@ -207,7 +207,7 @@ class Work:
                     return
 
     def _outcomes(self, call: Call) -> Iterator[Outcome]:
-        """What comes out for each item; of a batch that fails, one by one."""
+        """Yield the outcome of each item; those of a batch that fails, one by one."""
         try:
             results = self._caller.run(call)
         except AotcError as error:

@@ -127,7 +127,8 @@ def load_subject(subject: Subject) -> Model:
 
 
 def threads_of(model: Model, asked: int | None) -> int | None:
-    """How many threads compute the calls of a model; None where no processor does.
+    """Return the number of threads that compute calls of a model; None on an
+    accelerator.
 
     Args:
         model: that is loaded.

@@ -1,4 +1,4 @@
-"""What to write instead, for errors that Python itself raised in the user's code."""
+"""Advice on errors that Python itself raised in the user's code."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _wrong_function(error: TypeError, called: Any) -> InputError | None:
 
 
 def _documented_functions(called: Any) -> str:
-    """What the docstring says of the parameters that are functions."""
+    """Return the docstring's text on the parameters that are functions."""
     names = [n for n, hint in called.__annotations__.items() if "Callable" in str(hint)]
     arguments = " ".join((called.__doc__ or "").partition("Args:")[2].split())
     lines = re.findall(r"(?:^| )(\w+): (.*?)(?= \w+: | Returns:|$)", arguments)

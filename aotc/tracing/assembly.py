@@ -138,7 +138,7 @@ class _Builder:
 
 
 def kind_of(stored: Stored) -> str:
-    """What leaves of a Weights or State are called among the parameters."""
+    """Return the kind of parameters that the leaves of a Weights or State become."""
     return "weight" if isinstance(stored, Weights) else "state"
 
 
@@ -330,7 +330,7 @@ def input_ports(
 
 
 def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
-    """What the Dims of these contracts are in types."""
+    """Return the symbolic sizes that Dims of these contracts have in types."""
     return {
         contract.name: SymbolicDim.symbol(number) * contract.multiple_of
         for number, contract in enumerate(contracts)
@@ -338,7 +338,7 @@ def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
 
 
 def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
-    """Those in the sizes of all Specs, from the first to the last."""
+    """Yield the Dims in the sizes of all Specs, from the first to the last."""
     given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
     specs = [spec for source in given for spec in flatten(source)[0]]
     sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]

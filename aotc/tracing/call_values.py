@@ -29,13 +29,15 @@ class Specializer(Protocol):
 
     @property
     def guards_branches(self) -> bool:
-        """Whether Python may decide on values without asking for them."""
+        """Return whether Python may decide on values without asking for them."""
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
         """The value of a traced array in the call, which is guarded from now on."""
 
     def decide(self, condition: SizeCondition) -> bool:
-        """Whether a condition on sizes holds in the call; guarded from now on."""
+        """Decide whether a condition on sizes holds in the call, and guard it from
+        now on.
+        """
 
     def pin(self, size: Dim) -> int:
         """The value of a size in the call, for which alone the code is made."""
@@ -46,7 +48,7 @@ _current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", defaul
 
 @contextmanager
 def specializing(specializer: Specializer) -> Iterator[None]:
-    """Within this block, arrays have the values that a specializer knows."""
+    """Give arrays the values that a specializer knows within this block."""
     token = _current.set(specializer)
     try:
         yield

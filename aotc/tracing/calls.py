@@ -153,7 +153,7 @@ def _name_positional(
 
 
 def _user_calls(frame: Any) -> bool:
-    """Whether the caller is no function of aotc; methods of arrays are the user's."""
+    """Return whether the caller is user code; methods of arrays count as such."""
     while frame.f_globals.get("__name__") == Array.__module__:
         frame = frame.f_back
     return not is_own(frame.f_globals.get("__name__", ""))
@@ -161,7 +161,7 @@ def _user_calls(frame: Any) -> bool:
 
 @cache
 def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the parameters take that do not take everything."""
+    """Return the annotations of parameters that are not arrays."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
 

@@ -61,7 +61,7 @@ class Capture:
 
     @property
     def is_variable(self) -> bool:
-        """Whether the owner is a dict of names."""
+        """Return whether the owner is a dict of names."""
         return type(self.owner) in (dict, types.MappingProxyType)
 
     def value(self) -> Any:
@@ -94,7 +94,7 @@ class Write:
 
 @dataclass
 class Captures:
-    """What a function captures, and which names outside of it it assigns.
+    """The variables that a function captures, and outer names that it assigns.
 
     Args:
         reads: in the order in which they were found.
@@ -179,7 +179,7 @@ class _Search:
             self._objects.append((value, text))
 
     def _class(self, kind: type, text: str, place: Place) -> None:
-        """What a class has, and the methods that making an object of it calls."""
+        """Search a class, and the methods that creating an object of it calls."""
         if is_class_of_user(kind):
             self._look_into(kind, text)
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
@@ -247,7 +247,7 @@ class _Search:
         ]
 
     def _looked_up(self, owner: Any) -> Iterator[Variables]:
-        """Where Python looks for an attribute, in order."""
+        """Yield the namespaces where Python looks for an attribute, in order."""
         is_class = issubclass(type(owner), type)
         kinds = [*(owner.__mro__ if is_class else ()), *type(owner).__mro__]
         own = None if is_class else _variables_of(owner)
@@ -276,7 +276,7 @@ class _Search:
             self.value(value, text, place)
 
     def _noted(self, made: Capture) -> bool:
-        """Whether a capture is a new one, which is kept."""
+        """Note a capture; return whether it is a new one."""
         if (id(made.owner), made.key) in self._names:
             return False
         if len(self.found.reads) >= _MOST:
@@ -413,7 +413,7 @@ def _variables_of(value: Any) -> dict[str, Any] | None:
 
 
 def _is_of_expressions(name: str, method: Any) -> bool:
-    """Whether an attribute of a class is a method that operators and the like call."""
+    """Return whether a class attribute is a method that operators and the like call."""
     if not (name.startswith("__") and name.endswith("__")) or name in _OF_NO_EXPRESSION:
         return False
     is_function = isinstance(method, types.FunctionType)
@@ -438,7 +438,7 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
 
 
 def _is_fixed(name: str, value: Any) -> bool:
-    """Whether a name stands for a thing of a library that has this name there."""
+    """Return whether a name refers to a library's object that has this name there."""
     if issubclass(type(value), types.ModuleType):
         return True
     if not callable(value):

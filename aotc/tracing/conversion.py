@@ -1,4 +1,4 @@
-"""What may stand where a model expects an array: `lift`, and how dtypes meet.
+"""Conversion of values to arrays by `lift`, and promotion of their dtypes.
 
 Python numbers are weak: they take the dtype of the array they meet, and f32, i32 or
 bool among themselves. So are those that are given to a function of `aotc.jit` at each
@@ -91,12 +91,12 @@ def _numpy_array(x: Any) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a Python number, or acts like one, whose value is known."""
+    """Return whether `x` is a Python number, or acts like one, whose value is known."""
     return isinstance(x, _NUMBERS)
 
 
 def is_weak(x: Any) -> bool:
-    """Whether `x` is a number that takes the dtype of the array it meets."""
+    """Return whether `x` is a number that takes the dtype of the array it meets."""
     if isinstance(x, Array):  # nearly always
         return x._is_weak
     return is_number(x) or isinstance(x, Dim | SizeCondition)
@@ -156,7 +156,7 @@ def _number(x: Any, like: str | None) -> Any:
 
 
 def _python_numbers(x: Any) -> bool:
-    """Whether `x` is a number of Python's, or nested lists of nothing else."""
+    """Return whether `x` is a number of Python's, or nested lists of them."""
     if isinstance(x, (list, tuple)):
         return all(map(_python_numbers, x))
     return type(x) in (bool, int, float)

@@ -46,7 +46,7 @@ _NodeKind = type[ByReverseRule | ByForwardRule]
 
 
 class _CustomFunction:
-    """What the two kinds have in common: tracing a call and annotating its function."""
+    """Base of custom derivatives: traces a call and annotates its function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -131,7 +131,7 @@ class _Execution:
 
     @property
     def form(self) -> Structure:
-        """Of the result."""
+        """The structure of the result."""
         assert self._form is not None
         return self._form
 
@@ -175,7 +175,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
-        """By `forward`; what it keeps is for `backward`, when a cotangent comes."""
+        """Record `forward` on the tape; its residuals are for `backward`."""
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
         outputs = execution.outputs_of(result)
@@ -253,7 +253,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
-        """By the function; its rule waits for tangents."""
+        """Record the function on the tape; its rule waits for tangents."""
         arguments = execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))

@@ -17,19 +17,19 @@ LARGEST = 2**63 - 1  # a size is an i64 on every target
 
 
 def is_plain_identifier(name: object) -> bool:
-    """Whether `name` is one that a manifest takes for an entry or a size."""
+    """Return whether `name` is valid as an entry or a size in a manifest."""
     return isinstance(name, str) and name.isidentifier() and name.isascii()
 
 
 def _is_size(value: object) -> bool:
-    """Whether a contract can hold `value`, whose sign it judges itself."""
+    """Return whether a contract can hold `value`, whose sign it judges itself."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return abs(value) <= LARGEST
 
 
 class DimTerm:
-    """What sizes of inputs are written in: Dims, and `+ - *` on them and ints."""
+    """A size of an input: a Dim, or `+ - *` on Dims and ints."""
 
     def dims(self) -> Iterator[Dim]:
         """The Dims in it, from left to right."""
@@ -148,7 +148,9 @@ class Dim(DimTerm):
             )
 
     def _specialized_sizes(self) -> tuple[int, ...]:
-        """Those of `specialize` in order, each once; refused where no call has them."""
+        """Return the sizes of `specialize` in order, without duplicates; refuse
+        impossible ones.
+        """
         given = self.specialize
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         sizes: list[Any] = list(given) if is_list else [given]
@@ -169,7 +171,7 @@ class Dim(DimTerm):
         yield self
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """What the name stands for."""
+        """Return the size that the name stands for."""
         return sizes[self.name]
 
     def contract(self) -> Contract:

@@ -22,7 +22,7 @@ _told = set[tuple[Place, str]]()
 
 @contextmanager
 def watch_effects(owner: str, *functions: Any) -> Iterator[None]:
-    """Within this block functions are traced; warn of what that changes outside.
+    """Warn of changes that traced functions make outside, within this block.
 
     Args:
         owner: how the message calls them.

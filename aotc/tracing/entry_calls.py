@@ -54,7 +54,7 @@ Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 def executed(
     declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """What an entry returns for arrays, in the form that it returns it in.
+    """Execute an entry on arrays, and return its result in the entry's own form.
 
     Args:
         declared: the entry.
@@ -70,7 +70,7 @@ def executed(
 
 
 def input_leaves(declared: EntryFunction) -> list[Leaf]:
-    """What an entry is given at each call, as bundles describe it."""
+    """Return the inputs of an entry at each call, as bundles describe them."""
     with at_user_line(), context():
         sources = {
             name: source
@@ -105,7 +105,7 @@ def executed_outputs(
 def executed_call(
     declared: EntryFunction, given: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """What callers of a loaded entry get, and the new values of its States by name.
+    """Execute a loaded entry; return its result and the new values of States by name.
 
     Args:
         declared: the entry.

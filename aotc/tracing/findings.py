@@ -1,4 +1,4 @@
-"""What an importer cannot take over from a model, all of it before anything is traced.
+"""Findings of an importer that it cannot take over, complete before tracing starts.
 
 Every importer has a function `unsupported(graph) -> list[Finding]`; all that it finds
 is one error.
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def count(self) -> int:
-        """How often it is used."""
+        """The number of uses."""
         return len(self.places)
 
     def to_json(self) -> dict[str, Any]:

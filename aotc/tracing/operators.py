@@ -1,4 +1,4 @@
-"""What operators and methods of arrays do: functions of `aotc.numpy`, by their names.
+"""Operators and methods of arrays, by the names of functions in `aotc.numpy`.
 
 That is written in terms of arrays and comes after them; it says here how it is found.
 """

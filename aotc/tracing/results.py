@@ -1,4 +1,4 @@
-"""What an entry returned: the new states first, then the outputs."""
+"""Results of an entry: the new states first, then the outputs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Span:
 
 
 def slice_span(key: slice, size: Size) -> Span:
-    """What `key` takes of an axis of `size`, as NumPy does: ends are cut to the axis.
+    """Return the span of an axis that a slice selects, as NumPy does.
 
     Its ends may be sizes of the model's; the span has the compiler's.
 

@@ -38,7 +38,7 @@ class Snapshot:
         self._take()
 
     def holds(self) -> bool:
-        """Whether all values are what they were."""
+        """Return whether all values are unchanged."""
         try:
             if self._names_are_same() and self._contents_are_same():
                 return True
@@ -47,7 +47,7 @@ class Snapshot:
         return self._holds_by_contents()
 
     def _names_are_same(self) -> bool:
-        """Whether names stand for the objects that they stood for."""
+        """Return whether names still refer to the same objects."""
         for owner, key, value in self._names:
             if owner[key] is not value:
                 return False
@@ -60,7 +60,7 @@ class Snapshot:
         return all(cell.cell_contents is value for cell, value in self._cells)
 
     def _contents_are_same(self) -> bool:
-        """Whether containers and arrays have the parts that they had."""
+        """Return whether containers and arrays have the same parts as before."""
         for container, parts in self._containers:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 return False

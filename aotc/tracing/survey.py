@@ -24,7 +24,7 @@ Watch = Callable[[Hashable, str, str, Any], None]
 
 @dataclass
 class Survey:
-    """What an import came to.
+    """The outcome of an import.
 
     Args:
         tolerant: whether to go on after what cannot be imported.
@@ -113,7 +113,7 @@ _node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None,
 
 @contextmanager
 def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
-    """Within this block imports are surveyed, by the survey around if there is one."""
+    """Survey imports within this block, by the survey around it if there is one."""
     survey = _current.get() or Survey(tolerant)
     token = _current.set(survey)
     try:
@@ -124,7 +124,7 @@ def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
 
 @contextmanager
 def without_survey() -> Iterator[None]:
-    """Within this block imports are not surveyed, and errors end them."""
+    """Do not survey imports within this block, so that errors end them."""
     token = _current.set(None)
     try:
         yield
@@ -169,7 +169,7 @@ def import_node(
 
 @contextmanager
 def watch_nodes(watch: Watch) -> Iterator[None]:
-    """Within this block `watch` gets each node taken: key, op, place, results."""
+    """Call `watch` with each node taken within this block: key, op, place, results."""
     token = _watch.set(watch)
     try:
         yield
@@ -219,7 +219,7 @@ def require_importable(findings: Sequence[Finding]) -> None:
 
 @contextmanager
 def tolerate_errors(what: str) -> Iterator[None]:
-    """Within this block an error ends the block alone, in a tolerant survey."""
+    """Let an error end this block alone, in a tolerant survey."""
     survey = _current.get()
     try:
         yield

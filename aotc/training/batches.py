@@ -48,7 +48,7 @@ class Batches(Protocol):
         """The batches after so many, by name of the input: without end, or a stream."""
 
     def digest(self) -> str:
-        """What tells these batches from others; empty if nothing does."""
+        """Return a digest that identifies these batches; empty if there is none."""
 
 
 class RowBatches:

@@ -29,7 +29,7 @@ _VALIDATION = "validation"  # what validations have shown, where there were any
 
 @dataclass(frozen=True)
 class Position:
-    """How far a loop is, and what its order of batches depends on.
+    """The progress of a loop, and the settings that fix its order of batches.
 
     Args:
         batch_size: rows in a batch; 0 if the batches are the caller's own.
@@ -87,7 +87,7 @@ class Checkpoints:
             raise cannot_write(self.path, reason)
 
     def due(self, step: int) -> bool:
-        """Whether one is to be written after so many steps."""
+        """Return whether a checkpoint is due after so many steps."""
         return self._every is not None and step % self._every == 0
 
     def save(self, position: Position, validation: Mapping[str, Any] | None) -> None:
@@ -134,7 +134,7 @@ def require_states(model: Model) -> None:
 
 
 def read_position(folder: Path) -> Position:
-    """Where the loop is whose checkpoint is in `folder`.
+    """Read the position of the loop from the checkpoint in `folder`.
 
     Raises:
         InputError: `no-checkpoint`, `bad-checkpoint` or `bad-state-file`.

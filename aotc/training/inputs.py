@@ -26,13 +26,13 @@ Data = str | os.PathLike[str] | Mapping[str, Any] | Array | Iterable[Any]
 
 
 def is_arrays(data: Data) -> bool:
-    """Whether data are whole arrays, or a file of them, and not batches."""
+    """Return whether data are whole arrays, or a file of them, and not batches."""
     kinds = (str, os.PathLike, Mapping)
     return isinstance(data, kinds) or hasattr(data, "__array__")
 
 
 def place_of(data: Data) -> str | None:
-    """Where errors say that data are; None for those in memory."""
+    """Return the path of data for errors; None for those in memory."""
     return os.fspath(data) if isinstance(data, str | os.PathLike) else None
 
 
@@ -68,7 +68,7 @@ def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
 
 
 def values_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
-    """What data in memory hold for each input, by name.
+    """Return the data in memory for each input, by name.
 
     Raises:
         InputError: `missing-input`, or `input-structure` if they have no names.

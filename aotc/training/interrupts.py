@@ -27,7 +27,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """While the block lasts, the first signal is noted; the second one ends the work.
+    """A block that notes the first signal, and ends the work at the second.
 
     Processes that work together end together: `settle` makes what one of them has
     received the `ending` of all.

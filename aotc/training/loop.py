@@ -240,7 +240,7 @@ class _Loop:
             self._signals.received = stop.signal
 
     def _is_over(self) -> bool:
-        """Whether a signal or the validations end the loop."""
+        """Return whether a signal or the validations end the loop."""
         is_early = self._validator is not None and self._validator.is_over
         return is_early or self._signals.ending is not None
 
@@ -330,7 +330,7 @@ def _start(
     *,
     kept: bool,
 ) -> Position:
-    """Where the loop begins: at the first step, or where the checkpoint is."""
+    """Return the loop's first position: the first step, or the checkpoint's."""
     digest = batches.digest() if kept else ""
     fresh = Position(point.name, batches.seed, batches.size, digest, 0, 0)
     if before is None:

@@ -27,7 +27,7 @@ from aotc.training.history import Validated
 
 
 def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
-    """What an entry measures: its outputs without dimensions, as Python numbers."""
+    """Return the metrics of an entry: its scalar outputs, as Python numbers."""
     return {
         name: python_numbers(array)
         for name, array in outputs.items()
@@ -142,7 +142,9 @@ def _writing(path: str) -> Iterator[None]:
 def _earlier_run(
     file: BinaryIO, path: Path, resumed_at: int | None
 ) -> tuple[int, float]:
-    """How many bytes of an earlier run's records stay, and what its steps took."""
+    """Return the size of an earlier run's records to keep, and the time of its
+    steps.
+    """
     file.seek(0)
     size, seconds = 0, 0.0
     for line in file:

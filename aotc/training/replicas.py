@@ -62,12 +62,12 @@ class Replicas:
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes files: the first of its group does."""
+        """Return whether this process writes files: the first of its group does."""
         return self._group.rank == 0
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes train the same states."""
+        """Return whether other processes train the same states."""
         return self._group.size > 1
 
     def call(

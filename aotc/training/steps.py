@@ -63,7 +63,7 @@ class StepRunner:
 
     @property
     def seconds(self) -> float:
-        """Since the start of the loop, breaks of resumed runs left out."""
+        """Seconds since the start of the loop, without breaks of resumed runs."""
         return perf_counter() - self._began
 
     def run(

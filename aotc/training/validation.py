@@ -25,7 +25,7 @@ _PREFIX = "validate_"  # of the names of arguments in messages (`wording`)
 
 @dataclass(frozen=True)
 class Validation:
-    """What `fit` measures between its steps, and what follows from it.
+    """The validation that `fit` does between its steps, and its consequences.
 
         validation = training.Validation({"images": x}, entry="validate", patience=3)
         training.fit(model, data, epochs=50, validation=validation)
@@ -63,7 +63,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the validations so far have shown; a checkpoint keeps it.
+    """The results of validations so far; a checkpoint keeps them.
 
     Args:
         entry: that validates.
@@ -185,7 +185,7 @@ class Validator:
 
     @property
     def is_over(self) -> bool:
-        """Whether `patience` validations in a row were not better."""
+        """Return whether `patience` validations in a row were not better."""
         limit = self._asked.patience
         return limit is not None and self.progress.without_better >= limit
 
@@ -202,7 +202,7 @@ class Validator:
         )
 
     def is_due(self, at: Position) -> bool:
-        """Whether a validation is to follow the step that was done last."""
+        """Return whether a validation is to follow the step that was done last."""
         is_new = at.step > self.progress.step
         return is_new and at.step % self._every == 0
 

@@ -1,4 +1,4 @@
-"""Which kernels for GPUs may be given memory that begins anywhere.
+"""Kernels for GPUs that may be given unaligned memory.
 
 IREE lets a dispatch read a part of a tensor in place, and write where a part of another
 lies, whatever the offset: a slice, a concatenation or an update of rows is no copy

@@ -105,7 +105,7 @@ def _choose(condition: Any, values: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_some(size: Any) -> Any:
-    """Whether a size is not 0, as a value at the insertion point."""
+    """Write the comparison of a size with 0 at the insertion point."""
     from iree.compiler import ir
 
     predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _NOT_EQUAL)
@@ -114,7 +114,7 @@ def _is_some(size: Any) -> Any:
 
 
 def _is_positive(size: Any) -> bool:
-    """Whether a size is known not to be 0."""
+    """Return whether a size is a constant above 0."""
     op = size.owner
     return getattr(op, "name", "") == "arith.constant" and (
         int(op.attributes["value"].value) > 0

@@ -77,7 +77,7 @@ def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPl
 
 
 def bound(host: Host, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
-    """What no call exceeds whose sizes are within bounds: see `plan`.
+    """Bound the memory of calls whose sizes are within bounds: see `plan`.
 
     Raises:
         UnknownMemory: a branch depends on the sizes, or on what the entry computes.
@@ -144,7 +144,9 @@ def _most(size: int | Range) -> int:
 
 
 class _Jump(NamedTuple):
-    """Where to go on, and with what; `target` is the number of a block, or a return."""
+    """A jump: the number of the target block, or None for a return, and its
+    arguments.
+    """
 
     target: int | None
     passed: Sequence[Known]
@@ -167,7 +169,7 @@ class _Run:
             self._interpret(initializer, [])
 
     def call(self, name: str, given: Sequence[Known]) -> Sequence[Known]:
-        """What a function returns; nothing holds it yet."""
+        """Return the results of a function, which nothing holds yet."""
         return self._interpret(self._host.function(name), given)
 
     def is_external(self, name: str) -> bool:
@@ -320,14 +322,16 @@ class _Function:
         return self._names.setdefault(value, len(self._names))
 
     def _live_before(self, block: Any, live: set[int]) -> set[int]:
-        """What is alive before a block, given what is after it."""
+        """Return the values live before a block, given those live after it."""
         for op in reversed(list(block.operations)):
             live = live - {self._name(value) for value in op.results}
             live |= {self._name(value) for value in op.operands}
         return live - {self._name(value) for value in block.arguments}
 
     def _live_after(self) -> list[set[int]]:
-        """What is alive after each block: the least solution of the flow equations."""
+        """Return the values live after each block: the least solution of the flow
+        equations.
+        """
         after: list[set[int]] = [set() for _ in self._blocks]
         changed = True
         while changed:

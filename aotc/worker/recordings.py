@@ -1,4 +1,4 @@
-"""What an entry launches is recorded once, and replayed in other calls.
+"""Recordings of an entry's launches, replayed in other calls.
 
 IREE 3.13 records what an entry launches when a module is loaded, and replays that in
 each call, where all numbers in it are constants or immutable globals: not where they
@@ -174,7 +174,7 @@ def _store(value: Any, name: str) -> None:
 
 
 def _is_constant_number(value: Any) -> bool:
-    """Whether a value is a constant, and no tensor."""
+    """Return whether a value is a constant, and no tensor."""
     from iree.compiler import ir
 
     is_constant = getattr(value.owner, "name", "") == "arith.constant"

@@ -24,7 +24,7 @@ from aotc.worker.workspaces import keep_workspaces
 
 
 class Kind(Enum):
-    """What code runs on."""
+    """The kind of hardware that code runs on."""
 
     CPU = "processors"
     GPU = "GPUs, whose memory is not the host's"

@@ -106,7 +106,7 @@ def keep_workspaces(module: Any, pooled: int) -> bool:
 
 
 def _is_entry(op: Any) -> bool:
-    """Whether callers call an op."""
+    """Return whether an op is a function that callers see."""
     if op.operation.name != "util.func":
         return False
     attributes = op.operation.attributes

@@ -70,7 +70,9 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Return whether every CPU runs the code; it keeps line numbers, and is slow."""
+        """Return whether every CPU runs the code, which is slow and keeps line
+        numbers.
+        """
         return self.portable_format is not None
 
 
