@@ -133,7 +133,7 @@ class Cache:
     def lock(
         self, recipe: Recipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
-        """Within this block nobody else makes the value for a recipe.
+        """Keep everybody else from making the value of a recipe within this block.
 
         Other processes and threads wait, until this one ends the block or dies. Where
         files cannot be locked or made, they do not: then each makes it for itself.
@@ -157,7 +157,7 @@ class Cache:
             yield path.exists()
 
     def why_missing(self, recipe: Recipe) -> str:
-        """What is new about a recipe beside the last one of its label, for people."""
+        """Describe the changes of a recipe since the last one of its label."""
         alike = [
             each
             for each in self.entries()

@@ -1,4 +1,4 @@
-"""What the devices along an axis compute with one another, named as in `jax.lax`.
+"""Collectives between the devices along an axis, named as in `jax.lax`.
 
     devices = collectives.Axis("data", 4)
 
@@ -105,7 +105,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
 
 
 def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
-    """What all devices have, one after the other along `axis`, on each of them.
+    """Concatenate the arrays of all devices along `axis`, on each device.
 
     Args:
         x: arrays.
@@ -159,7 +159,8 @@ def all_to_all(
 
 
 def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
-    """What another device has, by `pairs` of (source, target); zeros without a source.
+    """Move arrays between devices by `pairs` of (source, target); zeros without a
+    source.
 
     Args:
         x: arrays.
@@ -180,7 +181,7 @@ def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
 
 
 def send(x: Tree, devices: Axis, source: int, target: int) -> Tree:
-    """What device `source` has, on device `target`; zeros on all others.
+    """Send the array of device `source` to device `target`; zeros on all others.
 
     Sending and receiving are one operation, a permutation with one pair: all devices
     run the same program, so the sender's call is also the receiver's.

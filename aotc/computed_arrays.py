@@ -97,7 +97,7 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _count(self) -> int:
-        """In how many parts it is computed."""
+        """The number of parts in which the array is computed."""
         with self.module.context:
             return count_of_parts(self._divided, self._most_parts)
 
@@ -121,7 +121,7 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _most_parts(self) -> int:
-        """How many equal parts there may be, of what it reads, too."""
+        """The largest number of equal parts, also for the arrays that it reads."""
         most = most_parts(self._divided)
         for value, leaf in zip(self._block.arguments, self.leaves, strict=True):
             if value in self._divided and isinstance(leaf, ComputedArray):
@@ -131,7 +131,9 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def key(self) -> Hashable:
-        """What computes it, whatever the leaves are: equal for equal ops."""
+        """A key of the ops that compute the array: equal for equal ops, whatever the
+        leaves.
+        """
         *ops, end = _ops_of(self._block)
         return _key_of(ops, self._block.arguments, end.operands[0])
 
@@ -141,7 +143,7 @@ StoredArray = Array | ComputedArray
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """How an array that is there already came to be.
+    """The computation that an existing array came from.
 
     Args:
         array: itself.
@@ -241,7 +243,8 @@ def likeness_key(array: StoredArray) -> Hashable:
 
 
 def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
-    """Whether two arrays are alike to the last bit, which nothing is computed to see.
+    """Return whether two arrays are known to be equal to the bit, without computing
+    them.
 
     Of two that are computed, the ops must be equal and what they read alike.
     """
@@ -258,7 +261,7 @@ def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
 
 
 def is_same_array(one: StoredArray, other: StoredArray) -> bool:
-    """Whether two arrays are alike to the last bit; they are computed if need be."""
+    """Return whether two arrays are equal to the bit, computing them if need be."""
     if is_computed_alike(one, other):
         return True
     if (one.dtype, one.shape) != (other.dtype, other.shape):

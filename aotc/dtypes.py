@@ -126,7 +126,9 @@ def numpy_name(dtype: str) -> str:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether `dtype` is a floating-point type, the only kind that has derivatives."""
+    """Return whether `dtype` is a floating-point type, the only kind with
+    derivatives.
+    """
     return dtype in FLOATS
 
 

@@ -49,7 +49,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """What would become of a model.
+    """The expected outcome of building a model.
 
     Args:
         source: the file.
@@ -65,7 +65,7 @@ class Explanation:
 
     @property
     def builds(self) -> bool:
-        """Whether nothing stands in the way of a build."""
+        """Return whether nothing prevents a build."""
         return not any(each.kind == "unsupported" for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def explain(
     entries: Sequence[str] = (),
     targets: str | Sequence[Target | str] = (),
 ) -> Explanation:
-    """What a build of `source` for `targets` would come to.
+    """Explain the expected outcome of a build of `source` for `targets`.
 
     The code that IREE makes of it is not looked at: that takes the build itself.
 
@@ -130,7 +130,7 @@ def _import_program(
 
 
 def _op_count(program: Program) -> int:
-    """How many graph ops were imported; edited IR need not say."""
+    """Count the graph ops that were imported; edited IR need not state the number."""
     coverage = program.source.get("coverage", {})
     count: int = coverage.get("graph_ops", len(graph_ops(program.module)))
     return count

@@ -64,7 +64,7 @@ _NODES = {
 
 
 def is_present(vendors: Collection[str] = ()) -> bool:
-    """Whether the system has a GPU, also one whose driver does not work.
+    """Return whether the system has a GPU, also one whose driver does not work.
 
     Args:
         vendors: as PCI numbers them, such as `0x10de`; any by default.
@@ -226,7 +226,7 @@ def _vulkan_version(word: int) -> str:
 
 
 def _vulkan_devices(vulkan: Any) -> list[dict[str, Any]]:
-    """In the order of the loader, which is the order that IREE chooses in."""
+    """Return the Vulkan devices in the order of the loader, in which IREE chooses."""
     application = _ApplicationInfo(api=_VULKAN_1_3)
     create = _InstanceInfo(type=1, application=ctypes.pointer(application))
     instance = ctypes.c_void_p()
@@ -265,7 +265,7 @@ def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
 
 
 def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
-    """Those of the two tables that the device offers, in their order."""
+    """Return the features from two tables that the device offers, in table order."""
     told = {kind: _SomeFeatures(type=kind) for kind in _VULKAN_FEATURES}
     first: int | None = None
     for each in told.values():

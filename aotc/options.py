@@ -208,7 +208,9 @@ def take_secret(name: str) -> str | None:
 
 @contextmanager
 def hold_secrets() -> Iterator[None]:
-    """Within this block no secret is in `os.environ`, which a model's code can read."""
+    """Hide secrets from `os.environ`, which a model's code can read, within this
+    block.
+    """
     global _holding
     before, _holding = _holding, True
     try:

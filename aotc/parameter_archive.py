@@ -57,7 +57,7 @@ class UnevaluatedArray(ABC):
 
     @property
     def ndim(self) -> int:
-        """How many axes the array has."""
+        """The number of axes of the array."""
         return len(self.shape)
 
     @property
@@ -130,7 +130,7 @@ class ArchiveParts:
             yield from parts_of(each, PART)
 
     def _are_alike(self, one: str, other: str) -> bool:
-        """Whether two tensors, which are evaluated again, have the same bytes."""
+        """Return whether two tensors, evaluated again, have the same bytes."""
         arrays = (np.asarray(self._parameters[name]) for name in (one, other))
         return have_same_bytes(*arrays)
 
@@ -234,7 +234,7 @@ def first_bytes(array: Array, count: int) -> bytes:
 
 
 def have_same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays have the same bytes; no more than parts of them are copied."""
+    """Return whether two arrays have the same bytes, copying only parts of them."""
     if one.nbytes != other.nbytes:
         return False
     # most arrays that differ do so at once: so large parts are copied of few
@@ -303,7 +303,7 @@ class ArchiveEntry:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins like a parameter archive."""
+    """Return whether a file begins like a parameter archive."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC

@@ -88,14 +88,14 @@ LONGEST_TITLE = 100  # characters of either: a folder is called after both
 
 
 def is_title(what: str, value: object) -> bool:
-    """Whether a bundle can have this `name` or `version`."""
+    """Return whether a bundle can have this `name` or `version`."""
     pattern, _ = _TITLE_FORMS[what]
     is_short = isinstance(value, str) and len(value) <= LONGEST_TITLE
     return is_short and re.fullmatch(pattern, str(value)) is not None
 
 
 def title_form(what: str) -> str:
-    """What a `name` or `version` is, in words."""
+    """Describe the form of a `name` or `version` in words."""
     _, signs = _TITLE_FORMS[what]
     return f"a {what} of at most {LONGEST_TITLE} letters, digits and {signs}"
 
@@ -149,7 +149,9 @@ class Program:
 
     @property
     def has_weights_of_bytes(self) -> bool:
-        """Whether entries read matrices of i8 or u8, as quantised models have."""
+        """Return whether entries read matrices of i8 or u8, as quantised models
+        have.
+        """
         weights = (port for each in self.entries for port in each.ports("weight"))
         kinds = (port.type for port in weights)
         return any(kind.dtype in ("i8", "u8") and kind.rank > 1 for kind in kinds)
@@ -169,7 +171,7 @@ class Program:
         }
 
     def has_code(self, name: str) -> bool:
-        """Whether calls of an entry of any sizes have code."""
+        """Return whether calls of an entry of any sizes have code."""
         return any(each.name == name for each in self.entries)
 
     @property
@@ -246,7 +248,8 @@ class Program:
 
     @property
     def numerics(self) -> str:
-        """How far results may be from what the model writes, see `aotc.numerics`.
+        """The allowed deviation of results from the model's arithmetic, see
+        `aotc.numerics`.
 
         Raises:
             InputError: `bad-ir`: the module names a level that there is not.
@@ -292,7 +295,7 @@ class Program:
 
     @property
     def quantization(self) -> dict[str, Any] | None:
-        """By which recipe the program was quantised, see `aotc.quantization.recipe`.
+        """The quantisation recipe of the program, see `aotc.quantization.recipe`.
 
         `recipe` is its name, `layers` has the precision of each layer, `calibration`
         and `quality` say what was measured on which data; None for a program of floats.
@@ -315,7 +318,7 @@ class Program:
 
     @property
     def target(self) -> str | None:
-        """What the module is for, once it is for one target only."""
+        """The target of the module, once it has only one."""
         target: str | None = self._attribute(TARGET, None)
         return target
 
@@ -416,7 +419,7 @@ class Program:
 
 
 def numerics_of(op: GraphOp) -> str:
-    """What the module that an op is in says of `--numerics`."""
+    """Return the `--numerics` level of the module that an op is in."""
     top = op.operation
     while top.parent is not None:
         top = top.parent.operation
@@ -425,7 +428,7 @@ def numerics_of(op: GraphOp) -> str:
 
 
 def source_of(path: Path, frontend: str) -> dict[str, Any]:
-    """What the manifest says of the file that a program is made of."""
+    """Return the manifest's section on the file that a program is made of."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"kind": frontend, "file": path.name, "sha256": digest}

@@ -80,7 +80,7 @@ def rename_archive(module: Module, source: Path, folder: Path) -> None:
 
 
 def holds_program(path: Path) -> bool:
-    """Whether a file of IR is one of aotc's, and not StableHLO."""
+    """Return whether a file of IR is one of aotc's, and not StableHLO."""
     return _OWN_IR.search(path.read_bytes()) is not None
 
 

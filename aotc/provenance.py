@@ -1,4 +1,4 @@
-"""What a bundle was made of: its bill of materials and its provenance, as JSON files.
+"""Origins of a bundle as JSON files: its bill of materials and its provenance.
 
 Both depend on source and toolchain alone, so equal builds give equal bytes. They
 are covered by the bundle's signature like every other file.
@@ -34,7 +34,7 @@ def digests(files: Mapping[str, Content]) -> Digests:
 
 
 def tools(variants: Sequence[Compiled]) -> dict[str, str]:
-    """What compiled the modules: distributions and their versions."""
+    """Return the distributions that compiled the modules, with their versions."""
     return {
         "aotc": __version__,
         "iree-base-compiler": variants[0].compiler["version"],

@@ -59,7 +59,7 @@ class Structure:
 
     @property
     def leaf_count(self) -> int:
-        """How many leaves a tree of this structure has."""
+        """The number of leaves of a tree of this structure."""
         return 1 if self.kind == "leaf" else sum(c.leaf_count for c in self.children)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
@@ -252,7 +252,7 @@ def subtrees(tree: Any, prefix: Structure) -> list[Any]:
 
 
 def _branches(structure: Structure, prefix: Structure) -> list[Structure] | None:
-    """What stands at the leaves of `prefix`; None if it is no prefix."""
+    """Return the subtrees at the leaves of `prefix`; None if it is no prefix."""
     if prefix.kind == "leaf":
         return [structure]
     if replace(structure, children=()) != replace(prefix, children=()):

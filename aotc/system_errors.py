@@ -1,4 +1,4 @@
-"""What the machine refuses (memory, space, permission) told as errors with a code.
+"""Errors with a code for what the machine refuses: memory, space, permission.
 
 Python, the system and other libraries say it in many ways, and none of them is a fault
 of aotc or of a file that is being read. Every place that meets such a failure asks
@@ -118,25 +118,27 @@ def _is_no_path(error: ValueError) -> bool:
 
 
 def no_memory(error: BaseException) -> AotcError | None:
-    """As `system_error`, of memory alone: files that a model or an importer opens have
-    the names that they were given.
+    """Return the error of `system_error` if it is about memory: files that a model
+    or an importer opens have the names that they were given.
     """
     found = system_error(error)
     return found if found is not None and found.code == "out-of-memory" else None
 
 
 def _is_about_processes(error: OSError) -> bool:
-    """Whether no process can be made; of a stream, Python has words of its own."""
+    """Return whether an error says that no process can be made, and not that a
+    stream waits.
+    """
     return error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN)
 
 
 def is_disk_full(text: str) -> bool:
-    """Whether a message or the log of a process tells that a disk is full."""
+    """Return whether a message or log says that a disk is full."""
     return any(each in text for each in _DISK_TEXTS)
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether a message or the log of a process tells that there was no memory."""
+    """Return whether a message or log says that memory ran out."""
     if is_disk_full(text) or _NOT_PERMITTED in text:  # IREE calls both exhausted
         return False
     return any(each in text for each in _MEMORY_TEXTS)
@@ -204,7 +206,9 @@ def _forget_secret_cause(error: AotcError) -> None:
 
 @contextmanager
 def system_errors() -> Iterator[None]:
-    """Within this block or function, what the machine refuses is a `SetupError`."""
+    """Turn refusals of the machine within this block or function into a
+    `SetupError`.
+    """
     try:
         yield
     except Exception as error:

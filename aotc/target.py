@@ -107,7 +107,7 @@ class Target:
 
     @classmethod
     def default(cls) -> tuple[Target, ...]:
-        """What a build is for that names no target: AOTC_TARGETS, or else `cpu`.
+        """Return the targets of a build that names none: AOTC_TARGETS, or else `cpu`.
 
         Raises:
             InputError: AOTC_TARGETS names one that there is not.

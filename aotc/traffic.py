@@ -28,7 +28,7 @@ _MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True)
 class Traffic:
-    """How often calls had which sizes.
+    """Counts of calls by their sizes.
 
     Args:
         symbols: the names of the sizes.
@@ -40,7 +40,7 @@ class Traffic:
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """The number of calls."""
         return sum(self.counts.values())
 
     @classmethod

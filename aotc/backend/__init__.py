@@ -219,7 +219,7 @@ def target_flags(target: Target) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker is to do.
+    """The input of a worker process that compiles a module.
 
     Args:
         target: what to compile for.
@@ -344,7 +344,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
 
 
 def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
-    """What the worker reports; and the module, if it is to compile one."""
+    """Run the worker; return its report, and the module if it compiles one."""
     with temporary_folder() as root:
         if job.device_kernels is not None:
             report = _run_with_kernels(job, job.device_kernels, root, running)
@@ -358,7 +358,7 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
 def _run_with_kernels(
     job: _Job, kernels: DeviceKernels, root: Path, running: Running
 ) -> dict[str, Any]:
-    """What the worker reports of a module with kernels for GPUs.
+    """Compile a module with kernels for GPUs, and return the worker's report.
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
     its own does. Where IREE lets one read or write a part of a tensor in place, which
@@ -396,7 +396,7 @@ def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
 
 
 def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
-    """What the worker reports of the files in a folder."""
+    """Run the worker on the files in a folder, and return its report."""
     for flags in with_fewer_vectors(job.settings["flags"]):
         code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
         if not any(said in log for said in _TOO_LARGE):

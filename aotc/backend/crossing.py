@@ -1,4 +1,4 @@
-"""What crosses to IREE: the graph functions in upstream dialects, and a frame around.
+"""Crossing to IREE: the graph functions in upstream dialects, and a frame around them.
 
 Only upstream dialects cross, as bytecode. What only IREE knows is written as text:
 globals for weights and state, and the exported functions around the graph functions.

@@ -233,7 +233,7 @@ class DeviceKernels:
         refused: Mapping[str, str],
         unaligned: Collection[str],
     ) -> dict[str, Any]:
-        """What a manifest tells of the code of kernels by name, and of the compiler.
+        """Return the manifest's facts on kernels' code, by name, and on their compiler.
 
         Args:
             codes: of the kernels that there is code of.

@@ -37,7 +37,7 @@ class Memory:
     bound: str = "exact"
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the plan as the manifest holds it."""
         return asdict(self)
 
 
@@ -54,7 +54,9 @@ def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
 
 
 def _is_bounded(entry: Entry) -> bool:
-    """Whether sizes have limits; in certificates they have no contracts at all."""
+    """Return whether sizes have limits; in certificates they have no contracts at
+    all.
+    """
     sizes = [size for port in entry.ports("input") for size in port.type.shape]
     has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
     return has_contracts and not _unlimited(entry)

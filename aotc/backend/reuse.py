@@ -41,7 +41,7 @@ class KeptModule:
         crossed: tuple[bytes, str],
         settings: Mapping[str, Any],
     ) -> KeptModule:
-        """Where the module of a lowered program is kept.
+        """Make the cache entry for the module of a lowered program.
 
         Args:
             cache: what keeps it.
@@ -64,7 +64,9 @@ class KeptModule:
         return cls(cache, Recipe("module", f"{target}: {names}", parts))
 
     def find(self) -> tuple[dict[str, Any], bytes] | None:
-        """What the worker reported of the module, and the module."""
+        """Return the worker's report on the module, and the module; None if not
+        kept.
+        """
         value = self.cache.find(self.recipe)
         if value is None:
             return None
@@ -75,7 +77,7 @@ class KeptModule:
     def lock(
         self, is_stopped: Callable[[], bool]
     ) -> Iterator[tuple[dict[str, Any], bytes] | None]:
-        """Within this block no other process compiles the module.
+        """Keep other processes from compiling the module within this block.
 
         Args:
             is_stopped: says whether there is no need to wait for one any more.

@@ -102,7 +102,7 @@ def associative_scan(
 
 
 def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
-    """By halves: pairs first, then the places between them (Blelloch 1990)."""
+    """Scan by halves: pairs first, then the positions between them (Blelloch 1990)."""
     if size < 2:
         return xs
     half = size // 2

@@ -48,7 +48,7 @@ class Counter:
 
 
 class Histogram:
-    """How many values fell into each of a row of buckets. Any thread may add one."""
+    """Counts of values by bucket. Any thread may add one. Any thread may add one."""
 
     def __init__(self, family: Family) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Histogram:
 
     @property
     def value(self) -> Distribution:
-        """What it holds now."""
+        """The current distribution."""
         with self._lock:
             return Distribution(tuple(self._counts), self._total)
 

@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 class Distribution(NamedTuple):
-    """What a histogram holds.
+    """The contents of a histogram.
 
     Args:
         counts: how many values fell into each bucket, and above the last one.

@@ -148,7 +148,9 @@ def _overlap_add(frames: Array, hop: int) -> Array:
 
 
 def _cut_ends(x: Array, side: int, length: Size | None) -> Array:
-    """Without `side` elements at the start, and as many at the end or to a length."""
+    """Cut `side` elements from the start, and as many from the end or down to a
+    length.
+    """
     if length is None:
         return x[..., side : x.shape[-1] - side]
     rest = x[..., side:]

@@ -47,7 +47,7 @@ def ifft(
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
-    """Of real numbers: the n // 2 + 1 elements that say all."""
+    """Transform real numbers to the n // 2 + 1 elements that determine the spectrum."""
     _require_real(a)
     z, axis, size = _prepare(a, n, axis)
     if size % 2:
@@ -74,7 +74,7 @@ def irfft(
 def hfft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Array:
-    """Of half a signal that equals its mirrored conjugate: a real spectrum."""
+    """Transform half of a Hermitian-symmetric signal to its real spectrum."""
     return irfft(conj(_floating(a)), n, axis, _other(norm))
 
 
@@ -302,7 +302,7 @@ def _spacing(n: int, d: float) -> tuple[int, float]:
 
 
 def fftshift(x: ComplexLike, axes: Any = None) -> Any:
-    """With frequency zero in the middle of each of the axes."""
+    """Move frequency zero to the middle of each of the axes."""
     return _roll(x, axes, lambda size: size // 2)
 
 
@@ -355,7 +355,9 @@ def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noq
 
 
 def _cosines(n: int, type: int, ortho: bool) -> Any:  # noqa: A002
-    """[from, to]; type 3 is type 2 transposed, but for the weight of element 0."""
+    """Return the cosine matrix [from, to]; type 3 is type 2 transposed but for
+    element 0.
+    """
     j = numpy.arange(n)
     if type == 4:
         matrix = 2 * numpy.cos(numpy.pi / n * numpy.outer(j + 0.5, j + 0.5))

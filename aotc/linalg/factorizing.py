@@ -60,7 +60,7 @@ def matrix_size(x: Array) -> tuple[int, int]:
 
 
 def is_tall(x: Array) -> bool:
-    """Whether matrices have at least as many rows as columns."""
+    """Return whether matrices have at least as many rows as columns."""
     rows, columns = matrix_size(x)
     return rows >= columns
 
@@ -94,7 +94,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
 
 
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
-    """What `cho_solve` takes: a Cholesky factor, and whether it is the lower one."""
+    """Return a Cholesky factor for `cho_solve`, and whether it is the lower one."""
     return cholesky(a, upper=not lower), lower
 
 
@@ -201,7 +201,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 def cutoff(x: Array, values: Array, rcond: float | None) -> Array:
-    """Up to where singular values of `x` count as 0."""
+    """Return the bound below which singular values of `x` count as 0."""
     if rcond is None:
         step = numpy.finfo(dtypes.to_numpy(x.dtype)).eps
         rcond = float(step) * max(matrix_size(x))

@@ -181,7 +181,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
 
 
 def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
-    """How many singular values are above `tol`, as i32.
+    """Count the singular values above `tol`, as i32.
 
     That is the largest value times the larger size times the rounding of the dtype, if
     not given.

@@ -101,7 +101,7 @@ def variance_scaling(
 
 
 def _fans(shape: Sequence[int], in_axis: int, out_axis: int) -> tuple[int, int]:
-    """How many inputs an output depends on, and the reverse."""
+    """Return fan-in and fan-out: the number of inputs of an output, and the reverse."""
     if len(shape) < 2:
         fail("bad-shape", f"expected a shape of two axes or more; got {tuple(shape)}")
     inputs, outputs = shape[in_axis], shape[out_axis]
@@ -136,7 +136,7 @@ def glorot_normal() -> Initializer:
 
 
 def he_uniform() -> Initializer:
-    """He, Zhang, Ren and Sun, ICCV 2015: for relu."""
+    """Initialize for relu as He, Zhang, Ren and Sun, ICCV 2015."""
     return variance_scaling(2.0, "fan_in", "uniform")
 
 

@@ -263,7 +263,7 @@ class Lora:
         return name if any(fnmatchcase(name, x) for x in self.patterns) else None
 
     def _added(self, layer: LayerOp, x: Array, row: Mapping[str, Array]) -> Array:
-        """What the adapter of a layer adds to its result."""
+        """Return the adapter's addition to the result of a layer."""
         contract = layer.attributes["lhs_contract"]
         low = dot_general(x, row[DOWN], (contract, range(len(contract))))
         return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
@@ -348,7 +348,7 @@ def _type_of(leaf: Any) -> Tensor:
 
 
 def _is_read_alone(weight: Weight) -> bool:
-    """Whether the product that a given weight is traced for is all that reads it."""
+    """Return whether a product is the only reader of the weight traced for it."""
     rest: Any = weight.base._value if weight.is_given else None
     while rest is not None:
         uses = [*rest.uses]

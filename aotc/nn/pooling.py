@@ -255,7 +255,7 @@ def _adaptive_pool(
     pool: Callable[[Array, Window], Array],
     along: Callable[[Array, int, Any, Any], Array],
 ) -> Array:
-    """By a usual pooling where the parts are equal, else along one axis at a time."""
+    """Pool windows where the parts are equal, else one axis at a time."""
     spatial = spatial_rank(x)
     wanted = each(sizes, spatial, "size")
     have = [static_size(n, "image") for n in x.shape[1:-1]]

@@ -105,7 +105,7 @@ class QuantizedWeights(Node):
 
     @property
     def ndim(self) -> int:
-        """How many axes the weights have."""
+        """The number of axes of the weights."""
         return len(self.shape)
 
     def dequantize(self, dtype: str | None = None) -> Array:

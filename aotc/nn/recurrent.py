@@ -343,7 +343,7 @@ def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
 
 
 def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
-    """What the elements of sequences add to the gates, all at once."""
+    """Return the contribution of all elements of sequences to the gates at once."""
     array = lift(xs)
     if array.ndim != 3:
         fail(

@@ -133,7 +133,9 @@ def _each(given: Any, spatial: int) -> list[Any]:
 def _source_positions(
     size: Size, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Places:
-    """Where in x the pixels of the result are; without a factor by the sizes."""
+    """Return positions in x of the result's pixels; the ratio of sizes is the
+    default factor.
+    """
     i, after, before = grid(new, size, dtype)
     xp = module_of(after)
     ratio = after / before if factor is None else factor
@@ -152,7 +154,7 @@ def _source_positions(
 def _nearest(
     x: Array, axis: int, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Array:
-    """By position; halves round up, "asymmetric" rounds down."""
+    """Resize by the nearest position; halves round up, "asymmetric" rounds down."""
     size = x.shape[axis]
     repeats = whole_ratio(new, size)
     if repeats and factor in (None, repeats) and coordinates != "align_corners":

@@ -21,7 +21,7 @@ from aotc.tracing.tracing import emit
 
 
 class Routing(NamedTuple):
-    """How a router spread the tokens."""
+    """The distribution of tokens over experts."""
 
     balance: Array  # a loss, 1 where all experts are chosen alike
     fractions: Array  # of the choices, for each expert
@@ -95,7 +95,8 @@ def _rows(x: Array, numbers: Array) -> Array:
 
 
 def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Array]:
-    """Whether choices [groups, tokens, k] find a place, and which of all places.
+    """Assign choices [groups, tokens, k] to places; return whether each fits, and its
+    place.
 
     Places are numbered as experts, groups, capacity. The number after the last one
     stands for none.
@@ -121,7 +122,7 @@ def _sources(places: Array, total: int) -> Array:
 
 
 def _routing(probabilities: Array, chosen: Array, fits: Array, count: int) -> Routing:
-    """What the router did; only probabilities have a derivative."""
+    """Measure the distribution of tokens; only probabilities have a derivative."""
     dtype = probabilities.dtype
     fractions = np.mean(one_hot(chosen, count, dtype), (0, 1, 2))
     shares = np.mean(probabilities, (0, 1))

@@ -33,7 +33,9 @@ def pixels_at(image: Array, places: Places) -> Array:
 
 
 def inside_mask(image: Array, places: Places) -> Array:
-    """Where places are inside of the image; the last axis is that of the channels."""
+    """Return whether places are inside of the image, with a last axis for the
+    channels.
+    """
     inside = [
         np.logical_and(np.greater_equal(place, 0), np.less(place, size))
         for place, size in zip(places, image.shape[1:-1], strict=True)
@@ -79,7 +81,7 @@ def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -
 
 
 def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
-    """From -1 … 1, the centers or the edges of the outer pixels, to pixels."""
+    """Convert -1 … 1, the centers or the edges of the outer pixels, to pixels."""
     half = np.multiply(np.add(place, 1.0), 0.5)
     if align_corners:
         return np.multiply(half, size - 1)

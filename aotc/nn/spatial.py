@@ -17,7 +17,7 @@ Sides = tuple[Size, ...]
 
 
 def spatial_rank(x: Array) -> int:
-    """How many spatial axes an image has: 1 to 3."""
+    """Return the number of spatial axes of an image: 1 to 3."""
     if x.ndim not in (3, 4, 5):
         fail("shape-mismatch", f"expected x as N, 1 to 3 spatial axes, C; got {x.type}")
     return x.ndim - 2
@@ -72,7 +72,9 @@ def sides_of(
 
 
 def _same_total(size: Size, reach: int, stride: int) -> Size:
-    """What makes ceil(size / stride) windows fit; `reach` is a window less 1."""
+    """Return the padding for ceil(size / stride) windows; `reach` is a window less
+    1.
+    """
     total = ((size + (stride - 1)) // stride - 1) * stride + reach + 1 - size
     if isinstance(total, int):
         return max(total, 0)

@@ -33,7 +33,7 @@ from aotc.tracing.tracing import emit
 
 
 class _Format(NamedTuple):
-    """How a float dtype lies in its bits."""
+    """The bit layout of a float dtype."""
 
     bits: str
     fraction: int
@@ -57,7 +57,7 @@ def bitcast(x: ArrayLike, dtype: Any) -> Array:
 
 
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign is negative, of zero and NaN as well."""
+    """Return whether the sign bit is set, of zero and NaN as well."""
     array = lift(x)
     if not dtypes.is_float(array.dtype):
         return less(array, 0)
@@ -127,7 +127,7 @@ def _power_of_two(exponent: Array, dtype: str) -> Array:
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """How many bits of `|x|` are set, as u8."""
+    """Count the bits of `|x|` that are set, as u8."""
     array = _integers(x)
     if array.dtype in dtypes.SIGNED:
         array = bitcast(absolute(array), f"u{dtypes.bits(array.dtype)}")
@@ -135,7 +135,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
 
 def count_leading_zeros(x: ArrayLike) -> Array:
-    """How many bits above the highest one set; the width for 0 (NumPy has none)."""
+    """Count the bits above the highest one set; the width for 0 (NumPy has none)."""
     array = _integers(x)
     width = dtypes.bits(array.dtype)
     filled = bitcast(array, f"u{width}")

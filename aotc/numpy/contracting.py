@@ -184,7 +184,7 @@ def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
 def _cheapest(
     terms: tuple[frozenset[str], ...], output: frozenset[str], sizes: dict[str, float]
 ) -> tuple[float, tuple[int, int]]:
-    """How many products it takes to contract all terms, and the pair to begin with.
+    """Return the least number of products to contract all terms, and the first pair.
 
     Tries all orders; of more terms than `_SEARCHED` it looks at the next pair only.
     """

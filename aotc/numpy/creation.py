@@ -144,7 +144,7 @@ def _as_int(part: Any) -> Any:
 
 
 def _count(start: Any, stop: Any, step: Any) -> Size:
-    """How many steps fit between the bounds."""
+    """Return the number of steps between the bounds."""
     if not isinstance(start, Dim) and not isinstance(stop, Dim):
         return len(range(start, stop, step))
     distance: Size = stop - start if step > 0 else start - stop

@@ -55,7 +55,7 @@ def _lower_triangle(m: Array, k: int) -> Array:
 
 
 def _diagonal_of(rows: Size, columns: Size) -> Array:
-    """For each element, the number of the diagonal that it is on."""
+    """Return, for each element of a matrix, the number of its diagonal."""
     for size in (rows, columns):
         if not isinstance(size, Dim) and size < 0:
             fail("bad-shape", f"expected sizes of 0 or more; got {(rows, columns)}")

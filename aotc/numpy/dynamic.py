@@ -69,7 +69,7 @@ def _starts(start_indices: ArrayLike, shape: Shape) -> Array:
 
 
 def _holding_sizes(starts: Array) -> Array:
-    """In a dtype that holds sizes, if it is signed."""
+    """Widen signed starts to a dtype that holds sizes."""
     narrow = starts.dtype in dtypes.SIGNED and dtypes.bits(starts.dtype) < 32
     return astype(starts, "i32") if narrow else starts
 

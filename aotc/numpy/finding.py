@@ -263,7 +263,7 @@ def unique(
 
 
 def _differs(ordered: Array, equal_nan: bool = True) -> Array:
-    """Whether each element of a sorted vector is not the one before it."""
+    """Return whether each element of a sorted vector differs from the one before it."""
     before = roll(ordered, 1)
     differs = not_equal(ordered, before)
     if equal_nan and dtypes.is_float(ordered.dtype):

@@ -55,7 +55,7 @@ class Key:
 
 
 def read_key(x: Array, key: Any) -> Key:
-    """What `key` means for `x`."""
+    """Parse an index `key` of `x`."""
     keys = _expand_ellipsis(
         x, _without_masks(x, key if isinstance(key, tuple) else (key,))
     )
@@ -128,7 +128,7 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
 
 
 def _axis_count(part: Any) -> int:
-    """How many axes of x a part of the key stands for."""
+    """Return the number of axes of x that a part of the key consumes."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1

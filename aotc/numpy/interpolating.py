@@ -68,7 +68,9 @@ def interp(
 
 
 def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
-    """Between the point before each `x` and the one behind it; ends meet themselves."""
+    """Interpolate between the points on both sides of each `x`; ends meet
+    themselves.
+    """
     behind = searchsorted(points, x, side="right")
     last = points.shape[0] - 1
     pair = (clip(subtract(behind, 1), 0, last), clip(behind, 0, last))

@@ -108,7 +108,7 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Array:
 
 
 class TopK(NamedTuple):
-    """What `top_k` finds: the elements and their positions (i32)."""
+    """The result of `top_k`: the elements and their positions (i32)."""
 
     values: Array
     indices: Array
@@ -137,7 +137,8 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
-    """Where (i32) to insert `v` into the sorted `a`, before or after equal elements.
+    """Find positions (i32) to insert `v` into the sorted `a`, before or after equal
+    elements.
 
     `a` is a vector; or its last axis is sorted, and the axes before it are those of `v`
     (PyTorch's). NaN counts as greater than any number.
@@ -160,7 +161,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
 
 
 def _is_before(one: Array, other: Array, side: str) -> Array:
-    """Whether an element of the table stands before the place of the value."""
+    """Return whether an element of the table is before the place of the value."""
     if side == "right":
         return logical_not(_is_less(other, one))
     return _is_less(one, other)
@@ -175,7 +176,7 @@ def _is_less(one: Array, other: Array) -> Array:
 
 
 def _search_by_counting(table: Array, values: Array, side: str) -> Array:
-    """How many elements of the table stand before each value."""
+    """Count the elements of the table before each value."""
     shape = (*values.shape, table.shape[-1])
     spread = broadcast_to(expand_dims(values, -1), shape)
     if table.ndim > 1:
@@ -223,7 +224,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
 def isin(
     element: ArrayLike, test_elements: ArrayLike, *, invert: bool = False
 ) -> Array:
-    """Whether each element is one of `test_elements`."""
+    """Return whether each element is one of `test_elements`."""
     values, tests = one_dtype(element, test_elements)
     found = any_of(equal(expand_dims(values, -1), ravel(tests)), -1)
     return logical_not(found) if invert else found

@@ -74,7 +74,9 @@ def fail_mask() -> NoReturn:
 
 
 def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
-    """Where a known mask over axes of `x` from `axis` is true, along each of them."""
+    """Return the positions where a known mask over axes from `axis` is true, by
+    axis.
+    """
     if mask._data is None or not mask.ndim:
         fail_mask()
     covered = x.type.shape[axis : axis + mask.ndim]
@@ -116,7 +118,7 @@ def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> A
 
 
 def _wide_positions(positions: Array) -> Array:
-    """In a dtype that can hold the size of an axis."""
+    """Widen positions to a dtype that can hold the size of an axis."""
     narrow = dtypes.bits(positions.dtype) < 32
     return astype(positions, "i32") if narrow else positions
 
@@ -183,7 +185,7 @@ def read(
 def _inside(
     x: Array, indices: Sequence[Array], maps: dict[str, Any], shape: Shape
 ) -> Array:
-    """Which of the elements that are read are elements of `x`."""
+    """Return whether each element that is read is inside of `x`."""
     inside = lift(True)
     for axis, positions in zip(maps["axes"], indices, strict=True):
         size = lift(x.shape[axis], positions.dtype)

@@ -1,4 +1,4 @@
-"""What a function returns for one element after the other, stacked: loops in Python."""
+"""Loops in Python over elements, with stacked results."""
 
 from __future__ import annotations
 

@@ -57,11 +57,11 @@ class Place:
         )
 
     def set(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """With `values` in their place."""
+        """Return the array with `values` in place of the selected elements."""
         return self._update("scatter", lambda _, new: new, values, mode)
 
     def add(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """With `values` added."""
+        """Return the array with `values` added to the selected elements."""
         return self._update("scatter_add", add, values, mode)
 
     def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Array:

@@ -41,12 +41,12 @@ def number(name: str, x: Any) -> Any:
 
 
 def rate(name: str, x: Rate) -> Rate:
-    """What `number` takes, or a schedule."""
+    """Return a schedule as it is, or a number checked as by `number`."""
     return x if callable(x) else number(name, x)
 
 
 def scheduled_value(name: str, schedule: Schedule, count: Array) -> Any:
-    """What a schedule says for a number of steps."""
+    """Return the value of a schedule for a number of steps."""
     return number(f"{name}(count)", schedule(count))
 
 
@@ -56,7 +56,7 @@ def in_dtype(x: Any, dtype: str) -> Array:
 
 
 def fraction(name: str, x: float) -> float:
-    """How much of an average is kept from step to step: at least 0, and below 1."""
+    """Check the decay of an average: at least 0, and below 1."""
     if not 0 <= x < 1:
         fail("bad-number", f"expected '{name}' to be at least 0 and below 1; got {x}")
     return x

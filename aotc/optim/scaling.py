@@ -30,7 +30,7 @@ from aotc.tracing.array import Array
 
 
 class ScaleByScheduleState(NamedTuple):
-    """How many steps there were: an i32 scalar."""
+    """State of a schedule: the number of steps, an i32 scalar."""
 
     count: Any
 
@@ -152,7 +152,7 @@ def root_mean_square(x: Array) -> Array:
 
 
 def wide(x: Array) -> Array:
-    """In f32, or f64 if it is: sums of squares leave the range of f16."""
+    """Cast to f32, unless it is f64: sums of squares leave the range of f16."""
     return x if x.dtype == "f64" else x.astype("f32")
 
 
@@ -160,7 +160,7 @@ def wide(x: Array) -> Array:
 
 
 class WeightDecaySchedule(NamedTuple):
-    """How many steps there were: an i32 scalar."""
+    """State of a weight decay schedule: the number of steps, an i32 scalar."""
 
     count: Any
 
@@ -168,7 +168,7 @@ class WeightDecaySchedule(NamedTuple):
 def add_decayed_weights(
     weight_decay: Rate = 0.0, mask: Any = None
 ) -> GradientTransformation:
-    """What is added to updates is weight_decay * parameters.
+    """Add weight_decay * parameters to the updates.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 

@@ -31,7 +31,7 @@ def polynomial_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """From one value to another: (init - end) (1 - t)^power + end, where t goes to 1.
+    """Interpolate (init - end) (1 - t)^power + end, where t goes from 0 to 1.
 
     Args:
         init_value: before, and forever if there are no steps.
@@ -59,7 +59,7 @@ def linear_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """From one value to another along a straight line; see `polynomial_schedule`."""
+    """Interpolate linearly between two values; see `polynomial_schedule`."""
     return polynomial_schedule(
         init_value, end_value, 1, transition_steps, transition_begin
     )
@@ -68,7 +68,7 @@ def linear_schedule(
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
-    """From `init_value` to alpha * init_value along half a period of the cosine.
+    """Decay from `init_value` to alpha * init_value along half a period of the cosine.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR
     2017.

@@ -22,7 +22,7 @@ from aotc.tracing.source_locations import fail
 
 
 class Update(Protocol):
-    """How gradients are transformed: (updates, state, params) → (updates, state)."""
+    """A transformation of gradients: (updates, state, params) → (updates, state)."""
 
     def __call__(
         self, updates: Tree, state: Tree, params: Tree = None

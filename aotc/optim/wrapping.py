@@ -28,7 +28,7 @@ def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
 
 
 class MultiStepsState(NamedTuple):
-    """How far an optimizer of `MultiSteps` is.
+    """State of an optimizer of `MultiSteps`.
 
     Args:
         mini_step: how many gradients were added since the last step (i32).
@@ -107,7 +107,7 @@ class MultiSteps:
         return select_tree(full, found, zeros_like(found)), new
 
     def has_updated(self, state: Any) -> Array:
-        """Whether the last update was a step: a bool scalar."""
+        """Return whether the last update was a step: a bool scalar."""
         state = require_state(MultiStepsState, state)
         return np.logical_and(
             np.equal(state.mini_step, 0), np.greater(state.gradient_step, 0)
@@ -157,7 +157,7 @@ def _fail_to_count(k: Any) -> NoReturn:
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """How often gradients were not finite.
+    """State with counts of gradients that were not finite.
 
     Args:
         notfinite_count: how often in a row (i32).
@@ -207,6 +207,6 @@ def apply_if_finite(
 
 
 def all_finite(tree: Tree) -> Array:
-    """Whether no element of a tree of floats is infinite or NaN: a bool scalar."""
+    """Return whether all elements of a tree of floats are finite: a bool scalar."""
     parts = [np.all(np.isfinite(x)) for x in float_leaves(tree)]
     return reduce(np.logical_and, parts, np.asarray(True))

@@ -69,7 +69,7 @@ class Buckets:
         return [dict(zip(symbols, each, strict=True)) for each in self.sizes]
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the buckets as the build report holds them."""
         return {
             "calls": self.traffic.calls,
             "buckets": self.by_name(),
@@ -178,7 +178,7 @@ def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
 
 
 def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> int:
-    """How many elements calls have in buckets, of which one has room for any."""
+    """Count the elements of padded calls in buckets, of which one has room for any."""
     return sum(
         count * min(prod(each) for each in buckets if _fits(sizes, each))
         for sizes, count in counts.items()
@@ -211,7 +211,9 @@ def _merging_costs(sizes: Any, calls: Any) -> Any:
 
 
 def _costs_with(sizes: Any, calls: Any, one: int) -> Any:
-    """What it adds to merge a bucket with each other one; infinity with itself."""
+    """Return the added cost of merging a bucket with each other one; infinity with
+    itself.
+    """
     merged = np.maximum(sizes, sizes[one]).prod(1).astype(np.float64)
     own = sizes.prod(1).astype(np.float64)
     added = calls * (merged - own) + calls[one] * (merged - own[one])

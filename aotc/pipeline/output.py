@@ -1,4 +1,4 @@
-"""Where a bundle goes: its name and version, its folder, and who signs it."""
+"""Destination of a bundle: its name and version, its folder, and who signs it."""
 
 from __future__ import annotations
 

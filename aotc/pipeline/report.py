@@ -1,4 +1,4 @@
-"""What a build tells: of its progress, and in the end of what it made and cost."""
+"""Reports of a build: its progress, and in the end its results and costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """What a build tells of its progress."""
+    """Receiver of a build's progress."""
 
     def stage(self, name: str) -> Any:
         """A context manager for the duration of a stage."""
@@ -59,7 +59,7 @@ class ImageLayout:
     port: Port
 
     def to_json(self) -> dict[str, str]:
-        """As the build report holds it."""
+        """Return the layout as the build report holds it."""
         port = self.port
         return {
             "entry": self.entry,
@@ -88,7 +88,7 @@ def image_layouts(entries: Iterable[Entry]) -> list[ImageLayout]:
 
 @dataclass
 class BuildReport:
-    """What a build made and what it cost.
+    """The results and costs of a build.
 
     Args:
         bundle: the bundle's folder, or None if the build stopped earlier.
@@ -161,7 +161,9 @@ class BuildReport:
         }
 
     def findings(self) -> dict[str, Any]:
-        """What the checks found, by the field of the manifest; none without a check."""
+        """Return the findings of the checks, by field of the manifest; none without
+        a check.
+        """
         found = {
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "parity": [each.to_json() for each in self.parities],

@@ -50,7 +50,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Made:
-    """What passes and the compiler made of a program.
+    """The results of passes and the compiler for a program.
 
     Args:
         module: of the program, as far as it is the same for all targets.
@@ -103,7 +103,7 @@ def is_reusable(request: Request, stage: str) -> bool:
 
 @dataclass(frozen=True)
 class KeptBuild:
-    """What was made of a program, where the cache has it or may keep it.
+    """The cache entry of the results for a program.
 
     Args:
         cache: what keeps it.

@@ -60,7 +60,7 @@ ARCHIVE = "parameters.irpa"  # in the folder of a dump
 
 @dataclass(frozen=True)
 class Source:
-    """What a build starts from.
+    """The starting point of a build.
 
     Args:
         unit: the program as it was imported, its images in the layout that was asked
@@ -173,7 +173,7 @@ class Build:
 
     @property
     def program(self) -> Program:
-        """That of `unit`."""
+        """The program of `unit`."""
         return self.unit.program
 
     def load(self) -> None:
@@ -224,7 +224,7 @@ class Build:
 
     @property
     def compares(self) -> bool:
-        """Whether compiled code is run and compared, with what its graph says."""
+        """Return whether compiled code is run and compared with its graph or source."""
         return self.request.parity is not None or self.self_check != "off"
 
     @cached_property
@@ -317,7 +317,7 @@ class Build:
             self.regions[target] = unit.program.copy()
 
     def folder_of(self, unit: Unit) -> Path | None:
-        """Where IR of a unit is dumped, if it is."""
+        """Return the folder for dumps of a unit's IR, if it is dumped."""
         if self.dump is None or unit.target is None:
             return self.dump
         return make_folder(self.dump / unit.target.id)
@@ -329,7 +329,9 @@ class Build:
             write_program(unit.program, file, self._archive_of(unit, self.dump, folder))
 
     def _archive_of(self, unit: Unit, dump: Path, folder: Path) -> Path:
-        """That of the program; one of its own where passes have changed parameters."""
+        """Return the program's archive; write another one where passes changed
+        parameters.
+        """
         own, shared = unit.program.parameters, self.source.parameters
         if own.keys() == shared.keys() and all(own[k] is shared[k] for k in own):
             return dump / ARCHIVE

@@ -206,7 +206,7 @@ def _require_routes(program: Program, entry: Entry) -> None:
 
 
 def _is_alike(entry: Entry, other: Entry) -> bool:
-    """Whether calls of one entry may be those of another, as far as forms tell."""
+    """Return whether the forms of two entries allow calls of one to be of the other."""
 
     def form(each: Entry) -> Any:
         ports = (*each.ports("input"), *each.ports("output"))

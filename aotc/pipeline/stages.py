@@ -46,7 +46,7 @@ class Stage:
     name: str
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether the build asks for it."""
+        """Return whether the build asks for this stage."""
         return True
 
     def run(self, build: Build) -> None:
@@ -70,7 +70,7 @@ class Certify(Stage):
     """The derivatives, checked on compiled code of their own."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether certificates are asked for."""
+        """Return whether certificates are asked for."""
         return build.request.certify_gradients
 
     def run(self, build: Build) -> None:
@@ -93,7 +93,7 @@ class Lower(Stage):
     stage: PassStage
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether no equal build has run them."""
+        """Return whether no equal build has run the passes."""
         return build.made is None
 
     def run(self, build: Build) -> None:
@@ -239,7 +239,7 @@ class Tune(Stage):
     """Measured schedules, for the kernels that are to come."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether there is a tuning file."""
+        """Return whether there is a tuning file."""
         return build.tuning is not None
 
     def run(self, build: Build) -> None:
@@ -348,7 +348,7 @@ class CompareWithSource(Stage):
     """The compiled entries beside their source."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether that is asked for, and what was compiled is not the end."""
+        """Return whether a comparison is asked for, in a build that packs a bundle."""
         return build.request.parity is not None and build.request.packs
 
     def run(self, build: Build) -> None:
@@ -373,7 +373,7 @@ class CheckItself(Stage):
     """The compiled entries beside the reference evaluator."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether that is not switched off."""
+        """Return whether the self-check is not switched off."""
         return build.self_check != "off"
 
     def run(self, build: Build) -> None:
@@ -426,7 +426,7 @@ class Pack(Stage):
     """The bundle."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether it is what the build is for."""
+        """Return whether the build is to end in a bundle."""
         return build.request.packs
 
     def run(self, build: Build) -> None:
@@ -449,7 +449,9 @@ STAGES: tuple[Stage, ...] = (
 
 
 def stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
-    """What is left to do with IR of a stage, if the build may end with `last`."""
+    """Return the stages that follow on IR of a stage, if the build may end with
+    `last`.
+    """
     if name not in IR_STAGES:
         raise InputError(
             "bad-ir",

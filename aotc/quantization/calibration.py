@@ -80,7 +80,7 @@ class Choice:
 
     @property
     def has_calibration(self) -> bool:
-        """Whether a calibration was asked for, other than the usual one."""
+        """Return whether a calibration other than the default was asked for."""
         return self.calibration != Choice.calibration or self.percentile is not None
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
@@ -179,12 +179,12 @@ def _rungs(
 
 
 def _is_for(method: str, choice: Choice, kind: Precision) -> bool:
-    """Whether a method is asked for, and for such a precision."""
+    """Return whether a method is asked for, and suits the precision."""
     return method in choice.methods and _suits(method, kind)
 
 
 def _suits(method: str, kind: Precision) -> bool:
-    """Whether a method is one for a precision."""
+    """Return whether a method suits a precision."""
     inputs = METHODS[method][1]
     return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
 

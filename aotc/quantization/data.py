@@ -61,7 +61,7 @@ class Data:
         return {"sha256": self.sha256, "samples": max(lengths, default=0)}
 
     def has(self, entry: Entry) -> bool:
-        """Whether there are arrays for all inputs of an entry."""
+        """Return whether there are arrays for all inputs of an entry."""
         return not self.missing(entry)
 
     def array(self, entry: Entry, port: Port) -> Array | None:
@@ -180,7 +180,7 @@ class Data:
 
 
 def _batch(entry: Entry) -> int:
-    """How many samples a call takes, where any number will do."""
+    """Return the number of samples in a call, where any number is allowed."""
     most = [each.max for each in entry.symbols if each.max is not None]
     step = max((each.multiple_of for each in entry.symbols), default=1)
     return max(min([BATCH, *most]) // step, 1) * step

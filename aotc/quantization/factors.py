@@ -197,7 +197,9 @@ def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | Non
 
 
 def _is_weight(layer: Layer, value: Value) -> bool:
-    """Whether a value is of weights alone, or repeats one along the samples."""
+    """Return whether a value is of weights alone, or a weight repeated along the
+    samples.
+    """
     repeated = made_by(value, Broadcast)
     known = layer.values.number_of
     return value in known or (repeated is not None and repeated.x in known)

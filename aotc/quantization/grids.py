@@ -126,7 +126,7 @@ def _storable(scale: Array, precision: Precision) -> Array:
 
 
 def are_half(scales: Array, precision: Precision) -> bool:
-    """Whether scales are those that f16 holds exactly."""
+    """Return whether f16 holds the scales exactly."""
     halves = scales.astype(np.float16).astype(np.float32)
     return bool(precision.group) and bool(np.array_equal(halves, scales))
 

@@ -1,4 +1,4 @@
-"""What of a program can be quantised: products by weights, and tables that are read.
+"""Layers of a program that can be quantised: products by weights, and lookup tables.
 
 A program is prepared first: its calls are inlined and what scales results is folded
 into weights, so that a layer has the weight that a build would give it.
@@ -86,7 +86,7 @@ class Layer:
 
     @property
     def is_table(self) -> bool:
-        """Whether rows of the weight are read, and nothing is multiplied."""
+        """Return whether the layer reads rows of the weight, without a product."""
         return isinstance(self.op, Gather)
 
     @property
@@ -101,7 +101,7 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the weight."""
+        """The shape of the weight."""
         return tuple(map(int, Tensor.of(self.weight).shape))
 
     @property
@@ -142,12 +142,12 @@ class Layer:
 
     @property
     def channel_count(self) -> int:
-        """How many channels are summed up; 0 where they are not one axis."""
+        """The number of channels that are summed; 0 where they are not one axis."""
         return 0 if self.channels is None else self.shape[self.channels[1]]
 
     @property
     def form(self) -> Form:
-        """What decides which precisions the layer can have."""
+        """The form of the layer, which decides the precisions that it can have."""
         op = self.op
         return Form(
             type(op)._op_name,
@@ -158,7 +158,7 @@ class Layer:
         )
 
     def scale_count(self, precision: Precision) -> int:
-        """How many scales the weight has in a precision; 0 of one without."""
+        """Return the number of scales of the weight in a precision; 0 for floats."""
         if not precision.is_integer:
             return 0
         shape, axes = grouped_shape(self.shape, self.summed, precision)
@@ -224,7 +224,7 @@ def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What stays as it is, whatever the recipe.
+    """An op that no recipe quantises.
 
     Args:
         op: its name, or that of an op that reads a weight.
@@ -320,7 +320,7 @@ def _products(
 
 
 def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
-    """Why a product is no layer; None if it is one."""
+    """Return the reason why a product cannot be quantised; None if it can."""
     if _is_quantized(values, weight_operand(op)):
         return "its weight is quantised already"
     if isinstance(op, Gather):
@@ -345,7 +345,7 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
 
 
 def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
-    """Whether a weight is computed from integers."""
+    """Return whether a weight is computed from integers."""
     if value not in values.source_of:
         return False
     leaves = values.values_below([value]) & values.weight_of.keys()
@@ -353,7 +353,7 @@ def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
 
 
 def _is_state(values: BuildTimeValues, value: Value) -> bool:
-    """Whether a value is a leaf of a state, or that in another order or shape."""
+    """Return whether a value is a leaf of a state, perhaps transposed or reshaped."""
     while isinstance(op := defining_op(value), Transpose | Reshape):
         value = op.x
     arguments = values.function.entry_block.arguments

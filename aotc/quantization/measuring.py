@@ -78,7 +78,7 @@ def join_outputs(parts: Sequence[Array]) -> Array:
 
 
 class Measured(NamedTuple):
-    """What was measured of a program.
+    """The measured loss of a program.
 
     Args:
         lost: by the metric.
@@ -91,7 +91,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What programs are measured by: data, metric, and the results to come near.
+    """The yardstick of programs: data, metric, and expected results.
 
     Args:
         metric: how.

@@ -1,4 +1,4 @@
-"""How far the results of a quantised program are from those of the program: 0 is none.
+"""Metrics of the distance between results before and after quantisation: 0 is none.
 
 A metric gives what is lost, as a share where that makes sense: `--quality 0.5%` asks
 for at most 0.005.
@@ -119,7 +119,7 @@ class Metric:
         return Metric("cosine")
 
     def measures(self, output: Array) -> bool:
-        """Whether the metric looks at such an output."""
+        """Return whether the metric applies to such an output."""
         return self.function is not None or _suits(METRICS[self.name], output)
 
     def lost(
@@ -150,7 +150,7 @@ class Metric:
 
 
 def _suits(measure: object, x: Array) -> bool:
-    """Whether a metric is one of such an output; others are not looked at."""
+    """Return whether a metric applies to such an output; others are ignored."""
     is_float = dtypes.is_float(dtypes.canonical(x.dtype))
     if measure is disagreement:
         return not is_float

@@ -32,7 +32,7 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class Files:
-    """Where a quantised program is written to.
+    """The destination files of a quantised program.
 
     Args:
         program: its IR; the others are beside it.

@@ -167,12 +167,12 @@ class Recipe:
 
     @property
     def needs_data(self) -> bool:
-        """Whether weights follow from the calibration data."""
+        """Return whether weights depend on the calibration data."""
         return any(plan.rounding == GPTQ for plan in self.layers)
 
     @property
     def is_trained(self) -> bool:
-        """Whether its ranges are those of quantisation-aware training."""
+        """Return whether the ranges are those of quantisation-aware training."""
         return self.calibration.get("method") == TRAINING
 
     def text(self) -> str:
@@ -266,7 +266,7 @@ def _plan_of(row: Any) -> LayerPlan:
 
 
 def is_recipe(path: Path) -> bool:
-    """Whether a file is a recipe, of whatever version and content."""
+    """Return whether a file is a recipe, of whatever version and content."""
     with suppress(OSError, ValueError, RecursionError):
         data = json.loads(path.read_bytes())
         schema = data.get("schema") if isinstance(data, dict) else None

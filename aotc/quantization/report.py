@@ -1,4 +1,4 @@
-"""What is said of a quantised program: errors of layers, bytes, what is lost."""
+"""Report on a quantised program: errors of layers, bytes, loss."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEW_SAMPLES = 32  # fewer leave much of the ranges of inputs to chance
 
 @dataclass
 class LayerError:
-    """What the result of a layer loses by the precision of the layer alone.
+    """The error in a layer's result that its own precision causes.
 
     Args:
         signal: the sum of the squares of the results.
@@ -136,7 +136,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What is said of a quantised program.
+    """The report on a quantised program.
 
     Args:
         recipe: that gives it.
@@ -199,7 +199,7 @@ class Report:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """Of all layers, before and after, at best."""
+        """The seconds of all layers, before and after, at best."""
         found = [row.seconds for row in self.rows if row.seconds is not None]
         if self.target is None:
             return None

@@ -86,7 +86,7 @@ class _Search:
 
     @property
     def bytes(self) -> list[list[int]]:
-        """What the weight of each layer takes, at each of its rungs."""
+        """The bytes of each layer's weight, at each of its rungs."""
         return [
             [plan.kind.stored_bytes(layer.shape, layer.summed) for plan in row]
             for layer, row in zip(self.layers, self.rungs, strict=True)
@@ -103,7 +103,7 @@ class _Search:
         return tuple(rungs[number] for rungs, number in pairs)
 
     def measured(self, choice: tuple[int, ...]) -> Measured:
-        """What a choice loses; nothing, if all is as it was."""
+        """Measure the loss of a choice; zero for the unchanged program."""
         if choice == self.widest:
             return Measured(0.0, 0.0)
         if choice not in self._known:
@@ -111,11 +111,11 @@ class _Search:
         return self._known[choice]
 
     def holds(self, choice: tuple[int, ...]) -> bool:
-        """Whether a choice loses no more than it may."""
+        """Return whether a choice loses no more than allowed."""
         return self.measured(choice).lost <= self.quality
 
     def measure_alone(self) -> list[list[Measured]]:
-        """What each layer loses alone, at each of its rungs."""
+        """Measure the loss of each layer alone, at each of its rungs."""
         wide, count = self.widest, len(self.layers)
         self.keep(self.plans(wide))
         rows = []
@@ -185,7 +185,7 @@ def _at(
 
 
 class _Model(NamedTuple):
-    """What layers cost, if that adds up, and what they take.
+    """A model of layers' costs, assumed to be additive, and of their bytes.
 
     Args:
         bytes: of each layer at each of its rungs.

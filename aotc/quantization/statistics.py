@@ -1,4 +1,4 @@
-"""What calibration sees of the inputs of each layer."""
+"""Statistics of the inputs of each layer during calibration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS_OF_CALL = 128
 
 @dataclass
 class Seen:
-    """What was seen of the input of a layer.
+    """The statistics of a layer's input.
 
     Args:
         histogram: of all elements.

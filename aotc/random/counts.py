@@ -54,7 +54,7 @@ def binomial(
     shape: Any = None,
     dtype: Any = "i32",
 ) -> Array:
-    """How many of `n` >= 0 trials succeed, each with probability `p`."""
+    """Draw the number of successes in `n` >= 0 trials of probability `p`."""
     name = _integer(dtype)
     (n, p), wanted = parameters(n, p, shape=shape, dtype=_computation_dtype(p))
     keys, rare = split(key), np.minimum(p, 1.0 - p)  # the rarer outcome is counted
@@ -74,7 +74,9 @@ def binomial(
 def geometric(
     key: ArrayLike, p: ArrayLike, shape: Any = None, dtype: Any = "i32"
 ) -> Array:
-    """How many trials of probability `p` > 0 it takes until one succeeds: 1, 2, …"""
+    """Draw the number of trials of probability `p` > 0 until the first success: 1,
+    2, …
+    """
     name = _integer(dtype)
     (p,), wanted = parameters(p, shape=shape, dtype=_computation_dtype(p))
     waited = exact.quotient(exponential(key, wanted, p.dtype), -_log_complement(p))
@@ -144,7 +146,7 @@ def _binomial_ratios(n: Array, p: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Hat:
-    """What candidates are drawn from, by Hörmann's names."""
+    """The hat function that candidates are drawn from, by Hörmann's names."""
 
     a: Array
     b: Array
@@ -200,7 +202,9 @@ def _poisson_cost(k: Array, mean: Array) -> Array:
 
 
 def _binomial_cost(n: Array, p: Array) -> Cost:
-    """As a function of k and the mean; but for a constant."""
+    """Return the binomial's negative log-probability up to a constant, of k and the
+    mean.
+    """
     misses = exact.product(n, 1.0 - p)
 
     def cost(k: Array, mean: Array) -> Array:

@@ -71,7 +71,7 @@ def uniform(
 
 
 def is_number(value: ArrayLike, number: float) -> bool:
-    """Whether `value` is that Python number."""
+    """Return whether `value` is the Python number `number`."""
     return isinstance(value, (int, float)) and value == number
 
 
@@ -191,7 +191,9 @@ def _standard(
     dtype: Any,
     quantile: Callable[[Array, Array], Array],
 ) -> Array:
-    """What `quantile` makes of the lower end and the distance from the end."""
+    """Draw by inversion: apply `quantile` to the lower end and the distance from the
+    end.
+    """
     name, wide = float_dtypes(dtype)
     return np.astype(quantile(*tail(key, as_shape(shape), wide)), name)
 
@@ -296,7 +298,7 @@ def _cumulative(x: Array) -> Array:
 
 
 def _quantile(p: Array) -> Array:
-    """Of the standard normal distribution; 1 counts as the number before it."""
+    """Return quantiles of the standard normal; 1 counts as the number before it."""
     lower = p < 0.5
     least = 2.0**-25 if p.dtype == "f32" else 2.0**-54
     size = exact.normal_quantile(np.where(lower, p, np.maximum(1.0 - p, least)))

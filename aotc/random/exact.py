@@ -34,7 +34,7 @@ _NEVER = 2.0**100  # larger than any product here
 
 @dataclass(frozen=True)
 class _Format:
-    """What depends on the dtype: its bits, and how many terms series need."""
+    """Constants of a dtype: its bits, and the number of terms that series need."""
 
     bits: str
     fraction: int  # width of the fraction

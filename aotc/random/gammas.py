@@ -133,8 +133,8 @@ def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
 
 
 def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Array:
-    """From normal x and two logarithms of uniform numbers; x and the first have an
-    axis of candidates.
+    """Draw gammas from normal x and two logarithms of uniform numbers; x and the
+    first have an axis of candidates.
     """
     small = a < 1.0
     d = np.where(small, a + 1.0, a) - 1 / 3
@@ -168,7 +168,7 @@ _REACH = 16.0  # how far an integrand decays: to e**-16
 
 
 def _slope(log_x: Array, a: Array) -> Array:
-    """How ln x of a gamma number moves with a while F(x; a) stays the same.
+    """Return d(ln x)/da of a gamma number while F(x; a) is constant.
 
     By -(dF/da) / (x dF/dx). With t = x e**(-y) in the integral for dF/da over [0, x],
     for x below a, and t = x e**y in that over [x, inf) above it (the sum of the two is
@@ -192,7 +192,9 @@ def _slope(log_x: Array, a: Array) -> Array:
 
 
 def _reach(x: Array, a: Array, below: Array) -> Array:
-    """Where the integrand has decayed, by a straight line or a parabola, at least."""
+    """Return a bound after which the integrand has decayed, linearly or
+    quadratically.
+    """
     down = _REACH / a + np.sqrt(2 * _REACH / a)
     more = np.maximum(x, a)
     up = np.log1p(_REACH / more + np.sqrt(2 * _REACH / more))

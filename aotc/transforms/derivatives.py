@@ -185,7 +185,9 @@ def _pushed_forward(traced: Function, tangents: tuple[Any, ...]) -> tuple[Any, A
 
 
 def _as_tuple(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """What is given for each argument; an array would be taken for a list of rows."""
+    """Return one value for each argument; refuse an array, which would be a list of
+    rows.
+    """
     if not isinstance(values, (tuple, list)):
         fail(
             "bad-argument",

@@ -1,4 +1,4 @@
-"""What derivatives begin with where nothing is traced: a function executed on a tape.
+"""Functions executed on a tape, for derivatives where nothing is traced.
 
 It runs once, in Python, on arrays that have values; everything else is computed from
 the tape. It answers what `aotc.transforms.traced.Traced` does.
@@ -67,7 +67,7 @@ class Executed:
         self.body = ExecutedBody("executed", [y.primal for y in outputs], tree)
 
     def results(self) -> Any:
-        """What the function itself returns."""
+        """Return the function's own results."""
         return self.body.tree.unflatten(self.body.outputs)
 
     def apply(

@@ -1,4 +1,4 @@
-"""What all transformations begin with: a function traced on its arguments."""
+"""Functions traced on their arguments, for all transformations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Traced:
         self._captures = [Array(value=value, trace=trace) for value in captures]
 
     def results(self) -> Any:
-        """What the function itself returns."""
+        """Return the function's own results."""
         return self.body.tree.unflatten(self._call(self.body.name, []))
 
     def apply(
@@ -119,5 +119,5 @@ Function = Traced | Executed
 
 
 def is_float(array: Array) -> bool:
-    """Whether an array can have a derivative."""
+    """Return whether an array can have a derivative."""
     return dtypes.is_float(array.dtype)

@@ -44,7 +44,7 @@ _GAIN = 0.97  # of the time of the planned schedule: what differs less is noise
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the measurement of a target is.
+    """The progress of measuring a target.
 
     Args:
         measured: kernels.
@@ -61,7 +61,7 @@ class Progress:
 
 
 def is_tunable(target: Target) -> bool:
-    """Whether aotc has kernels for a target, whose schedules could be measured.
+    """Return whether aotc has kernels for a target, whose schedules could be measured.
 
     Those of GPUs are cut up by a model alone: a build runs none.
     """

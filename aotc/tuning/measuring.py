@@ -32,7 +32,7 @@ class TimedCode:
 
     @property
     def target(self) -> str:
-        """That the code is for."""
+        """The target of the code."""
         return self.code.target
 
     def load(self) -> Call:

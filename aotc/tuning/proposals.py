@@ -122,7 +122,7 @@ def program_of(unit: Unit, proposals: Sequence[Proposal]) -> Program:
 
 
 def entry_name(function: str) -> str:
-    """Of the entry that calls a function."""
+    """Return the name of the entry that calls a function."""
     return f"measured.{function}"
 
 

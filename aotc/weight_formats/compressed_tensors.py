@@ -56,7 +56,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
 
 
 def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the configuration says of the weights of a layer.
+    """Return the configuration of the weights of a layer.
 
     Raises:
         InputError: aotc does not read such.
@@ -80,7 +80,7 @@ def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _names(target: str, layer: str) -> bool:
-    """Whether a target is this layer by its name, and not by its class."""
+    """Return whether a target is this layer by its name, and not by its class."""
     if target.startswith("re:"):
         return re.match(target.removeprefix("re:"), layer) is not None
     return target == layer

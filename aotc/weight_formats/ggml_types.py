@@ -149,7 +149,7 @@ def _nibbles(packed: Array) -> Array:
 
 
 def _shifted(packed: Array, bits: int) -> Array:
-    """For each group of `bits` in bytes, all bytes: an axis before the last one."""
+    """Split bytes into groups of `bits`, on a new axis before the last one."""
     shifts = numpy.arange(0, 8, bits, dtype=numpy.uint8)[:, None]
     found = np.right_shift(np.expand_dims(packed, -2), shifts)
     return np.bitwise_and(found, 2**bits - 1)
@@ -172,7 +172,7 @@ def _five_bits(low: Array, high: Array) -> Array:
 
 
 def _nibbles_of_rows(low: Array) -> Array:
-    """Of each 32 bytes, the lower halves and then the upper ones."""
+    """Split each 32 bytes into their lower halves and then the upper ones."""
     return _flat(_nibbles(_rows(low, 32)))
 
 
@@ -184,7 +184,9 @@ def _five_bits_of_rows(low: Array, high: Array) -> Array:
 
 
 def _six_bits(low: Array, high: Array) -> Array:
-    """Of each half of a block, nibbles of 64 bytes with two bits of 32 above each."""
+    """Unpack 6-bit numbers: nibbles of 64 bytes, with two bits of 32 bytes above
+    each.
+    """
     nibbles = _flat(_nibbles(_rows(low, 64)))
     return np.bitwise_or(nibbles, np.left_shift(_flat(_shifted(_rows(high, 32), 2)), 4))
 
@@ -317,6 +319,6 @@ OTHERS = {
 
 
 def type_name(number: int) -> str:
-    """What ggml calls its type of this number."""
+    """Return ggml's name of its type of this number."""
     known = TYPES.get(number)
     return OTHERS.get(number, f"type {number}") if known is None else known.name

@@ -123,7 +123,7 @@ def _require_all(parts: list[_Part], count: int) -> None:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What a file says of a tensor.
+    """A tensor's entry in a file.
 
     Args:
         name: of it.
@@ -149,7 +149,7 @@ class _Part:
 
     @classmethod
     def of(cls, file: Path) -> _Part:
-        """What a file has in it, mapped."""
+        """Map a file, and read its contents."""
         mapped = np.asarray(np.memmap(file, np.uint8, "r"))
         cursor = _Cursor(mapped)
         _require_version(file, cursor)
@@ -247,7 +247,7 @@ class _Cursor:
         return bytes(self.take(self.number("<u8"))).decode()
 
     def pairs(self, count: int) -> Iterator[tuple[str, Any]]:
-        """So many keys with their values."""
+        """Yield `count` keys with their values."""
         for _ in range(count):
             key = self.text()
             yield key, self.value(self.number("<u4"))
@@ -267,7 +267,7 @@ class _Cursor:
         return [self.value(inner, depth + 1) for _ in range(count)]
 
     def tensor(self) -> _Tensor:
-        """What is said of the next tensor."""
+        """Read the entry of the next tensor."""
         name, axes = self.text(), self.number("<u4")
         if axes > _MOST_AXES:
             raise ValueError(f"'{name}' has {axes} axes; expected {_MOST_AXES} at most")
