@@ -115,13 +115,15 @@ def _negated_quotient(atom: Expr) -> Expr | None:
 
 
 def _is_huge(expr: Expr) -> bool:
-    """Whether an expression is the number `_HUGE`; outside of any context, too."""
+    """Return whether an expression is the number `_HUGE`; outside of any context,
+    too.
+    """
     number = expr.maybe_downcast()
     return isinstance(number, ir.AffineConstantExpr) and number.value == _HUGE
 
 
 def is_number(expr: Expr) -> TypeGuard[ir.AffineConstantExpr]:
-    """Whether the expression is a number."""
+    """Return whether the expression is a number."""
     return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
 
 
@@ -226,7 +228,7 @@ def as_difference(expr: Expr) -> tuple[Expr, Expr]:
 
 
 def is_misjudged(expr: Expr) -> bool:
-    """Whether IREE is wrong about what numbers divide an expression, or a part of it.
+    """Return whether IREE misjudges the divisors of an expression, or of a part of it.
 
     Note [multiples less a number]: IREE 3.13 takes the greatest common divisor of the
     terms of a sum, of negative ones as unsigned 64-bit numbers: of `3 * n - 1` that of
@@ -325,7 +327,7 @@ def above_zero_of(expr: Expr) -> Expr | None:
 
 
 def has_extremum(expr: Expr) -> bool:
-    """Whether a minimum or maximum is anywhere in the expression."""
+    """Return whether the expression has a minimum or maximum anywhere in it."""
     if not isinstance(expr, ir.AffineBinaryExpr):
         return False
     parts = (expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast())

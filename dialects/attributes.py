@@ -29,7 +29,7 @@ LARGEST = 2**47  # bytes of a constant; more than one process can have
 
 
 class Attribute(Generic[T]):
-    """How a kind of attribute is written in MLIR and read back as a Python value, a T.
+    """A kind of attribute: its MLIR form, and its value in Python, a T.
 
     It stands as the type of a field of an op, where the op's value is a T.
     """

@@ -66,7 +66,7 @@ def shift_axes(axes: int | Sequence[int], _: Size) -> Any:
 
 
 def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
-    """Where each axis goes, when the new one goes to the front."""
+    """Return the positions of axes after the new one, which goes to the front."""
     return (0, *(axis + 1 for axis in axes))
 
 

@@ -86,7 +86,9 @@ class Builder:
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 
     def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
-        """So many elements of `x` along an axis: itself, if these are all."""
+        """Slice `size` elements of `x` along an axis; return `x` itself if these are
+        all.
+        """
         shape = Tensor.of(x).shape
         if shape[axis] == size:
             return x

@@ -27,13 +27,14 @@ Parts = dict[str, tuple[Types, Types]]  # what functions take and return, by rol
 
 @dataclass(frozen=True)
 class Custom:
-    """On a function: its calls have rules, in which the named functions take part."""
+    """A custom differentiation of a function, by rules that use the named functions."""
 
     key: ClassVar[str]
     keeps_precision: ClassVar[bool]
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What each of the named functions should take and return, by its role.
+        """Return the types that each of the named functions should take and return, by
+        role.
 
         Args:
             inputs: types that the annotated function takes.
@@ -53,7 +54,7 @@ class Custom:
             """The cotangents of some operands of a call."""
 
     def title(self, name: str) -> str:
-        """What messages call a call of the function `name`."""
+        """Return the name of a call of the function `name` in messages."""
         return f"'{name.rpartition('.')[2]}'"
 
     def batch(
@@ -87,7 +88,7 @@ class Custom:
 
 @dataclass(frozen=True)
 class CustomVjp(Custom):
-    """On a function: its outputs and residuals by `forward`, cotangents by `backward`.
+    """A custom VJP: outputs and residuals by `forward`, cotangents by `backward`.
 
     `forward` takes the inputs and returns the outputs, then residuals. `backward` takes
     the residuals and a cotangent per float output; it returns one per float input.
@@ -99,7 +100,9 @@ class CustomVjp(Custom):
     backward: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What is beyond the outputs of `forward` is residuals."""
+        """Return the types of both functions; results of `forward` after the outputs
+        are residuals.
+        """
         residuals = parts["forward"][1][len(outputs) :]
         return {
             "forward": (inputs, outputs + residuals),
@@ -128,7 +131,7 @@ class CustomVjp(Custom):
 
 @dataclass(frozen=True)
 class CustomJvp(Custom):
-    """On a function: `rule` gives its outputs and their tangents.
+    """A custom JVP: `rule` gives the outputs and their tangents.
 
     It takes the inputs, then a tangent per float input, and returns the outputs, then a
     tangent per float output; it is linear in the tangents.
@@ -165,13 +168,13 @@ class CustomJvp(Custom):
 
 @dataclass(frozen=True)
 class Checkpoint(Custom):
-    """On a function: what it computes is computed again for its derivative."""
+    """A checkpoint: the derivative of the function recomputes its values."""
 
     key: ClassVar[str] = "graph.checkpoint"
     keeps_precision: ClassVar[bool] = False
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """That of its body."""
+        """Return the tangents by differentiating the body."""
         wrt, given = active(tangents)
         derivative = derive(Jvp(functions.callee_of(op), wrt))
         return call(derivative, [*op.operands, *given])[len(op.results) :]
@@ -179,7 +182,9 @@ class Checkpoint(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """That of its body, on inputs that wait for a cotangent: nothing is shared."""
+        """Return the cotangents of the body, recomputed on inputs that wait for a
+        cotangent.
+        """
         given = [dy for dy in dys if dy is not None]
         inputs = [b.after(value, given[0]) for value in op.operands]
         derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
@@ -199,7 +204,9 @@ class CheckpointProducts(Checkpoint):
     given: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What is beyond the outputs of `saving` is products."""
+        """Return the types of both functions; results of `saving` after the outputs
+        are products.
+        """
         products = parts["saving"][1][len(outputs) :]
         return {
             "saving": (inputs, outputs + products),
@@ -230,7 +237,7 @@ def annotate(function: Function, custom: Custom) -> None:
 
 
 def custom_of(function: Function) -> Custom | None:
-    """How a function says that it is differentiated, if it does."""
+    """Return the custom differentiation of a function; None if it has none."""
     for cls in (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts):
         if cls.key in function.attributes:
             facts = read_dictionary(function.attributes, cls.key)

@@ -64,7 +64,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Specialization:
-    """Which entry a function is for, in calls of which sizes.
+    """The entry and the sizes of calls that a function is specialized to.
 
     Args:
         entry: its name.
@@ -127,7 +127,8 @@ class Entry:
         return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
 
     def allows(self, symbols: Sequence[int]) -> bool:
-        """Whether its guards hold for values of its symbols, in parts of multiples.
+        """Return whether guards hold for values of the symbols, in units of their
+        multiples.
 
         That they are within the contracts is not asked.
         """
@@ -168,7 +169,7 @@ class Entry:
         )
 
     def _is_within_contracts(self, symbols: Sequence[int]) -> bool:
-        """Whether values of the symbols are not above their contracts."""
+        """Return whether values of the symbols are not above their contracts."""
         return all(
             contract.max is None or part * contract.multiple_of <= contract.max
             for contract, part in zip(self.symbols, symbols, strict=True)
@@ -181,7 +182,7 @@ class Entry:
 
     @property
     def has_general_code(self) -> bool:
-        """Whether calls of any sizes have code."""
+        """Return whether calls of any sizes have code."""
         return all(each.policy == DYNAMIC for each in self.symbols)
 
     def ports(self, kind: str) -> list[Port]:

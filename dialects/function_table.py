@@ -99,7 +99,7 @@ class FunctionTable(Mapping[str, Function]):
                 self._numbers[known] = min(self._numbers[known], least)
 
     def has_symbol(self, name: str) -> bool:
-        """Whether the module has a function, or another symbol, of this name."""
+        """Return whether the module has a function, or another symbol, of this name."""
         return name in self._functions or name in self._others
 
     def note_symbol(self, name: str) -> None:
@@ -112,7 +112,7 @@ _active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default
 
 @contextmanager
 def index_functions(module: Module) -> Iterator[FunctionTable]:
-    """Within this block a table answers what functions the module has; it is given.
+    """Index the module's functions in a table within this block, and yield it.
 
     With AOTC_VERIFY_EACH, it is compared with the module at the end.
     """

@@ -49,7 +49,7 @@ def lowered_op(module: Module) -> str | None:
 
 
 def is_private(function: Function) -> bool:
-    """Whether a function is only there for others to call."""
+    """Return whether a function is visible only inside of the module."""
     attributes = function.attributes
     if "sym_visibility" not in attributes:
         return False
@@ -57,12 +57,12 @@ def is_private(function: Function) -> bool:
 
 
 def is_entry(function: Function) -> bool:
-    """Whether a function is an entry, if only a declared one."""
+    """Return whether a function is an entry, perhaps only declared."""
     return ENTRY in function.attributes
 
 
 def is_root(function: Function) -> bool:
-    """Whether a function stays though no other calls it."""
+    """Return whether a function stays though no other calls it."""
     return not is_private(function) or is_entry(function)
 
 
@@ -233,7 +233,7 @@ def call(name: str, operands: Sequence[Value]) -> Values:
 
 @contextmanager
 def before(op: Operation) -> Iterator[None]:
-    """Within this block, ops are inserted before `op` and have its location."""
+    """Insert ops before `op`, with its location, within this block."""
     with ir.InsertionPoint(op), op.location:
         yield
 

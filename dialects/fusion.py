@@ -20,7 +20,7 @@ TARGET = "graph.target"  # of a module: what its regions are for
 
 @dataclass(frozen=True)
 class Fused:
-    """How a region is computed.
+    """The kernel and tile of a region.
 
     Args:
         kernel: the family of kernels, of `aotc.kernels`.
@@ -37,7 +37,7 @@ def is_region(function: Function) -> bool:
 
 
 def fused_of(function: Function) -> Fused | None:
-    """How a function is computed, if it is a region."""
+    """Return the kernel and tile of a function; None if it is no region."""
     if not is_region(function):
         return None
     return Fused(**plain_of(function.attributes[FUSED]))

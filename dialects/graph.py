@@ -257,7 +257,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """In which order `reorder` gives the axes of each result."""
+        """Return the order of each result's axes after `reorder`."""
         return [order] * len(op.results)
 
     @classmethod
@@ -305,19 +305,23 @@ class GraphOp(_Declared):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Whether IREE computes the op where its result is read, not by itself."""
+        """Return whether IREE computes the op where its result is read, not by
+        itself.
+        """
         shape = Tensor.of(op.results[0]).shape if len(op.results) else None
         is_same = all(Tensor.of(value).shape == shape for value in op.operands)
         return is_same and cls.on_scalars
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Which axes of an operand are axes of the result, where the op is merged."""
+        """Return the axes of an operand that are axes of the result, where the op is
+        merged.
+        """
         return {axis: axis for axis in range(Tensor.of(op.operands[operand]).rank)}
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Whether no element of the op, one of integers, is below 0.
+        """Return whether no element of the op, one of integers, is below 0.
 
         Args:
             op: that is asked about.
@@ -332,7 +336,9 @@ class GraphOp(_Declared):
 
     @classmethod
     def caveat(cls, op: Self) -> str | None:
-        """In what the compiled op falls short of its formula, if it does."""
+        """Return the shortfall of the compiled op against its formula; None without
+        any.
+        """
         return None
 
     @classmethod
@@ -346,7 +352,7 @@ class GraphOp(_Declared):
 
 
 def has_view(op: Operation) -> bool:
-    """Whether results of such ops may be views of their first operand."""
+    """Return whether results of such ops may be views of their first operand."""
     return isinstance(op, GraphOp) and "view" in {
         name for cls in type(op).__mro__ if cls is not GraphOp for name in vars(cls)
     }
@@ -358,7 +364,9 @@ def view_of_result(op: GraphOp, operand: View) -> View | None:
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
-    """What a rule gives, one for each result: most ops have one and give no tuple."""
+    """Return a rule's results as a tuple: most ops have one result and give no
+    tuple.
+    """
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
@@ -407,7 +415,7 @@ def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
 
 
 def has_effect(op: Operation) -> bool:
-    """Whether `op` does more than compute its results, and must be kept."""
+    """Return whether `op` does more than compute its results, and must be kept."""
     return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 
@@ -419,7 +427,7 @@ def _violation(
     attributes: tuple[ir.Attribute | None, ...],
     _: tuple[Contract, ...],
 ) -> str | None:
-    """What is wrong with an op of these types and attributes; None if it is valid.
+    """Return the fault of an op of these types and attributes; None if it is valid.
 
     Rules may ask for the contracts that are known.
     """

@@ -31,11 +31,11 @@ class Guard:
     where: str = ""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether a call with these sizes is allowed."""
+        """Return whether a call with these sizes is allowed."""
         return Condition.parse(self.condition).holds(sizes)
 
     def to_json(self) -> dict[str, str]:
-        """As the manifest holds it."""
+        """Return the guard as the manifest holds it."""
         facts = {"condition": self.condition, "message": self.message}
         return {**facts, "where": self.where} if self.where else facts
 

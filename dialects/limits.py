@@ -1,4 +1,4 @@
-"""What is known not to compile: op × dtype × kind of target, from `limits.json`.
+"""Table of ops known not to compile: op × dtype × kind of target, from `limits.json`.
 
 The table is measured, not written by hand: `benchmarks/op_targets.py --write` compiles
 the cases of all ops for a target and notes the dtypes of which none compiles, with
@@ -42,7 +42,9 @@ def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
 
 @cache  # every op asks
 def limits_of(name: str) -> dict[str, dict[str, str]]:
-    """By family of targets: the dtypes of op `name` that do not compile, and why."""
+    """Return, by family of targets, the dtypes of op `name` that do not compile, and
+    why.
+    """
     return {family: ops[name] for family, ops in table().items() if name in ops}
 
 

@@ -81,7 +81,7 @@ def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
 
 
 def on_diagonal(b: Builder, x: Value) -> Value:
-    """Which elements are on the diagonal, as bool."""
+    """Return a mask of the elements on the diagonal, as bool."""
     return b.compare(axis_positions(b, x, -2), axis_positions(b, x, -1), direction="eq")
 
 

@@ -94,7 +94,7 @@ def padded_types(
 
 
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
-    """How to pad an entry to sizes of some of its symbols."""
+    """Return the padding of an entry to sizes of some of its symbols."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
         if each.name in sizes
@@ -105,7 +105,7 @@ def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
 
 
 def _specialization(entry: Entry, sizes: Mapping[str, int]) -> Specialization:
-    """Whose calls a padded entry is for, and of which sizes."""
+    """Return the entry and the sizes that a padded entry is specialized to."""
     before = entry.specializes or Specialization(entry.name, ())
     every = tuple(sorted({**dict(before.sizes), **sizes}.items()))
     return Specialization(before.entry, every, tuple(sorted(sizes)))

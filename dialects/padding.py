@@ -61,15 +61,15 @@ class Padding:
         ]
 
     def known(self) -> AbstractContextManager[None]:
-        """Within it, what is promised of the sizes of a call is known."""
+        """Make the contracts on sizes of a call known within a block."""
         return known_contracts(self.symbols)
 
     def is_padded(self, size: Size) -> bool:
-        """Whether a size of the call may be less than that of the bucket."""
+        """Return whether a size of the call may be less than that of the bucket."""
         return not self._padded.isdisjoint(symbols_of(size))
 
     def axes(self, kind: Tensor, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Those of some axes, by default of all, that are padded."""
+        """Return the padded axes among some, by default among all."""
         chosen = range(kind.rank) if axes is None else axes
         return tuple(axis for axis in chosen if self.is_padded(kind.shape[axis]))
 
@@ -81,7 +81,7 @@ class Padding:
         return shape_of_map(shape_map(tuple(map(size_of, sizes))))
 
     def has_room(self, exact: Tensor) -> bool:
-        """Whether a tensor of any call provably fits into that of the bucket."""
+        """Return whether a tensor of any call provably fits into that of the bucket."""
         pairs = zip(exact.shape, self.shape(exact.shape), strict=True)
         return all(bounds(padded - size)[0] >= 0 for size, padded in pairs)
 
@@ -115,7 +115,7 @@ class Padding:
         )
 
     def inside(self, exact: Tensor, axes: Sequence[int]) -> Value | None:
-        """Where a padded tensor is the call's, along some axes; None for all of it."""
+        """Return a mask of the call's elements along some axes; None if all are."""
         b, shape, found = self.b, self.shape(exact.shape), None
         for axis in self.axes(exact, axes):
             dtype = "i32" if bounds(shape[axis])[1] < 2**31 else "i64"

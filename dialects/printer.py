@@ -57,7 +57,7 @@ def format_function(function: Function) -> str:
 
 
 class _Names(dict[Any, str]):
-    """What values are called: arguments by name, results by number."""
+    """The names of values: arguments by name, results by number."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -88,7 +88,9 @@ def _signature(function: Function) -> str:
 
 
 def _declaration(function: Function) -> str:
-    """What a function without a body is: control flow, or yet to be written."""
+    """Return the text of a function without a body: control flow, or yet to be
+    written.
+    """
     declared: Any = declaration_of(function)
     if declared is None:
         return ""

@@ -41,7 +41,7 @@ def in_any_order(**changes: Change) -> ReorderRule:
 
 
 def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
-    """Where an axis is, or each of several, which rise again."""
+    """Return the new position of an axis, or the sorted ones of several."""
     if isinstance(axes, int):
         return order[axes]
     return tuple(sorted(order[axis] for axis in axes))

@@ -1,4 +1,4 @@
-"""Which axes of a shape become which of another with as many elements."""
+"""Correspondence of axes between two shapes with as many elements."""
 
 from functools import lru_cache
 

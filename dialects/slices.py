@@ -1,4 +1,4 @@
-"""What a slice of something that is made of parts is: for its `simplify` rule."""
+"""Slices of ops that consist of parts, for their `simplify` rules."""
 
 from typing import Any
 

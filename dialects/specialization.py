@@ -54,7 +54,7 @@ def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Size
 
 
 def _is_allowed(entry: Entry, sizes: Sizes) -> bool:
-    """Whether no guard refuses all calls of some sizes, or that are padded to them."""
+    """Return whether guards allow some calls of these sizes, or padded to them."""
     padded = entry.padded_symbols
     terms = {name: str(size) for name, size in sizes if name not in padded}
     rest = (Condition.parse(g.condition).substitute(terms) for g in entry.guards)
@@ -168,7 +168,7 @@ class _Fixing:
                     result.set_type(self._type(result.type))
 
     def _rest_of(self, guards: list[Guard]) -> Iterator[Guard]:
-        """What is left of guards for the symbols that stay."""
+        """Yield the guards with fixed sizes inserted, as far as symbols remain."""
         for guard in guards:
             condition = Condition.parse(guard.condition).substitute(self._terms)
             if condition.symbols:

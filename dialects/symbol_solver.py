@@ -28,7 +28,7 @@ class Binding:
 
 
 def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
-    """How to find each symbol that the sizes of `inputs` decide, in an order to do it.
+    """Solve the sizes of `inputs` for the symbols, in a feasible order.
 
     A size decides a symbol that it is linear in, such as n in `n * 2 + m`, if it knows
     all others. A size that is the symbol alone comes first.

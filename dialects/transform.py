@@ -170,7 +170,7 @@ _FACTS: dict[str, type[Attribute[Any]]] = {
 
 
 def floats(types: Sequence[Tensor]) -> Types:
-    """Those of `types` that have derivatives."""
+    """Return the types that have derivatives."""
     return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
 
 
@@ -203,7 +203,9 @@ def derive(derived: Derived) -> str:
 
 
 def derived_of(function: Function) -> Derived | None:
-    """What `function` is declared as, if its body is yet to be written."""
+    """Return the transformation that `function` is declared as, if it has no body
+    yet.
+    """
     return transformation_of(function) if function.is_external else None
 
 
@@ -215,7 +217,7 @@ def transformations_of(known: Mapping[str, Function], name: str) -> Iterator["De
 
 
 def transformation_of(function: Function) -> Derived | None:
-    """What `function` is or was declared as."""
+    """Return the transformation that `function` is or was declared as."""
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = read_dictionary(function.attributes, kind)

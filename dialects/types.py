@@ -186,7 +186,9 @@ def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
 
 
 def _divides(size: "Size") -> bool:
-    """Whether a size may be 0 as far as divisors tell: those of all terms divide it."""
+    """Return whether a size may be 0 by divisibility: the gcd of all factors divides
+    the rest.
+    """
     if isinstance(size, int):
         return True
     atoms, number = affine.as_sum(size.expr)
@@ -240,7 +242,7 @@ def bounds(size: Size) -> intervals.Bounds:
 
 
 def optimum(size: Size) -> int | None:
-    """What `size` is in most calls; None if that is not known of each symbol in it."""
+    """Return `size` in typical calls; None if a symbol's optimum is unknown."""
     if isinstance(size, int):
         return size
     known = {symbol: symbol_optimum(symbol) for symbol in symbols_of(size)}
@@ -282,7 +284,7 @@ def symbols_of(size: Size) -> set[int]:
 
 
 def is_linear(size: Size) -> bool:
-    """Whether a size is a sum of multiples of symbols and a number."""
+    """Return whether a size is a sum of multiples of symbols and a number."""
     if isinstance(size, int):
         return True
     atoms, _ = affine.as_sum(size.expr)
@@ -300,7 +302,9 @@ def _product(sizes: Shape) -> Size:
 
 
 def same_count(one: Shape, other: Shape) -> bool:
-    """Whether two shapes hold equally many elements, whatever the symbols are."""
+    """Return whether two shapes hold equally many elements, whatever the symbols
+    are.
+    """
     return factors(one) == factors(other) or (
         element_count(one) == element_count(other)
     )
@@ -374,7 +378,7 @@ class Tensor:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are numbers."""
+        """Return whether all sizes are numbers."""
         return all(isinstance(size, int) for size in self.shape)
 
     @staticmethod

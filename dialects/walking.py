@@ -64,7 +64,7 @@ def defining_op(value: Value) -> Operation | None:
 
 
 def has_one_use(value: Value) -> bool:
-    """Whether a value is read once; the others of one that is read often are not."""
+    """Return whether a value has exactly one use, stopping at the second."""
     return sum(1 for _ in islice(value.uses, 2)) == 1
 
 

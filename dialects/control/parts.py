@@ -1,4 +1,4 @@
-"""What all control flow is made with: its call, and the parts of its operands."""
+"""Shared parts of control flow: its call, and the groups of its operands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ Restrict = Callable[[str, list[int], list[int]], str]
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """What a function does with others: base of each kind."""
+    """Base of all kinds of control flow: a function that runs others."""
 
     kind: ClassVar[str]
     keeps_precision: ClassVar[bool] = False
@@ -61,7 +61,7 @@ class ControlFlow:
             """Attributes beside the functions."""
 
     def title(self, _: str) -> str:
-        """What messages call it."""
+        """Return the name of the control flow in messages."""
         return f"this {self.kind}"
 
     def call_transformed(
@@ -96,12 +96,12 @@ def split(values: Sequence[T], *ends: int) -> list[list[T]]:
 
 
 def positions(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
-    """Where the marks are, counted from `first`."""
+    """Return the indices of true marks, counted from `first`."""
     return tuple(first + index for index, mark in enumerate(marks) if mark)
 
 
 def float_positions(kinds: Types) -> list[int]:
-    """Which of the types have derivatives."""
+    """Return the indices of types that have derivatives."""
     return [i for i, kind in enumerate(kinds) if dtypes.is_float(kind.dtype)]
 
 

@@ -1,4 +1,4 @@
-"""`While`: a function again and again, as long as another one says so."""
+"""`While`: a function repeated as long as another one returns true."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,7 +123,9 @@ class While(ControlFlow):
     def _bounded_vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """That of a scan over all steps that there may be, in the place of `op`."""
+        """Replace `op` by a scan over the largest number of steps, and return its
+        cotangents.
+        """
         with functions.before(op):
             scan = self._as_scan(b, types_of(op.operands))
             results = invoke(scan, list(op.operands))
@@ -153,7 +155,7 @@ class While(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """On until all are done; those that are done stay as they are."""
+        """Loop until all elements are done; those that are done keep their values."""
         condition, body = self.functions
         count = self.carries
         wrt = (*range(count), *positions(batched[count:], count))
@@ -234,7 +236,7 @@ class While(ControlFlow):
         return list(loop.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """How many of the arguments are carried, and how many steps there may be."""
+        """Return the number of carried arguments, and the limit of steps."""
         facts: dict[str, ir.Attribute] = {"carries": Int.encode(self.carries)}
         if self.max_steps is not None:
             facts["max_steps"] = Sizes.encode((self.max_steps,))

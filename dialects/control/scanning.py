@@ -227,7 +227,7 @@ class Scan(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Over a batched body; what is scanned keeps its axis in front."""
+        """Scan a batched body; scanned arrays keep their axis in front."""
         body = self.functions[0]
         carried, whole, captures = self._split(operands)
         kept = [True] * self.carries + list(batched[self.carries :])
@@ -325,7 +325,8 @@ class Scan(ControlFlow):
         return loops
 
     def steps_of_turn(self, length: int) -> int:
-        """How many steps a turn of the loop has, so that there are few turns.
+        """Return the number of steps in a turn of the loop, so that there are few
+        turns.
 
         Args:
             length: of the loop. What is left after whole turns are turns of one step.
@@ -345,7 +346,7 @@ class Scan(ControlFlow):
         return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """How the arguments are divided, how long it is and in which direction."""
+        """Return the division of the arguments, the length and the direction."""
         return {
             "carries": Int.encode(self.carries),
             "scanned": Int.encode(self.scanned),
@@ -372,7 +373,7 @@ def scan(
 
 
 def _is_loop(op: Operation) -> bool:
-    """Whether an op calls what may be a loop; a region is one step (`graph.fused`)."""
+    """Return whether an op may call a loop; a region is one step (`graph.fused`)."""
     if not isinstance(op, func.CallOp):
         return False
     return not is_region(functions.find(functions.callee_of(op)))

@@ -74,7 +74,9 @@ class Switch(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Over batched branches; with an index for each, all branches and a choice."""
+        """Switch between batched branches; with an index for each, run all and
+        select.
+        """
         index, *rest = operands
         wrt = positions(batched[1:])
         branches = tuple(derive(Batch(name, wrt, size)) for name in self.functions)

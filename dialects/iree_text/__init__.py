@@ -144,7 +144,7 @@ def body_of(function: Function) -> str | None:
 
 
 def is_kernel(function: Function) -> bool:
-    """Whether a function is the dispatch of a kernel, which reads what it is given."""
+    """Return whether a function dispatches a kernel, which reads its arguments."""
     return "flow.dispatch @" in (body_of(function) or "")
 
 
@@ -177,7 +177,7 @@ def unique_global(module: Module, name: str) -> str:
 
 
 def _is_holding(function: Function) -> bool | None:
-    """Whether the module gets a global beside a function; None for no."""
+    """Return whether the module gets a global beside a function; None for no."""
     return True if HELD in function.attributes else None
 
 

@@ -98,7 +98,7 @@ def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> li
 def _start_lines(
     axis: int, last: int, starts: ir.RankedTensorType, is_signed: bool
 ) -> list[str]:
-    """Where a window starts on an axis, as %at0, …: the nearest of 0 … last."""
+    """Return lines that clamp a window's start on an axis to 0 … last, as %at0, …."""
     kind, sign = starts.element_type, "s" if is_signed else "u"
     found, wide = f"%start{axis}", f"%wide{axis}"
     lines = [

@@ -1,4 +1,4 @@
-"""What stands around the graph functions on IREE's side, as text.
+"""The frame around the graph functions on IREE's side, as text.
 
 Globals for weights and states, the exported functions around the graph functions, and
 the executables of kernels. What they surround is declared here and defined by bytecode.

@@ -1,4 +1,4 @@
-"""What `lower` rules are written with: linalg on tensors, sizes as index values.
+"""The builder that `lower` rules use: linalg on tensors, sizes as index values.
 
 A `Lowering` belongs to one function. Lowered values are tensors without encodings and
 with signless integers; their symbolic type travels beside them, in the graph op. Sizes
@@ -74,7 +74,7 @@ class Lowering:
         self._written: dict[Block, dict[Hashable, Any]] = {}
 
     def once(self, key: Hashable, write: Callable[[], T]) -> T:
-        """What a function writes at the insertion point, written once in each block.
+        """Write something at the insertion point once in each block, and return it.
 
         It moves on to the end of the block only, so what is written is there for all
         that follows. (`cse` would find equal ops to be one; making them takes longer.)
@@ -327,11 +327,13 @@ class Lowering:
         return iree_text.optimization_barrier(x) if is_needed else x
 
     def loop_index(self, axis: int) -> Value:
-        """Inside a body: the position along loop `axis`, an index value."""
+        """Return the position along loop `axis`, an index value inside a body."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
     def extract(self, source: Value, indices: Sequence[Value]) -> Value:
-        """Inside a body: one element, of no strided view; nobody checks bounds."""
+        """Read one element inside a body, of no strided view and without bounds
+        checks.
+        """
         return tensor.extract(source, list(indices))
 
     def clamp_index(self, index: Value, last: Size) -> Value:

@@ -123,7 +123,7 @@ def _sine_of_quadrant(x: Value, shift: int) -> Value:
 
 
 def _is_odd(whole: Value) -> Value:
-    """Whether a whole number, held in a float, is odd."""
+    """Return whether an integer, held in a float, is odd."""
     half = arith.mulf(whole, constant(whole.type, 0.5))
     return float_compare("UNE", math.floor(half), half)
 

@@ -1,4 +1,4 @@
-"""From one dtype to another: the scalar bodies, their reference, and accumulators."""
+"""Conversion between dtypes: the scalar bodies, their reference, and accumulators."""
 
 from collections.abc import Callable
 
@@ -100,7 +100,7 @@ def integer_bounds(target: str) -> tuple[int, int]:
 
 
 def _saturate(x: Value, target: str, element: ElementType) -> Value:
-    """Towards zero, clamped to the range of `target`; NaN gives 0."""
+    """Round towards zero and clamp to the range of `target`; NaN gives 0."""
     if x.type.width == 16:
         x = arith.extf(ir.F32Type.get(), x)
     low, high = integer_bounds(target)

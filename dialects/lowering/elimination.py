@@ -1,4 +1,4 @@
-"""How cholesky, triangular_solve and lu are compiled: elimination, column by column.
+"""Lowering of cholesky, triangular_solve and lu: elimination, column by column.
 
 One step of a loop handles one column of all matrices. Every step works on whole
 matrices, under masks: its shapes are the same for each column, so that one body
@@ -182,7 +182,7 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
 
 
 def _between(n: int, half: int, lower: bool) -> np.ndarray:
-    """Where the rows of one block of a pair meet the columns of the other."""
+    """Return the mask where rows of one block of a pair meet columns of the other."""
     number = np.arange(n) // half
     pair = number[:, None] // 2 == number[None, :] // 2
     after = number[:, None] > number[None, :]

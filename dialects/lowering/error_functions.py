@@ -104,7 +104,7 @@ def _erf_series() -> list[float]:
 
 
 def erf(x: Value) -> Value:
-    """In f64 a Taylor series below 0.5, and 1 - erfc above."""
+    """Write erf; in f64 as a Taylor series below 0.5, and 1 - erfc above."""
     if not isinstance(x.type, ir.F64Type):
         return math.erf(x)
     size = math.absf(x)

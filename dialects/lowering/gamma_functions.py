@@ -150,7 +150,7 @@ def _cotangent_factors(order: int) -> list[float]:
 
 
 def _steps(order: int) -> int:
-    """From where on the asymptotic series is exact to rounding."""
+    """Return the number from which the asymptotic series is exact to rounding."""
     return 10 + 2 * order
 
 

@@ -62,7 +62,7 @@ class Numbers(Lowering):
 
 
 def has_numbers_only(name: str) -> bool:
-    """Whether a function takes, computes and returns numbers, op by op.
+    """Return whether a function takes, computes and returns numbers, op by op.
 
     Each op then has a body on scalars; those with effects do not count.
     """

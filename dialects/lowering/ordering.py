@@ -54,7 +54,7 @@ def _elementwise(
 
 
 def starts(values: Sequence[Value]) -> list[Value]:
-    """What a loop starts from: each behind a barrier."""
+    """Return the initial values of a loop, each behind a barrier."""
     return [iree_text.optimization_barrier(x) for x in values]
 
 

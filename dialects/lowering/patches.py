@@ -90,7 +90,7 @@ def _gather(
 def insert_last(
     low: Lowering, part: Value, into: Value, type_: Tensor, first: Size
 ) -> Value:
-    """`into` with `part` written from position `first` of the last axis."""
+    """Write `part` into `into` from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]
     return tensor.insert_slice(

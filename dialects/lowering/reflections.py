@@ -1,4 +1,4 @@
-"""How qr is compiled: one reflection for each column, then their product at once."""
+"""Lowering of qr: one reflection for each column, then their product at once."""
 
 import math
 

@@ -22,7 +22,7 @@ Read = tuple[Value, AffineMap]  # a tensor that a loop reads, and with which map
 
 
 def is_loop(op: Operation) -> bool:
-    """Whether an op computes each element of its one result on its own."""
+    """Return whether an op computes each element of its one result independently."""
     if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
         return False
     kind, body = op.results[0].type, op.regions[0].blocks[0]
@@ -41,7 +41,7 @@ def is_bool(value: Value) -> bool:
 
 
 def _is_local(value: Value, body: Block) -> bool:
-    """Whether an operand comes from the body itself, or is a constant."""
+    """Return whether an operand comes from the body itself, or is a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return bool(owner == body)
@@ -106,19 +106,19 @@ class Region:
 
     @property
     def tensors(self) -> int:
-        """How many tensors the loop would read or write."""
+        """The number of tensors that the loop would read or write."""
         return len({value for value, _ in self._reads} | {*self.ties.values()})
 
     @property
     def marks(self) -> set[Mark]:
-        """What it has in common with a region over the same shape that it is near.
+        """Marks that a region over the same shape shares if it belongs near this one.
 
         Such regions read one tensor, or one another.
         """
         return {(*self._shape, tensor) for tensor in self._tensors}
 
     def is_closed(self) -> bool:
-        """Whether nothing that uses a result has to be computed before the region."""
+        """Return whether no user of a result has to be computed before the region."""
         anchor = self._anchor()
         users = [use.owner for new in self.ties for use in new.uses]
         others = [user for user in users if not self._computes(user)]
@@ -143,7 +143,7 @@ class Region:
 
     @property
     def computed_inputs(self) -> list[Value]:
-        """What the region reads that ops outside of it compute."""
+        """The values that the region reads from ops outside of it."""
         reads = dict.fromkeys(value for value, _ in self._reads)
         return [value for value in reads if not isinstance(value.owner, ir.Block)]
 
@@ -177,14 +177,14 @@ class Region:
         return found
 
     def _point(self) -> ir.InsertionPoint:
-        """As early as can be: others may need the results."""
+        """Return the earliest insertion point, as others may need the results."""
         anchor = self._anchor()
         if anchor is None:
             return ir.InsertionPoint.at_block_begin(self._loops[0].operation.block)
         return ir.InsertionPoint.after(anchor)
 
     def _is_old(self, read: Read) -> bool:
-        """Whether a loop reads the element of an old state that it writes."""
+        """Return whether a loop reads the element of an old state that it writes."""
         value, indexing = read
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
@@ -242,7 +242,7 @@ class Region:
 def _loop_results(
     ties: Ties, known: Mapping[Value, list[Read]]
 ) -> dict[Value, list[Read]]:
-    """What the loops of the ties compute, and those whose results only these read.
+    """Return the reads of the ties' loops, and of loops that only they read.
 
     Args:
         ties: the old state of each new one.
@@ -266,7 +266,9 @@ def _loop_results(
 
 
 def _is_spread(reads: Sequence[Read]) -> bool:
-    """Whether a tensor is made of numbers only: every region computes it for itself."""
+    """Return whether a tensor is made of numbers only: every region computes it
+    itself.
+    """
     return all(not value.type.rank for value, _ in reads)
 
 
@@ -279,7 +281,7 @@ _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
 
 
 def _is_root(op: Operation) -> bool:
-    """Whether an op reads its operands itself, whoever reads its results.
+    """Return whether an op reads its operands itself, whoever reads its results.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
     times over, and views not at all. Products and reductions are computed once, and so

@@ -1,4 +1,4 @@
-"""How eigh and svd are compiled: rotations of pairs of rows until all are orthogonal.
+"""Lowering of eigh and svd: rotations of pairs of rows until all are orthogonal.
 
 One-sided Jacobi: Hestenes, "Inversion of matrices by biorthogonalization and related
 results", Journal of the Society for Industrial and Applied Mathematics 6 (1958). All
@@ -65,7 +65,7 @@ def eigh(b: Builder, x: Value) -> list[Value]:
 
 
 def _largest_row_sum(b: Builder, x: Value) -> Value:
-    """At least the largest |eigenvalue|, by Gershgorin."""
+    """Bound the largest |eigenvalue| from above, by Gershgorin."""
     rank = Tensor.of(x).rank
     sums = b.reduce_sum(b.abs(x), axes=(rank - 1,))
     return b.reduce_max(sums, axes=(rank - 2,))

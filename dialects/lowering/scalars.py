@@ -72,7 +72,7 @@ def with_sign(size: Value, x: Value) -> Value:
 
 
 def is_negative(x: Value) -> Value:
-    """Whether the sign bit of a float is set."""
+    """Return whether the sign bit of a float is set."""
     bits = _bits(x)
     return int_compare("slt", bits, constant(bits.type, 0))
 
@@ -120,7 +120,7 @@ def in_f32(body: Body) -> Body:
 
 
 def is_nan(x: Value) -> Value:
-    """Whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
+    """Return whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
     bits = _bits(x)
     size = arith.andi(bits, constant(bits.type, (1 << (x.type.width - 1)) - 1))
     return int_compare("sgt", size, constant(bits.type, _infinity_bits(x.type)))
@@ -247,7 +247,9 @@ def sign_bits(x: Value) -> Value:
 
 
 def divide_signed(x: Value, y: Value) -> Value:
-    """Towards zero; -1 for y = 0, and no trap for the one overflowing quotient."""
+    """Divide towards zero; -1 for y = 0, and no trap for the one overflowing
+    quotient.
+    """
     zero, minus_one = constant(x.type, 0), constant(x.type, -1)
     by_zero = int_compare("eq", y, zero)
     negating = int_compare("eq", y, minus_one)

@@ -1,4 +1,4 @@
-"""How running totals are lowered: by blocks, whatever the size.
+"""Lowering of running totals: by blocks, whatever the size.
 
 Note [scan in blocks]: IREE has no loop that carries a tensor without copying it, so a
 scan becomes elementwise generics, which it vectorises. A block of `BLOCK` elements is
@@ -90,7 +90,9 @@ class Scan:
         ]
 
     def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
-        """For each place in a block, a tensor: the element there of every block."""
+        """Return, for each place in a block, the tensor of elements there of every
+        block.
+        """
         low, split, none = self.low, blocks.split, blocks.along(0)
         high = blocks.along(blocks.count * BLOCK - blocks.size)
         x = low.pad(x, blocks.padded, none, high, 0)

@@ -1,4 +1,4 @@
-"""How scatters are compiled: `iree_linalg_ext.scatter` on a table of rows.
+"""Lowering of scatters: `iree_linalg_ext.scatter` on a table of rows.
 
 The table has one row for each position that can be written (batches and indexed axes,
 taken together) and one column for each element of a window:
@@ -70,7 +70,7 @@ class Scattering:
 
     @property
     def start(self) -> float | int:
-        """What changes nothing when it is combined."""
+        """The neutral element of the reduction."""
         return self.reduction.start(self.dtype)
 
     @property

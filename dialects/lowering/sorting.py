@@ -1,4 +1,4 @@
-"""How the order of elements is lowered: counting within blocks, then merging.
+"""Lowering of sorting: counting within blocks, then merging.
 
 Note [sorting]: elements become 64-bit words, a key of 32 bits in the order of the
 elements above their position. So no two words are equal, the order is stable, and
@@ -41,7 +41,7 @@ def key_width(dtype: str) -> int:
 
 
 def key(x: Value, dtype: str) -> Value:
-    """Inside a body: an integer that has the order of the element, without sign."""
+    """Return, inside a body, an unsigned integer in the order of the elements."""
     if dtypes.is_float(dtype):
         return _float_key(x)
     width = key_width(dtype)
@@ -70,7 +70,8 @@ def _sign_bit(element: ElementType) -> Value:
 
 
 def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
-    """Where the keys along the last axis, of a `padded_size`, stand in their order.
+    """Return the positions of the keys along the last axis, of a `padded_size`, in
+    order.
 
     Returns:
         Words (i64) whose lower half is the position.
@@ -144,7 +145,7 @@ def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value
 
 
 def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
-    """As `sorted_positions`, the first few of them only, of keys of 32 bits."""
+    """Return the first few words of `sorted_positions`, for keys of 32 bits."""
     words = of.with_dtype("i64")
     packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
     return smallest_words(low, packed, words, count)
@@ -244,7 +245,9 @@ def _count_taken(
     offset: Value,
     ends: tuple[Value, Value, Value],
 ) -> Value:
-    """Inside a body: how many of the `offset` least words are in the first run."""
+    """Count, inside a body, those of the `offset` least words that are in the first
+    run.
+    """
     first, second, end = ends
     zero, one = low.index(0), low.index(1)
     few = arith.maxsi(arith.subi(offset, arith.subi(end, second)), zero)

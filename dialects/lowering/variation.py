@@ -1,4 +1,4 @@
-"""Which lowered tensors IREE cannot find to be one number, repeated.
+"""Lowered tensors that IREE cannot find to be one number, repeated.
 
 Note [sums of what does not vary]: IREE 3.13 folds what is computed into the body of a
 reduction, down to a constant where it can: `total + 1` is left of `sum(x == x)`. Its
@@ -84,7 +84,7 @@ _Question: TypeAlias = tuple[_Rule, Value]
 
 @dataclass(frozen=True)
 class Origin:
-    """What elements are computed from.
+    """The values that elements are computed from.
 
     Args:
         memory: the arguments, and results of reductions and the like.
@@ -125,7 +125,7 @@ class Variation:
         return tensor.from_elements(whole, [self._zeros[str(bits)]])
 
     def varies(self, value: Value) -> bool:
-        """Whether IREE cannot find the elements of a tensor to be one number.
+        """Return whether IREE cannot find the elements of a tensor to be one number.
 
         (That it says no means only that nothing proves it.)
         """
@@ -262,14 +262,14 @@ def _is_reduction(generic: Operation) -> bool:
 
 
 def _cuts_out(op: Operation) -> bool:
-    """Whether an op takes a part, perhaps without any element of a source's."""
+    """Return whether an op takes a part, perhaps without any element of a source's."""
     source = op.operands[0].owner
     is_slice = op.name == "tensor.extract_slice"
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
 def _is_barrier(call: Operation) -> bool:
-    """Whether what IREE's side defines is a barrier."""
+    """Return whether a call on IREE's side is a barrier."""
     callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
     return "optimization_barrier" in (body_of(find(callee)) or "")
 
@@ -386,13 +386,13 @@ def _op_in_body(scalar: Value) -> Operation | None:
 
 
 def _is_finite(scalar: Value) -> bool:
-    """Whether a scalar always is the same finite float."""
+    """Return whether a scalar always is the same finite float."""
     number = _number(scalar)
     return isinstance(number, ir.FloatAttr) and math.isfinite(number.value)
 
 
 def _are_two_numbers(one: Value, other: Value) -> bool:
-    """Whether two scalars are different constants."""
+    """Return whether two scalars are different constants."""
     number, another = _number(one), _number(other)
     return number is not None and another is not None and bool(number != another)
 

@@ -252,7 +252,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Those of its two products."""
+        """Count the operations of the two products."""
         _, positions, _, depth = Tensor.of(op.key).shape
         scores = element_count(Tensor.of(op.query).shape[:3]) * positions
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])

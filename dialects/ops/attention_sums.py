@@ -52,7 +52,7 @@ def swap_middle(b: Builder, x: Value) -> Value:
 
 
 def _times(heads: Size, shared: Size) -> int:
-    """How many heads each key head serves."""
+    """Return the number of heads that share a key head."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads // max(shared, 1)
     return 1

@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 
 def is_whole(m: Captured) -> bool:
-    """Whether numbers that were captured are integers: they have no NaN, and no -0."""
+    """Return whether captured numbers are integers, without NaN and -0."""
     return not dt.is_float(Tensor.of(m.x).dtype)
 
 
@@ -396,7 +396,7 @@ class Maximum(Binary, name="maximum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where one is."""
+        """Return whether an operand is not negative."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -422,7 +422,7 @@ class Minimum(Binary, name="minimum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both are."""
+        """Return whether both operands are not negative."""
         return is_known(op.lhs) and is_known(op.rhs)
 
 

@@ -48,7 +48,7 @@ class BitwiseNot(Unary, name="bitwise_not"):
 
 
 class Bitwise(Binary, traits=[Pure]):
-    """On integers bit by bit, on bool the logical operation."""
+    """Bitwise operations on integers, logical ones on bool."""
 
     dtypes = tuple(["bool", *dt.INTEGERS])
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -103,7 +103,7 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where one is."""
+        """Return whether an operand is not negative."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 

@@ -295,7 +295,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
-        """Its inverse: the axes change places."""
+        """Return the inverse: both axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
         return [op.rebuild(dy, **axes)]
 
@@ -347,7 +347,7 @@ class Permute(Collective, name="permute"):
     def across(
         x: np.ndarray, *, sources: tuple[int, ...], targets: tuple[int, ...]
     ) -> np.ndarray:
-        """What is sent, in an array of zeros."""
+        """Place the elements sent in an array of zeros."""
         y = np.zeros_like(x)
         y[list(targets)] = x[list(sources)]
         return y

@@ -258,7 +258,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Where nothing is summed up."""
+        """Return whether nothing is summed."""
         return not op.lhs_contract
 
     @classmethod
@@ -414,7 +414,7 @@ def _is_matmul(op: DotGeneral) -> bool:
 
 
 def _widening(op: DotGeneral) -> Any:
-    """How a matmul extends integer operands to a wider result."""
+    """Return the extension of a matmul's integer operands to a wider result."""
     unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
@@ -487,7 +487,7 @@ def _block_of(op: DotGeneral) -> int | None:
 
 @remembered_by_signature
 def is_summed_in_parts(op: DotGeneral) -> bool:
-    """Whether its sums are so long that one after the other loses digits."""
+    """Return whether sums are so long that adding one by one loses digits."""
     return _block_of(op) is not None or _is_marked(op)
 
 
@@ -518,7 +518,7 @@ def _in_blocks(
 
 
 def _is_marked(op: DotGeneral) -> bool:
-    """Whether the sums are to be split when they are compiled.
+    """Return whether the sums are to be split when they are compiled.
 
     Those over a symbolic size are, and those over a fixed one without a fit divisor.
     Every result is kept once for each block, which slows a short sum of many results

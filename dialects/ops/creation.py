@@ -28,7 +28,7 @@ def _no_tangent(b: Builder, op: GraphOp) -> None:
 
 
 def _no_cotangents(b: Builder, op: GraphOp, dy: Value) -> list[Value]:
-    """There are no operands."""
+    """Return no cotangents, as there are no operands."""
     return []
 
 
@@ -65,12 +65,12 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """As its elements are."""
+        """Return whether no element is negative."""
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
     def counter(op: "Constant") -> Counter | None:
-        """As its elements do."""
+        """Return how the elements count along an axis."""
         return counter_of_elements(op.attributes["value"])
 
     samples = [
@@ -128,7 +128,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where its positions do not wrap around."""
+        """Return whether positions do not wrap around."""
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
@@ -189,7 +189,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where the size does not wrap around."""
+        """Return whether the size does not wrap around."""
         return never_wraps(op.size[0], op.dtype)
 
     samples = [

@@ -51,7 +51,7 @@ def _window(
 def _first(
     low: Lowering, op: "DynamicSlice | DynamicUpdateSlice", starts: Value, sizes: Shape
 ) -> list[Value]:
-    """Inside a body: where the slice starts on each axis of x."""
+    """Return, inside a body, the slice's start on each axis of x."""
     dtype, found = Tensor.of(op.starts).dtype, []
     for axis, (have, size) in enumerate(zip(Tensor.of(op.x).shape, sizes, strict=True)):
         number = low.extract(starts, [low.index(axis)])
@@ -253,7 +253,8 @@ def _as_indices(
     *,
     x: bool,
 ) -> tuple[list[Value], dict[str, Any]]:
-    """What a gather or scatter needs for slices from `starts`, one row for each batch.
+    """Return a gather's or scatter's indices of slices from `starts`, a row for each
+    batch.
 
     An axis that a slice takes whole is not indexed.
     """

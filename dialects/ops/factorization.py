@@ -391,13 +391,13 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "the diagonal of r is at least 0: LAPACK's columns may have other signs"
 
     @staticmethod
     def jvp(b: Builder, op: "Qr", dx: Value) -> tuple[Value, Value]:
-        """With c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and
-        dq = dx r⁻¹ - q (c - o).
+        """Let c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and dq = dx
+        r⁻¹ - q (c - o).
         """
         moved = _right_upper(b, op.r, dx)
         c = product(b, op.q, moved, turn=LEFT)

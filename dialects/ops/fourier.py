@@ -99,7 +99,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Fft") -> list[Value]:
-        """Of rows: the axis goes to the end, all others become one."""
+        """Transform rows: the axis goes to the end, all others become one."""
         kind, axis = Tensor.of(op.re), op.axis
         sizes = permute(kind.shape, moving(kind.rank, axis, -1))
         rows = (element_count(sizes[:-1]), sizes[-1])
@@ -132,7 +132,7 @@ _LARGEST_TABLE = 1 << 15  # numbers in one constant
 
 
 def _sizes(z: Sequence[Value]) -> tuple[Size, int]:
-    """How many rows there are, and how long they are."""
+    """Return the number of rows, and their length."""
     count, n = Tensor.of(z[0]).shape
     assert isinstance(n, int), "infer lets no symbolic size through"
     return count, n
@@ -183,7 +183,9 @@ def _constants(b: Builder, table: np.ndarray, like: Value) -> list[Value]:
 
 
 def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[Value]:
-    """With n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix k2."""
+    """Split n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix
+    k2.
+    """
     count, n = _sizes(z)
     rest = n // radix
     grid = [b.reshape(x, shape=(count, radix, rest)) for x in z]
@@ -234,7 +236,7 @@ def _times(
 
 
 def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
-    """By j k = (j**2 + k**2 - (k - j)**2) / 2, a convolution with a chirp."""
+    """Convolve with a chirp, by j k = (j**2 + k**2 - (k - j)**2) / 2."""
     _, n = _sizes(z)
     size = 1 << (2 * n - 2).bit_length()
     chirp = _roots(2 * n, np.arange(n) ** 2, sign)

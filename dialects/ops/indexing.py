@@ -154,7 +154,7 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 def numpy_index(
     shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """What NumPy indexes with: positions for each axis of x, and which are inside.
+    """Return NumPy's index: positions for each axis of x, and a mask of those inside.
 
     The positions are in range and broadcast to what is read.
     """
@@ -185,7 +185,9 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 def in_range(
     low: Lowering, number: Value, size: Size, *, signed: bool = True
 ) -> tuple[Value, Value]:
-    """Inside a body: the nearest position on an axis of `size`; is it the number?"""
+    """Return, in a body, the nearest position on an axis, and whether it equals
+    `number`.
+    """
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
         last = arith.maxsi(last, low.index(0))
@@ -215,7 +217,9 @@ def position(
 def positions(
     low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
 ) -> tuple[list[Value], Value]:
-    """Inside a body: the position on each indexed axis, and whether all are inside."""
+    """Return, in a body, the position on each indexed axis, and whether all are
+    inside.
+    """
     found = [
         position(low, number, indices.dtype, x.shape[axis])
         for number, axis in zip(numbers, at.axes, strict=True)
@@ -347,7 +351,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where x is; what is read out of bounds is 0."""
+        """Return whether x is not negative; reads out of bounds give 0."""
         return is_known(op.x)
 
     samples = [
@@ -392,7 +396,9 @@ def _taken(b: Builder, x: Value, i: Value) -> Value:
 
 
 def _copies(b: Builder, op: Gather) -> Value | None:
-    """What is read of a value whose elements are equal, if they are."""
+    """Return the read of a value whose elements are equal as a broadcast, if they
+    are.
+    """
     scalar = repeated_scalar(b, op.x)
     if scalar is None:
         return None
@@ -400,7 +406,9 @@ def _copies(b: Builder, op: Gather) -> Value | None:
 
 
 def _read_in_order(b: Builder, op: Gather) -> Value | None:
-    """What is read at positions that count from 0, each along an axis of its own."""
+    """Rewrite a read at positions that count from 0, each along its own axis, as a
+    slice.
+    """
     at, source = IndexMap.of(op), Tensor.of(op.x)
     sizes = list(source.shape)
     goes_to = dict(zip(at.others, at.kept, strict=True))

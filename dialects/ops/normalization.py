@@ -414,7 +414,7 @@ def _combine(
 
 
 def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Value:
-    """How many elements are reduced over, as a float; sizes may be symbolic."""
+    """Return the number of elements reduced over, as a float; sizes may be symbolic."""
     sizes = tuple(x.shape[axis] for axis in axes)
     i64 = ir.IntegerType.get_signless(64)
     count = arith.index_cast(i64, low.size(element_count(sizes)))

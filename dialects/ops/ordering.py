@@ -158,7 +158,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
 
 def is_few(count: Size, size: Size) -> TypeGuard[int]:
-    """Whether so many elements of so many are found one after the other."""
+    """Return whether selecting `count` of `size` elements one by one is cheap."""
     if isinstance(count, Dim) or count > FEW:
         return False
     return isinstance(size, Dim) or count * OF_EACH <= size

@@ -127,7 +127,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """After the images what is around them."""
+        """Hide padding behind the images."""
         (x,) = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, cls.start)])

@@ -93,13 +93,13 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """What comes after is what a reduction of nothing gives."""
+        """Hide padding behind the neutral element of the reduction."""
         (x,), exact = operands, Tensor.of(op.x)
         return p.build(op, [p.hide(x, exact, op.axes, cls.start(exact.dtype))])
 
     @staticmethod
     def result_orders(op: "Reduction", order: Order) -> list[Order]:
-        """Of the axes that are left."""
+        """Return the order of the remaining axes."""
         return [order_without(op.axes, order)]
 
     @classmethod
@@ -200,7 +200,9 @@ def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
 
 
 def _is_repeatable(x: Value, count: Size) -> bool:
-    """Whether `count` copies of x have the closed form: for any of 0, where finite."""
+    """Return whether the closed form of a sum of copies holds: some copies, or x is
+    finite.
+    """
     value = splat_of(x)
     return bounds(count)[0] >= 1 or (value is not None and bool(np.isfinite(value)))
 
@@ -407,7 +409,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def result_orders(op: "Argmax", order: Order) -> list[Order]:
-        """Of the axes that are left."""
+        """Return the order of the remaining axes."""
         return [order_without((op.axis,), order)]
 
     @staticmethod

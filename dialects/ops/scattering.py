@@ -227,7 +227,9 @@ class ScatterMul(Combining, name="scatter_mul"):
 
 
 def _other_factors(b: Builder, op: ScatterMul) -> Value:
-    """For each update the product of the others at its place, right with zeros too."""
+    """Return, for each update, the product of the others at its place, also with
+    zeros.
+    """
     indices, maps, updates = op.indices, _maps(op), op.updates
     zero, one = (b.full_like(updates, value) for value in (0.0, 1.0))
     none, ones = (b.full_like(op.x, value) for value in (0.0, 1.0))
@@ -375,7 +377,7 @@ class ScatterSet(Scatter, name="scatter"):
 
 
 class _LastUpdates:
-    """Which update each place of x gets: the highest number, found by a scatter_max.
+    """The update that each place of x gets: the highest number, found by a scatter_max.
 
     Updates are numbered without the batches, and places without the windows.
     """
@@ -408,13 +410,15 @@ class _LastUpdates:
 
     @property
     def replaced_mask(self) -> Value:
-        """Where in x an update goes to."""
+        """The mask of places in x that an update replaces."""
         zero = self.b.full_like(self.last, 0)
         found = self.b.compare(self.last, zero, direction="ge")
         return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
 
     def stays(self, updates: Tensor) -> Value:
-        """Which updates are the last of their place; any answer for those dropped."""
+        """Return a mask of updates that are the last of their place; any value if
+        dropped.
+        """
         last = self.b.gather(self.last, *self.indices, **self.maps, mode=self.at.mode)
         stays = self.b.compare(last, self.numbers, direction="eq")
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)

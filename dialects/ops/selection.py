@@ -237,7 +237,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both choices are."""
+        """Return whether both choices are not negative."""
         return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [
@@ -381,7 +381,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where it keeps the values of integers that are not negative."""
+        """Return whether integers keep their values and are not negative."""
         source = Tensor.of(op.x).dtype
         is_kept = source in ("bool", op.dtype) or dt.bits(source) < dt.bits(op.dtype)
         return not dt.is_float(source) and is_kept and is_known(op.x)

@@ -120,12 +120,12 @@ class Reshape(Movement, name="reshape"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Where only axes of one element come or go."""
+        """Return whether only axes of one element come or go."""
         return squeezed(Tensor.of(op.x).shape) == squeezed(op.shape)
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Those of more than one element, in order."""
+        """Return the axes of more than one element, in order."""
         long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
         return dict(zip(*long, strict=False))
 
@@ -152,7 +152,7 @@ class Reshape(Movement, name="reshape"):
 
 
 def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
-    """Whether no axis of more than one element comes before one that is padded."""
+    """Return whether only the first axis of more than one element is padded."""
     for shape in (source, result):
         long = [size for size in shape if size != 1]
         if any(map(p.is_padded, long[1:])):
@@ -273,7 +273,7 @@ class Transpose(Movement, name="transpose"):
 
 
 def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
-    """Whether a transpose leaves all elements where they are in memory."""
+    """Return whether a transpose leaves all elements at their place in memory."""
     moved = [axis for axis in permutation if shape[axis] != 1]
     return moved == sorted(moved)
 
@@ -397,7 +397,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def counted_axis(op: "Broadcast", axis: int) -> int | None:
-        """Where the axis went, if it is not stretched."""
+        """Return the result's axis, if it is not stretched."""
         at = op.axes[axis]
         return at if Tensor.of(op.x).shape[axis] == op.shape[at] else None
 
@@ -451,7 +451,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:
-        """Its own inverse."""
+        """Reverse the cotangent, as the op is its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
 
     batch = leading(axes=shift_axes)

@@ -179,7 +179,7 @@ class Slice(Movement, name="slice"):
 
 
 def _is_dense(op: Slice) -> bool:
-    """Whether neighbours along the last axis of the slice are neighbours in x."""
+    """Return whether neighbours along the slice's last axis are neighbours in x."""
     source, sizes = Tensor.of(op.x).shape, op.sizes
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
@@ -396,13 +396,13 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
 
 def _is_cut(op: Pad) -> bool:
-    """Whether elements are lost at an end, and none put between others."""
+    """Return whether elements are lost at an end, and none put between others."""
     cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
     return bool(cuts) and not any(op.interior)
 
 
 def _is_shift(op: Pad) -> bool:
-    """Whether an axis loses elements at one end and gets others at the other.
+    """Return whether an axis loses elements at one end and gets as many at the other.
 
     Such a padding stays whole: it is good for an axis without elements too.
     """
@@ -458,7 +458,9 @@ def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Valu
 def _source_index(
     low: Lowering, op: Pad, axis: int, index: Value
 ) -> tuple[Value, Value]:
-    """Whether an element of x lands on `index`, and which one (any, if none does)."""
+    """Return whether an element of x lands on `index`, and its index (any, if none
+    does).
+    """
     size = Tensor.of(op.x).shape[axis]
     step = low.index(op.interior[axis] + 1)
     offset = arith.subi(index, low.size(op.low[axis]))
@@ -602,7 +604,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both are."""
+        """Return whether both operands are not negative."""
         return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [

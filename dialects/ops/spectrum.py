@@ -49,7 +49,7 @@ def _reciprocal(b: Builder, x: Value, least: Value) -> Value:
 
 
 def _rounding(b: Builder, values: Value) -> Value:
-    """How much values of one matrix may differ by rounding alone."""
+    """Bound the differences of values of one matrix by rounding alone."""
     kind = Tensor.of(values)
     total = b.reduce_sum(b.abs(values), axes=(kind.rank - 1,))
     return b.scale(total, epsilon(kind))
@@ -101,7 +101,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
@@ -187,7 +187,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod

@@ -61,13 +61,13 @@ def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | No
 
 
 def _is_spatial(pad: "Pad") -> bool:
-    """Whether images and channels are as many as before."""
+    """Return whether batch and channels are not padded."""
     ends = [(pad.low[n], pad.high[n], pad.interior[n]) for n in (0, -1)]
     return all(each == (0, 0, 0) for each in ends)
 
 
 def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
-    """How axis `number` of the images is convolved without zeros.
+    """Return how axis `number` of the images is convolved without zeros.
 
     None where elements are cut off, also if zeros are put in their place.
     """

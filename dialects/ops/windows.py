@@ -23,7 +23,7 @@ from aotc.mlir import Value
 
 
 def window_count(size: Size, window: int, stride: int, dilation: int = 1) -> Size:
-    """How many windows fit along an axis of `size`."""
+    """Return the number of windows that fit along an axis of `size`."""
     return (size - dilation * (window - 1) - 1) // stride + 1
 
 

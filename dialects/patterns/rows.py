@@ -25,7 +25,7 @@ def always(_: Captured) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What may be replaced, and what takes its place.
+    """A rewrite: a term, its conditions, and the replacement.
 
     Args:
         says: what is replaced by what, in a line.

@@ -31,7 +31,9 @@ def apply_channels_last(
     *args: P.args,
     **options: P.kwargs,
 ) -> Array:
-    """What a function of an image (N, spatial…, C) makes of x; both N, C, spatial…"""
+    """Apply a function of an image (N, spatial…, C) to x as N, C, spatial…, and turn
+    back.
+    """
     return channels_first(function(channels_last(x), *args, **options))
 
 

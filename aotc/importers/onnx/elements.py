@@ -45,7 +45,7 @@ class Element:
 
     @property
     def is_narrow_float(self) -> bool:
-        """Whether it is a float of 8 bits or less."""
+        """Return whether the element is a float of 8 bits or less."""
         return self.narrow is not None and self.narrow.startswith("float")
 
 

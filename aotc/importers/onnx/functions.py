@@ -61,7 +61,7 @@ def _bind_attributes(node: Node, attributes: Mapping[str, Any]) -> Any:
 
 @cache
 def schema_of(key: str, opset: int) -> Any:
-    """What ONNX says about an operator; None if it does not know it."""
+    """Return ONNX's schema of an operator; None if it does not know it."""
     from onnx import defs
 
     domain, _, op = key.rpartition(".")

@@ -41,7 +41,7 @@ class Constant:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The shape of the tensor."""
         return self.data.shape if self.packed is None else self.packed
 
     @property
@@ -147,7 +147,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Model:
-    """What a file holds."""
+    """The contents of a file."""
 
     graph: Graph
     opsets: Mapping[str, int]

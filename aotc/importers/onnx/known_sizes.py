@@ -124,7 +124,7 @@ def _float(x: Any, dtype: str) -> Any:
 
 
 def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
-    """Of any number of tensors, two at a time."""
+    """Extend a function of two sizes to any number of tensors."""
     return lambda *xs: reduce(_of_sizes(function), xs)
 
 

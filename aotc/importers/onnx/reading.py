@@ -74,7 +74,9 @@ def model_of(proto: Any, file: str, files: Files) -> Model:
 
 
 def _is_text(message: Any) -> bool:
-    """Whether all strings in a message are; protobuf leaves others as bytes."""
+    """Return whether all strings in a message are text; protobuf leaves others as
+    bytes.
+    """
     for field, value in message.ListFields():
         values = [value] if isinstance(value, (str, bytes)) else value
         if field.type == field.TYPE_STRING:

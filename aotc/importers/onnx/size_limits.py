@@ -1,4 +1,4 @@
-"""How large sizes can be by the tables that a file stores.
+"""Limits of sizes by the tables that a file stores.
 
 A model that reads as much of a stored table as an input is long (learned positions,
 say) works up to the table's length. ONNX has no place to say so, but it can be seen: a
@@ -39,7 +39,7 @@ def size_limits(graph: Graph) -> dict[Axis, int]:
 
 
 def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
-    """What a Slice reads of a table: as much as these axes are long, of so much."""
+    """Yield the axes by whose sizes a Slice reads a table, with the table's size."""
     table = origins.constant(node.inputs[0])
     if table is None:
         return
@@ -50,7 +50,7 @@ def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
 
 
 class _Origins:
-    """Which elements of small vectors are sizes of inputs."""
+    """The sizes of inputs that elements of small vectors come from."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

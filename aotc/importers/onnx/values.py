@@ -1,4 +1,4 @@
-"""What flows between the nodes of an ONNX graph.
+"""Values that flow between the nodes of an ONNX graph.
 
 ONNX computes shapes with tensors of integers. Those whose elements are sizes, such as
 the result of `Shape`, are `Sizes` here: known while the model is traced, symbols
@@ -61,12 +61,12 @@ class Sizes:
 
     @property
     def shape(self) -> Shape:
-        """How many there are."""
+        """The shape of the sizes."""
         return tuple(self.data.shape)
 
     @property
     def has_floats(self) -> bool:
-        """Whether floats are in it that are not rounded to sizes yet."""
+        """Return whether some elements are floats not yet rounded to sizes."""
         return any(isinstance(x, SymbolicFloat) for x in self.data.reshape(-1))
 
     def array(self) -> Array:
@@ -95,7 +95,7 @@ def size_tensor(data: Any, dtype: str = "i64") -> Value:
 
 
 def is_padded(value: Value | None) -> bool:
-    """Whether sizes that values decide are those of a value, or in it."""
+    """Return whether values decide sizes of a value, or in it."""
     if isinstance(value, Sizes):
         return has_data_dependent(value.data.reshape(-1).tolist())
     return isinstance(value, Padded)

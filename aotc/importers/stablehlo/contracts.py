@@ -1,4 +1,4 @@
-"""What a module says about its open sizes: names, equalities and bounds.
+"""Contracts of a module's open sizes: names, equalities and bounds.
 
 An exporter checks its assumptions first: it reads sizes, computes with them, and gives
 the outcome to `shape_assertion`. Those checks are read here as facts. Equalities that
@@ -30,7 +30,7 @@ _LARGEST_MULTIPLE = 128  # that is looked for
 
 @dataclass
 class _Facts:
-    """What is known so far of the open sizes of the arguments."""
+    """The facts known so far about the open sizes of the arguments."""
 
     dims: list[Dim]  # by the number of their symbols
     terms: dict[int, DimTerm]  # number of a size that follows from others → from what
@@ -52,7 +52,7 @@ class _Facts:
 
     @property
     def contracts(self) -> list[Contract]:
-        """Of all symbols."""
+        """The contracts of all symbols."""
         return [dim.contract() for dim in self.dims]
 
 
@@ -149,7 +149,7 @@ class _Reader:
         return as_known(self.facts.size(self.places.index(place)), op.kind.dtype)
 
     def _call(self, name: str, operands: Sequence[Value]) -> list[Value]:
-        """What a function gives, if it is one that computes with sizes only."""
+        """Evaluate a call of a function, if it computes with sizes only."""
         self._learn_names(name, operands)
         if _UNKNOWN in operands:
             return []
@@ -174,7 +174,7 @@ class _Reader:
     # ---- learning from a check ------------------------------------------------------
 
     def _learn_check(self, check: Any, values: dict[Any, Value]) -> bool:
-        """Whether a check told something new about a size."""
+        """Learn from a check; return whether it told something new about a size."""
         condition = check.operands[0]
         if condition in values or isinstance(condition.owner, ir.Block):
             return False
@@ -284,7 +284,7 @@ def _position(atom: Any) -> int | None:
 
 
 def global_constants(function: Any) -> list[str]:
-    """For each argument of a function, the variable of JAX that it is, or nothing."""
+    """Return the JAX variable of each argument of a function, or an empty text."""
     if "arg_attrs" not in function.attributes:
         return [""] * len(function.regions[0].blocks[0].arguments)
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["arg_attrs"]))

@@ -127,7 +127,7 @@ def _parameter_names(function: Any, count: int) -> list[str]:
 
 
 def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
-    """Which arguments `jax.jit` was told to give away, leaf by leaf."""
+    """Return which arguments `jax.jit` donates, leaf by leaf."""
     if not hasattr(function, "trace"):
         return []
     infos = require_jax().tree.leaves(function.trace(*args, **kwargs).args_info)
@@ -135,7 +135,9 @@ def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
 
 
 class _CallingConvention:
-    """How a network calls a module that has arguments and results in pytrees of JAX."""
+    """The calling convention of a module with arguments and results in pytrees of
+    JAX.
+    """
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
 
 
 def _is_short(op: Op) -> bool:
-    """Whether the result may be a Known."""
+    """Return whether the result may be a Known."""
     kind = op.kinds[0]
     if kind is None or kind.is_complex or kind.dtype not in SIZE_DTYPES:
         return False

@@ -90,7 +90,7 @@ class Module:
         return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
     def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
-        """What main returns."""
+        """Return main's results."""
         known: dict[Any, Value] = {
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
@@ -106,11 +106,13 @@ class Module:
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
     def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
-        """What runs it, with weights in the place of constants."""
+        """Return the interpreter of the module, with weights in the place of
+        constants.
+        """
         return Interpreter(self.mlir, weights)
 
     def flags(self, *names: str) -> list[bool]:
-        """Which arguments have one of these attributes."""
+        """Return, for each argument, whether it has one of these attributes."""
         attributes = functions_of(self.mlir)[self.main].attributes
         if "arg_attrs" not in attributes:
             return [False] * len(self.arguments)
@@ -119,7 +121,7 @@ class Module:
 
     @property
     def donated(self) -> list[bool]:
-        """Which arguments' memory the results may take."""
+        """Flags of the arguments whose memory the results may take."""
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 
@@ -214,7 +216,7 @@ def _name_of(argument: Any) -> str:
 
 
 def value_of(leaf: Any) -> Value:
-    """What is given for a leaf of the inputs: an array, or a pair of them."""
+    """Return the value of a leaf of the inputs: an array, or a pair of them."""
     if isinstance(leaf, Complex):
         return Complex(lift(leaf.real), lift(leaf.imag))
     return lift(leaf)

@@ -40,7 +40,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """With its dialect: `stablehlo.add`."""
+        """The name with its dialect: `stablehlo.add`."""
         return str(self.op.name)
 
     @cached_property

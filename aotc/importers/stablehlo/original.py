@@ -37,7 +37,7 @@ def of_function(
 
 
 def of_export(exported: Any, places: int) -> Original:
-    """What `jax.export` serialized, whose first arguments have no names."""
+    """Return the original of a `jax.export`, whose first arguments have no names."""
 
     def run(inputs: Inputs) -> Any:
         values = [_as_input(each) for each in inputs.values()]

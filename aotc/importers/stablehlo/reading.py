@@ -136,7 +136,7 @@ def _require_one_device(module: Any, name: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a parser says, without its notes."""
+    """Return a parser's message, without its notes."""
     text = str(error).replace("Unable to parse module assembly:\n", "")
     text = " ".join(text.split(" note: ")[0].split())
     return text[:_LONGEST_REASON] or type(error).__name__

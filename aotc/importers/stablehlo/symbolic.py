@@ -1,4 +1,4 @@
-"""What JAX calls things: symbolic dimensions for Dims, abstract arrays for Specs.
+"""Conversion between JAX and aotc: symbolic dimensions and Dims, arrays and Specs.
 
 Nothing in aotc but this file, `jax.py` and `exports.py` has to do with jax, and these
 import it when they are called.
@@ -102,7 +102,7 @@ class SymbolicSizes:
         return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
     def variables(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
-        """What JAX's symbols are in arrays that are given for the specs."""
+        """Return the values of JAX's symbols in arrays that are given for the specs."""
         found: dict[str, Any] = {}
         for leaf, array in zip(leaves, given, strict=True):
             for size, actual in zip(
@@ -127,7 +127,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether a pytree of JAX holds a value as a leaf that JAX does not know."""
+    """Return whether a pytree of JAX holds a value as a leaf that JAX does not know."""
     return isinstance(value, (Spec, Complex))
 
 

@@ -1,4 +1,4 @@
-"""What the interpreter computes with: arrays, pairs of them, and known sizes.
+"""Values that the interpreter computes with: arrays, pairs of them, and known sizes.
 
 StableHLO computes shapes with integer tensors: `get_dimension_size`, arithmetic on it,
 `concatenate`, and then `dynamic_reshape` by the result. A `Known` is such a tensor
@@ -41,7 +41,7 @@ class Known:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The shape of the tensor."""
         return tuple(self.data.shape)
 
     @property

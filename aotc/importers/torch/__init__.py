@@ -74,7 +74,9 @@ def from_torch(
 
 
 def _asks_for_promises(network: Imported) -> bool:
-    """Whether a network cannot be traced because too little is known of sizes."""
+    """Return whether a network cannot be traced because too little is known of
+    sizes.
+    """
     from aotc.importers.torch.interpreter import DIM_ADVICE
 
     try:

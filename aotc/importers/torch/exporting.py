@@ -86,7 +86,7 @@ def _require_tensors(args: Any) -> None:
 
 @contextmanager
 def training(model: Any, train: bool) -> Iterator[None]:
-    """Within this block, the parts of a module are in training mode if `train` says so.
+    """Put the parts of a module in training mode within this block, if `train` is true.
 
     Afterwards each of them is in the mode that it was in.
     """
@@ -172,7 +172,7 @@ _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not regist
 
 
 def _reading_advice(path: Path, said: str) -> str:
-    """What to do about a file that torch does not read."""
+    """Suggest what to do about a file that torch does not read."""
     if "which is not registered" in said:
         return _OP_ADVICE.format(name=path.name)
     found = _UNREGISTERED.search(said)
@@ -245,7 +245,9 @@ def _forget_ranges_of_terms(program: Any) -> None:
 
 
 def _is_plain(program: Any) -> bool:
-    """Whether all ops are in `ops/`, and those that write do it as `writes.py` can."""
+    """Return whether all ops are in `ops/`, and writes are such as `writes.py` can
+    do.
+    """
     module = program.graph_module
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False
@@ -316,7 +318,9 @@ def _user_line(error: Exception) -> str | None:
 
 
 def is_library(filename: str) -> bool:
-    """Whether a source file is one of PyTorch, of Python, or of this frontend."""
+    """Return whether a source file is one of PyTorch, of Python, or of this
+    frontend.
+    """
     path = Path(filename)
     if path.is_relative_to(_PYTHON) and "site-packages" not in path.parts:
         return True

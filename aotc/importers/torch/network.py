@@ -191,7 +191,7 @@ def _unkept(
 
 @dataclass(frozen=True)
 class _Slot:
-    """What a placeholder of the graph stands for.
+    """The role of a placeholder of the graph.
 
     Args:
         kind: `weight`, `state`, `input` or `fixed`.
@@ -235,7 +235,9 @@ def _input_slot(spec: Any, number: int) -> _Slot:
 
 
 def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
-    """What the module stores and uses: the spec of its placeholder, and the tensor."""
+    """Yield the tensors that the module stores and uses, with the spec of the
+    placeholder.
+    """
     users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind in _STORED and users[spec.arg.name]:
@@ -259,7 +261,7 @@ def _uniform_zero_points(program: Any) -> Iterator[str]:
 
 
 def _roles(node: Any, reader: Any) -> set[str]:
-    """What an op calls the arguments that a node is."""
+    """Return the names of the arguments of an op that a node is given for."""
     schema = getattr(reader.target, "_schema", None)
     named = [*reader.kwargs.items()]
     if schema is not None:
@@ -322,13 +324,13 @@ def _arguments(program: Any) -> list[tuple[str, Any]]:
 
 
 def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
-    """What drops elements, which a network without a key cannot."""
+    """Yield the ops that drop elements, which need a key."""
     for node in filter(drops, nodes.calls(program.graph_module)):
         yield str(node.target), REFUSED[0], nodes.shown_place(node), REFUSED[1]
 
 
 def _drops(program: Any) -> bool:
-    """Whether a program drops elements at random."""
+    """Return whether a program drops elements at random."""
     return any(map(drops, nodes.calls(program.graph_module)))
 
 
@@ -336,7 +338,7 @@ _VARIES = object()  # what is no flag
 
 
 def _fixed_leaves(program: Any) -> Iterator[Any]:
-    """For each argument in a row the value that it is fixed to, if it is."""
+    """Yield the value that each argument in a row is fixed to, if it is."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             constant = isinstance(spec.arg, ConstantArgument)

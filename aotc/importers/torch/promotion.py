@@ -1,4 +1,4 @@
-"""How PyTorch's dtypes meet: by category first, then by rank.
+"""Promotion of PyTorch's dtypes: by category first, then by rank.
 
 Bool, integers, floats: the highest category wins. Within it arrays with axes decide,
 then scalars (arrays without axes), then Python numbers, which have the default dtypes

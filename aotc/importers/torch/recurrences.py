@@ -21,7 +21,7 @@ _KEYS = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """Within this block, recurrent networks are ops that are not taken apart."""
+    """Keep recurrent networks as whole ops, not taken apart, within this block."""
     aten = torch.ops.aten
     rules = {
         aten.lstm.input: _shapes_of_lstm,

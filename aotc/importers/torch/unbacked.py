@@ -45,7 +45,7 @@ class UnbackedSizes:
 
     @staticmethod
     def of(graph: Graph) -> UnbackedSizes:
-        """Those of a graph."""
+        """Find the unbacked sizes of a graph."""
         shapes = [tensor.shape for node in graph.nodes for tensor in _tensors(node)]
         bounds: dict[Any, list[Any]] = {}
         for symbol, bound in _asserted_bounds(graph):
@@ -53,13 +53,13 @@ class UnbackedSizes:
         return UnbackedSizes(frozenset(symbols_of(shapes)), bounds)
 
     def are_in(self, node: Node) -> bool:
-        """Whether a node takes or makes tensors of these sizes, or the sizes."""
+        """Return whether a node takes or makes tensors of these sizes, or the sizes."""
         around = [node, *node.all_input_nodes]
         return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
 
     @contextmanager
     def bound_new_sizes(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
-        """Within this block a new size is at most what the module promises of it."""
+        """Bound new sizes within this block by the module's promises."""
         promised = _promised_number(node)
         if promised is not None:
             with promise_bound(promised):
@@ -121,7 +121,9 @@ def _tensors(node: Node) -> Iterator[Any]:
 
 
 def asserted_test(node: Node) -> Any:
-    """What a node asserts of sizes, as a sympy expression; None of any other node."""
+    """Return the condition that a node asserts of sizes, as a sympy expression, or
+    None.
+    """
     if node.op != "call_function" or not str(node.target).startswith(_ASSERTIONS):
         return None
     test = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None

@@ -61,7 +61,7 @@ def unsqueeze(x: Value, axes: int | Sequence[int]) -> Value:
 
 
 def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
-    """Without axes of size 1: all, or those among the given ones."""
+    """Remove axes of size 1: all, or those among the given ones."""
     rank = len(x.shape)
     listed = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
     gone = {axis % rank for axis in listed}
@@ -115,7 +115,7 @@ def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
 
 
 def _is_padded_first(sizes: Sequence[Size]) -> bool:
-    """Whether only the first of these sizes depends on values, if one does."""
+    """Return whether at most the first of these sizes depends on values."""
     return not has_data_dependent(sizes[1:])
 
 
@@ -135,7 +135,7 @@ def expand(x: Value, sizes: Sequence[Size]) -> Value:
 
 
 def create_padded(function: Callable[[Shape], Array], sizes: Sequence[Size]) -> Value:
-    """What a function of a shape makes, for a shape that depends on values."""
+    """Create an array of a shape that depends on values by a function of the shape."""
     return as_padded(function(bounds_of(tuple(sizes))), sizes)
 
 
@@ -207,7 +207,7 @@ def _require_alike(parts: Sequence[Value], axis: int) -> None:
 
 
 def _packed_positions(lengths: Sequence[Size], bound: Size) -> Array:
-    """Where each element of parts with padding between them lies."""
+    """Return the position of each element of parts with padding between them."""
     places = np.arange(bound, dtype="i32")
     gaps, end = np.zeros((), "i32"), np.zeros((), "i32")
     for length in lengths[:-1]:

@@ -65,7 +65,9 @@ def slice_axes(x: Value, key: Sequence[slice]) -> Value:
 
 
 def _position(end: Any, size: Size) -> Size:
-    """Where a slice begins or ends: within the axis, from its end where negative."""
+    """Return the start or end of a slice, within the axis; negative ones count from
+    its end.
+    """
     if isinstance(end, int) and end < 0:
         return remaining_size(size, -end)
     if isinstance(end, int) or not is_data_dependent(end):
@@ -77,7 +79,7 @@ def _position(end: Any, size: Size) -> Size:
 
 
 def length_between(first: Size, last: Size) -> Size:
-    """How many positions lie between two."""
+    """Return the number of positions from `first` to `last`."""
     difference = last - first
     if not is_data_dependent(difference) and bounds(difference)[0] >= 0:
         return difference

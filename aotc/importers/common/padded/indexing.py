@@ -156,7 +156,7 @@ def _padding_out_of_bounds(key: Array, own: Shape, size: Size) -> Array:
 def gather(
     function: Callable[[Array, Array], Array], x: Value, axis: int, indices: Value
 ) -> Value:
-    """For each index the element at it along an axis, at its place on the others."""
+    """Gather elements along an axis by index, at their own place on the other axes."""
     axis %= len(x.shape)
     _require_same_places(x, axis, indices)
     places = _from_front(indices, x.shape[axis])

@@ -93,7 +93,7 @@ def _product_shape(a: Shape, b: Shape) -> Shape:
 
 
 def _broadcast(shapes: list[Shape], padded: list[Any]) -> Shape:
-    """What shapes broadcast to, with these sizes where values decide them."""
+    """Return the broadcast of shapes, with these sizes where values decide them."""
     rank = max(map(len, shapes))
     found = []
     for axis in range(-rank, 0):

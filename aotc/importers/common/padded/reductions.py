@@ -37,7 +37,7 @@ def listed_axes(x: Value, axes: Axes) -> tuple[int, ...]:
 
 
 def reduced_shape(x: Value, axes: Sequence[int], keepdims: bool) -> Shape:
-    """What a reduction leaves of a shape."""
+    """Return the shape that a reduction leaves."""
     if keepdims:
         return tuple(1 if n in axes else size for n, size in enumerate(x.shape))
     return tuple(size for n, size in enumerate(x.shape) if n not in axes)
@@ -56,12 +56,12 @@ def reduce(
 
 
 def lowest(dtype: str) -> Any:
-    """What every other number is larger than or equal to."""
+    """Return the least value of a dtype."""
     return _limit(dtype, -1)
 
 
 def highest(dtype: str) -> Any:
-    """What every other number is less than or equal to."""
+    """Return the greatest value of a dtype."""
     return _limit(dtype, 1)
 
 
@@ -82,7 +82,7 @@ def require_elements(x: Padded, axes: Axes) -> None:
 
 
 def element_counts(x: Padded, axes: Axes, dtype: str) -> Array:
-    """How many elements a reduction over these axes is made of."""
+    """Count the elements that a reduction over these axes reads."""
     found = np.ones((), "i64")
     for axis in listed_axes(x, axes):
         found = np.multiply(found, count_of(x.shape[axis]))
@@ -156,7 +156,7 @@ def in_order(
 
 
 def _beyond(dtype: str) -> Any:
-    """What comes after every other number, but for equal ones."""
+    """Return a value that sorts after every other number, but for equal ones."""
     return float("nan") if dtypes.is_float(dtype) else highest(dtype)
 
 

@@ -62,7 +62,7 @@ def loop(
 
 
 def _always_continues(body: Any) -> bool:
-    """Whether a body returns the condition it is given, or a constant that is true."""
+    """Return whether a body returns the condition it is given, or a constant true."""
     graph = body.graph
     name = graph.outputs[0]
     producers = {out: node for node in graph.nodes for out in node.outputs}

@@ -38,7 +38,7 @@ def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """In the type of the base."""
+    """Compute base ** exponent in the type of the base."""
     if exponent.dtype == base.dtype:
         return np.power(base, exponent)
     if dtypes.is_float(base.dtype):
@@ -60,7 +60,7 @@ def bit_shift(x: Array, by: Array, *, direction: str) -> Array:
 
 
 def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Where x is infinite, of the signs that are asked for."""
+    """Return whether each element is infinite, of the signs that are asked for."""
     above = np.isposinf(x) if detect_positive else None
     below = np.isneginf(x) if detect_negative else None
     if above is not None and below is not None:

@@ -15,7 +15,7 @@ _AUTOMATIC = {"SAME_UPPER": "SAME", "SAME_LOWER": "SAME_LOWER", "VALID": "VALID"
 
 
 class Steps(TypedDict):
-    """How windows slide, as functions of `aotc.nn` take it."""
+    """The steps of windows, in the form that functions of `aotc.nn` take."""
 
     strides: Ints
     padding: Padding

@@ -93,7 +93,7 @@ def _layer_norm(
     axes: tuple[int, ...],
     dtype: str,
 ) -> Array:
-    """By the op that is one, where the scale has the shape that it takes."""
+    """Normalize by the op for it, where the scale has the shape that it takes."""
     y = np.astype(
         nn.layer_norm(np.astype(x, dtype), epsilon=epsilon, axes=axes), x.dtype
     )

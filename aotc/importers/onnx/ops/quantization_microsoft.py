@@ -275,7 +275,7 @@ def qattention(
 def _seen(
     mask: Array | None, length: Any, positions: Any, least: float, is_causal: int
 ) -> Array | None:
-    """What is added to scores of positions that are not to be seen; None for nothing.
+    """Return the addend that masks scores of hidden positions; None for nothing.
 
     Args:
         mask: of each row how many positions it has, or which are not 0.

@@ -74,7 +74,9 @@ class Options:
     layout: int = 0
 
     def reverses(self) -> list[bool]:
-        """For each direction whether it goes from the last element to the first."""
+        """Return, for each direction, whether it goes from the last element to the
+        first.
+        """
         both = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if self.direction not in both:
             fail("bad-node", f"expected one of {list(both)}; got {self.direction!r}")

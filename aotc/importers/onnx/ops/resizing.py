@@ -38,7 +38,7 @@ Factor = numpy.floating[Any] | Array
 
 @dataclass(frozen=True)
 class Sampling:
-    """How elements of the result are found in x.
+    """The sampling of elements of the result from x.
 
     Args:
         mode: "nearest", "linear" or "cubic".
@@ -242,7 +242,7 @@ def _beyond(places: Places, size: Size) -> Places:
 
 
 def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
-    """Whether each element of x comes so many times, whatever its size."""
+    """Return whether each element of x is repeated so many times, whatever its size."""
     if isinstance(factor, Array) or factor != repeats:
         return False
     if how.places in ("align_corners", "tf_crop_and_resize"):
@@ -255,7 +255,7 @@ def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
 def _source_positions(
     size: Size, new: Size, factor: Factor, region: tuple[float, float], mode: str
 ) -> Places:
-    """Where in x the elements of the result are.
+    """Return the positions in x of the result's elements.
 
     In f32 and in the order of ONNX Runtime, whose roundings decide between neighbours.
     """
@@ -269,7 +269,7 @@ def _source_positions(
 
 @dataclass(frozen=True)
 class _Line:
-    """What the positions along an axis are computed from.
+    """The inputs of computing positions along an axis.
 
     Args:
         i: 0, 1, … below the new size.
@@ -293,7 +293,7 @@ class _Line:
 
     @property
     def steps(self) -> Any:
-        """From the first element of the result to the last."""
+        """The number of steps from the first element of the result to the last."""
         return module_of(self.after).maximum(self.after - 1, 1)
 
 

@@ -73,7 +73,7 @@ def stft(
 
 
 def _fixed_length(window: Array | None, given: Known | None) -> int:
-    """Of a frame: what is given, or that of the window."""
+    """Return the frame length: the given one, or that of the window."""
     if given is not None:
         return int(number(given))
     if window is None:

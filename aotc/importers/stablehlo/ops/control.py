@@ -74,7 +74,7 @@ class _Loop:
         return full
 
     def carried_values(self, values: Sequence[Value]) -> list[Value]:
-        """Those that are carried."""
+        """Return the carried values."""
         return [materialize(values[position]) for position in self.carried_positions]
 
     def condition(self, values: Sequence[Value]) -> Array:
@@ -104,7 +104,9 @@ def while_(op: Op, *initial: Value) -> Any:
 
 
 def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
-    """How often a loop like `for i in range(first, limit, step)` runs."""
+    """Return the number of steps of a loop like `for i in range(first, limit,
+    step)`.
+    """
     condition, body = (region.blocks[0] for region in op.op.regions)
     test, *_ = (_maker(v) for v in list(condition.operations)[-1].operation.operands)
     if test is None or test.name != "stablehlo.compare":

@@ -96,7 +96,7 @@ def _negate(x: Array) -> Array:
 
 
 def _round_away(x: Array) -> Array:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.greater_equal(np.abs(x - whole), 0.5)
     return whole + np.where(away, np.copysign(np.ones_like(x), x), np.zeros_like(x))

@@ -46,7 +46,7 @@ class Windows:
         return [axis for axis in range(len(self.shape)) if axis not in gone]
 
     def read_axis(self, axis: int) -> int:
-        """Which axis of what is read an axis of x that is kept becomes."""
+        """Return the axis of the read array that a kept axis of x becomes."""
         return self.window_axes[self.kept.index(axis)]
 
     def batch_axes(self, rank: int) -> list[int]:
@@ -64,7 +64,7 @@ class Places:
     kept: tuple[int, ...]
 
     def attributes(self, mode: str) -> dict[str, Any]:
-        """Of the op."""
+        """Return the attributes of the op."""
         return {"axes": self.axes, "along": self.along, "kept": self.kept, "mode": mode}
 
 
@@ -105,7 +105,7 @@ def _vectors_last(at: Windows, indices: Array) -> Array:
 
 
 def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
-    """Where windows start along each axis that is indexed or goes along."""
+    """Return the starts of windows along each axis that is indexed or a batch axis."""
     columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
     wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
     if clamp:

@@ -31,7 +31,7 @@ def _letter(op: Op, name: str) -> str:
 
 
 def _info(a: Array) -> Array:
-    """That all went well; a failure shows as NaN in the result."""
+    """Return the status of success; a failure shows as NaN in the result."""
     return np.zeros(a.shape[:-2], "i32")
 
 

@@ -73,7 +73,7 @@ def _numbers(function: Bilinear) -> Bilinear:
 
 @dataclass(frozen=True)
 class _Window:
-    """How a kernel slides over an image; images are N, spatial…, C."""
+    """The slide of a kernel over an image; images are N, spatial…, C."""
 
     strides: tuple[int, ...]
     padding: tuple[Any, ...]  # low and high for each axis in turn
@@ -128,7 +128,7 @@ def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Va
 
 
 def _image_axes(axes: Any, side: str) -> list[int]:
-    """Where an image has its batch, its spatial axes and its features."""
+    """Return the batch axis, the spatial axes and the feature axis of an image."""
     return [
         getattr(axes, f"{side}_batch_dimension"),
         *getattr(axes, f"{side}_spatial_dimensions"),
@@ -162,7 +162,7 @@ def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
 
 
 def _is_plain(x: Array, kernel: Array, padding: Sequence[Any]) -> bool:
-    """Whether there is an op for it."""
+    """Return whether there is an op for the convolution."""
     fixed = all(isinstance(n, int) for n in (*kernel.shape, *padding))
     filled = fixed and 0 not in (*kernel.shape, *x.shape)
     return filled and x.ndim in (3, 4, 5) and dtypes.is_float(x.dtype)

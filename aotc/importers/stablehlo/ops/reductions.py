@@ -136,7 +136,7 @@ def _arg_reduce(
 
 
 def _counts(op: Op, operand: int, axis: int) -> bool:
-    """Whether an operand is an iota along the axis that is reduced."""
+    """Return whether an operand is an iota along the axis that is reduced."""
     value = op.op.operands[operand]
     maker = getattr(value.owner, "operation", value.owner)
     name = getattr(maker, "name", "")

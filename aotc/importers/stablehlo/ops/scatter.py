@@ -164,7 +164,9 @@ def _combine_disjoint(
 
 
 def _read_for_update(x: Array, at: Windows, indices: Array) -> Array:
-    """What is at the places of the updates; anything where they do not fit."""
+    """Read the elements at the places of the updates; any value where they do not
+    fit.
+    """
     at, indices = _with_all_indexed(at, indices)
     places = places_of(at, indices, clamp=True)
     if not places.axes:

@@ -199,7 +199,7 @@ def real_dynamic_slice(
 
 
 def _offset_from_start(op: Op) -> Shape | None:
-    """What was added to the start of a part for its limit, where that is known."""
+    """Return the length added to a part's start for its limit, where it is known."""
     _, start, limit, _ = op.op.operands
     maker = getattr(limit.owner, "operation", None)
     if maker is None or maker.name != "stablehlo.add" or start not in maker.operands:

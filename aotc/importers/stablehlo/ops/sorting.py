@@ -42,7 +42,7 @@ def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -
 
 
 def _by_rank(op: Op, xs: Sequence[Value], axis: int) -> Array:
-    """How many elements come before each one, from a comparison of all pairs."""
+    """Count the elements before each one, from a comparison of all pairs."""
     require_elementwise(op)
     operands = []
     for x in xs:

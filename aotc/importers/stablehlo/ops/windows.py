@@ -96,7 +96,9 @@ class _Window:
     steps: tuple[Shape, ...]  # strides and dilations
 
     def running(self, shape: Shape) -> tuple[int, bool] | None:
-        """Whether it is all that came before along an axis: which, and if backwards."""
+        """Return the axis of a running window, and whether it goes backwards; None
+        if none.
+        """
         wide = [axis for axis, n in enumerate(self.size) if n != 1]
         wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
         plain = all(n == 1 for step in self.steps for n in step)

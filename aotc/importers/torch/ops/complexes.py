@@ -73,7 +73,7 @@ def copy(into: Complex, x: Any, *_: Any) -> Complex:
 
 
 def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
-    """What makes an array of real numbers, as complex ones."""
+    """Turn a function that creates real arrays into one of complex arrays."""
 
     def call(*args: Any, dtype: str) -> Any:
         return cast(function(*args, dtype=PARTS[dtype]), dtype)
@@ -159,7 +159,7 @@ def where(condition: Array, x: Any, y: Any) -> Complex:
 
 
 def is_true(x: Any) -> Array:
-    """Whether numbers are not 0."""
+    """Return whether numbers are not 0."""
     if isinstance(x, Complex):
         return np.logical_or(np.not_equal(x.real, 0), np.not_equal(x.imag, 0))
     return np.astype(x, "bool")
@@ -177,12 +177,12 @@ def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _either(function: Callable[[Array], Array]) -> Callable[[Complex], Array]:
-    """Whether something holds of one part or of the other."""
+    """Return a predicate that holds if `function` does for one part or the other."""
     return lambda z: np.logical_or(function(z.real), function(z.imag))
 
 
 def is_finite(z: Complex) -> Array:
-    """Whether both parts are."""
+    """Return whether both parts are finite."""
     return np.logical_and(np.isfinite(z.real), np.isfinite(z.imag))
 
 

@@ -90,7 +90,7 @@ def copy(into: Array, x: Array, *_: Any) -> Array:
 
 
 def same(x: Array, *_: Any, **__: Any) -> Array:
-    """What only moves memory."""
+    """Return x, for ops that only move memory."""
     return x
 
 

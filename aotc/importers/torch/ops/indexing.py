@@ -73,7 +73,7 @@ def index_select(x: Array, dim: int, indices: Array) -> Array:
 
 
 def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Array:
-    """For each index the element at it along an axis, at its place on the others."""
+    """Gather elements along an axis by index, at their own place on the other axes."""
     if not x.ndim:
         return np.broadcast_to(x, indices.shape)
     if not indices.ndim:  # of a vector
@@ -165,7 +165,7 @@ def scatter_reduce(
 
 
 def _neutral(reduce: str, dtype: str) -> Any:
-    """What changes nothing."""
+    """Return the neutral element of a reduction."""
     if reduce not in ("amax", "amin"):
         return _NEUTRAL[reduce]
     if not dtype.startswith(("i", "u")):
@@ -264,7 +264,7 @@ def search_sorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """Where to insert values to keep the table in order."""
+    """Return the positions to insert values that keep the table in order."""
     if sorter is not None:
         table = np.take_along_axis(table, sorter, -1)
     chosen = side or ("right" if right else "left")
@@ -286,7 +286,7 @@ def _search_rows(table: Array, values: Array, side: str) -> Array:
 def bucketize(
     values: Any, boundaries: Array, *, out_int32: bool = False, right: bool = False
 ) -> Array:
-    """Which bucket each value belongs to."""
+    """Return the bucket of each value."""
     return search_sorted(boundaries, values, out_int32=out_int32, right=right)
 
 

@@ -16,7 +16,7 @@ from aotc.tracing.array import Array
 
 
 def _info(a: Array) -> Array:
-    """That every factorization of a batch of matrices went well."""
+    """Return the status of success for every factorization of a batch of matrices."""
     return np.zeros(a.shape[:-2], "i32")
 
 

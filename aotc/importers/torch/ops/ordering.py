@@ -86,7 +86,7 @@ def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]
 
 
 def _valid_count(x: Array, axis: int, ignore_nan: bool) -> Array:
-    """How many elements count along an axis."""
+    """Count the elements along an axis, without NaN if it is ignored."""
     mask = np.ones(x.shape, "i32")
     if dtypes.is_float(x.dtype) and ignore_nan:
         mask = np.astype(np.logical_not(np.isnan(x)), "i32")

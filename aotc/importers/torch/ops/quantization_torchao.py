@@ -146,7 +146,7 @@ _SYMMETRIC = {
 
 
 def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
-    """How few bits levels of a range need, if it is that of so many."""
+    """Return the number of bits of levels in a range, if it is that of so many."""
     if low is None or high is None:
         return None
     is_signed = dtype in ("i8", "i16")
@@ -158,7 +158,7 @@ def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
 
 
 class _Blocks:
-    """How blocks lie in an array, as `nn.dequantize` says it.
+    """The layout of blocks in an array, in the terms of `nn.dequantize`.
 
     Args:
         x: the array.

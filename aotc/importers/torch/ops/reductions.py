@@ -60,12 +60,12 @@ def amin(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
 
 
 def any_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Whether an element is not zero."""
+    """Return whether an element is not zero."""
     return np.any(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
 def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Whether no element is zero."""
+    """Return whether no element is zero."""
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
@@ -145,7 +145,7 @@ def _with_position(
 
 
 def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
-    """How many elements are in each of `bins` equal parts from `first` to `last`."""
+    """Count the elements in each of `bins` equal parts from `first` to `last`."""
     x = np.ravel(x)
     if first == last:
         return np.astype(np.histogram(x, bins)[0], x.dtype)
@@ -199,7 +199,7 @@ def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
 
 
 def count_nonzero(x: Array, dim: Axes = None) -> Array:
-    """How many elements are not zero."""
+    """Count the elements that are not zero."""
     return np.astype(np.count_nonzero(x, _axes(x, dim)), "i64")
 
 

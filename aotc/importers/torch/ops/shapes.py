@@ -96,7 +96,9 @@ def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
 
 
 def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """What cuts an axis into parts of given sizes, by a function that cuts out one."""
+    """Return a function that splits an axis into given sizes, by one that cuts out a
+    part.
+    """
 
     def split_with_sizes(x: Any, sizes: Sequence[Size], dim: int = 0) -> list[Any]:
         parts: list[Any] = []
@@ -242,7 +244,7 @@ def flip(x: Array, dims: Sequence[int]) -> Array:
 
 
 def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
-    """(before, after) per axis; torch counts from the last axis."""
+    """Return (before, after) per axis; torch counts from the last axis."""
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)][::-1]
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs
 

@@ -137,7 +137,7 @@ def unique(
 
 
 def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often each number is in a vector, or the sum of its weights."""
+    """Count each number in a vector, or sum its weights."""
     found = sources.counts_of_each(x, weights, minlength)
     if weights is None:
         return in_dtype(found, "i64")

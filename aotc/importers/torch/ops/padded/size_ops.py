@@ -47,7 +47,7 @@ def _is_less(a: Size, b: Size) -> bool:
 
 
 def _equality(a: Any, b: Any) -> Any:
-    """Whether two numbers are equal; of sizes an assertion can hold calls to it."""
+    """Return whether two numbers are equal; for sizes an assertion can guard it."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.equal(_number(a), _number(b))
     return is_equal(a, b) or Equality(a, b)
