@@ -44,7 +44,7 @@ _SOURCES = ("*.py", "*.json")
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a value depends on.
+    """The inputs that a cached value depends on.
 
     Args:
         kind: of value, such as `module`.
@@ -174,14 +174,14 @@ class Cache:
         return f"changed: {', '.join(changed)}"
 
     def entries(self) -> Iterator[Stored]:
-        """All values; files that are none of the cache's are passed over."""
+        """Yield all values, passing over files that are none of the cache's."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             found = _stored_value(path)
             if found is not None:
                 yield found
 
     def collect(self, limit: int) -> list[Stored]:
-        """Remove what was not used for longest, until at most `limit` bytes remain.
+        """Remove the values unused for longest, until at most `limit` bytes remain.
 
         What killed builds left half-written goes too, a day later.
         """
@@ -301,7 +301,7 @@ def _require_own(folder: Path) -> None:
 
 
 def _checked_value(path: Path, key: str) -> bytes | None:
-    """The value in a file, if file and key are what they were."""
+    """Return the value in a file, if file and key are intact."""
     try:
         data = path.read_bytes() if _is_regular(path) else b""
     except OSError:

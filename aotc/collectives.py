@@ -139,7 +139,7 @@ def reduce_scatter(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
 def all_to_all(
     x: Tree, devices: Axis, *, split_axis: int = 0, concat_axis: int = 0
 ) -> Tree:
-    """Each device sends block d of its array to device d, and joins what it receives.
+    """Send block d of each device's array to device d, and join the received blocks.
 
     Args:
         x: arrays.

@@ -77,7 +77,8 @@ def print(format: str, *values: ArrayLike) -> None:
 
 
 def barrier(tree: Any) -> Any:
-    """The same values, kept apart from what they are made of.
+    """Return the same values behind a barrier that keeps optimizations from crossing
+    it.
 
     What is computed from the result is not merged with the same computed from `tree`:
     it really is computed again, or later.

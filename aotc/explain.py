@@ -69,7 +69,7 @@ class Explanation:
         return not any(each.kind == "unsupported" for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.explain/1`."""
+        """Return the explanation as a document of the schema `aotc.explain/1`."""
         return {
             "source": self.source,
             "targets": [str(target) for target in self.targets],
@@ -119,7 +119,7 @@ def explain(
 def _import_program(
     path: Path, entries: tuple[str, ...], survey: Survey
 ) -> Program | None:
-    """The program, with placeholders for what cannot be imported; None if none came."""
+    """Import the program, with placeholders for refused parts; None if nothing came."""
     try:
         return importers.load(path, entries)
     except SetupError:
@@ -146,7 +146,7 @@ def _state_sizes(program: Program, survey: Survey) -> None:
 
 
 def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Take the program through the passes of a build, and note what they say."""
+    """Run the program through the passes of a build, and note their findings."""
     module = program.module
     names = [stage.name for stage in PASS_STAGES]
     done = names.index(program.stage) + 1 if program.stage in names else 0

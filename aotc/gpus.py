@@ -198,7 +198,7 @@ class _MemoryHeap(ctypes.Structure):
 
 
 class _MemoryProperties(ctypes.Structure):
-    """VkPhysicalDeviceMemoryProperties."""
+    """The structure VkPhysicalDeviceMemoryProperties."""
 
     _fields_ = [
         ("type_count", ctypes.c_uint32),
@@ -209,7 +209,9 @@ class _MemoryProperties(ctypes.Structure):
 
 
 def _vulkan() -> dict[str, Any] | None:
-    """The loader's version, and what each device offers of what IREE's driver wants."""
+    """Return the Vulkan loader's version, and each device's features that IREE
+    needs.
+    """
     vulkan = library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
     if vulkan is None:
         return None

@@ -1,4 +1,4 @@
-"""Locks between processes: one works, others wait for what it makes.
+"""Locks between processes: one works, others wait for its result.
 
 A lock is a file that is locked (`flock`), so that the lock of a process ends with it,
 however it ends. Advisory: where files cannot be made or locked, nobody waits.
@@ -76,7 +76,7 @@ def _acquire(path: Path, work: str, is_stopped: Callable[[], bool]) -> int | Non
 
 
 def _release(path: Path, held: int) -> None:
-    """Give a lock back; the file goes first, so that nobody locks what is gone."""
+    """Release a lock; the file goes first, so that nobody locks a removed one."""
     with suppress(OSError):
         if _is_at(path, held):
             path.unlink()

@@ -1,4 +1,4 @@
-"""The one crossing to IREE: a linalg module in, a `.vmfb` and what it cost out.
+"""The crossing to IREE: a linalg module in, a `.vmfb` and its costs out.
 
 The linalg module crosses as MLIR bytecode of upstream dialects. What only IREE knows is
 written as text and added on its side, in a worker process (`aotc.worker`), one
@@ -76,7 +76,7 @@ _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation li
 
 
 class Running:
-    """The compilers at work; once they are stopped, what they say is of no use."""
+    """The running compilers; once they are stopped, their output is ignored."""
 
     def __init__(self) -> None:
         self.processes: set[subprocess.Popen[str]] = set()
@@ -91,7 +91,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled variant.
+    """A compiled variant.
 
     Args:
         target: what it was compiled for.
@@ -213,7 +213,7 @@ def require_compiler() -> None:
 
 
 def target_flags(target: Target) -> tuple[str, ...]:
-    """All flags that the compiler gets for a target, in order."""
+    """Return all flags that the compiler gets for a target, in order."""
     return (*target.flags, *COMMON_FLAGS)
 
 
@@ -389,7 +389,7 @@ def _run_with_kernels(
 
 
 def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
-    """Write what a worker compiles."""
+    """Write the input of a worker."""
     with disk_errors(root):
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
@@ -415,7 +415,7 @@ def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
 def _with_device_facts(
     kernels: dict[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the list of kernels with what is to be told of their code on a GPU."""
+    """Return the list of kernels with facts on their code on a GPU."""
     if not facts:
         return kernels
     from aotc.kernels.listing import without_uncompiled
@@ -439,7 +439,9 @@ def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without what IREE's compiler would obey, such as a linker."""
+    """Return the environment without variables that IREE's compiler reads, such as a
+    linker.
+    """
     inherited = options.child_environment()
     return {k: value for k, value in inherited.items() if not k.startswith("IREE_")}
 

@@ -1,4 +1,4 @@
-"""Compiled modules in the cache: by what the compiler reads, and by the compiler.
+"""Compiled modules in the cache, by the compiler's input and version.
 
 The module counts as text without the places in the user's source, which leave no trace
 in native code: a comment more in a model compiles nothing again. Portable code (vmvx)
@@ -93,7 +93,7 @@ class KeptModule:
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
     def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
-        """Keep a module; what to add to the reason of the miss if that fails."""
+        """Keep a module; return an addition to the reason of the miss if that fails."""
         known = {name: report[name] for name in _FACTS if name in report}
         facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)

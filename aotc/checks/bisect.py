@@ -144,7 +144,7 @@ def first_divergence(
 def _same_call(
     program: Program, name: str, given: Mapping[tuple[str, str], Any]
 ) -> tuple[Any, Entry, Sequence[Any]]:
-    """The module, the entry, and its arguments for a call of what it was before passes.
+    """Return module, entry and arguments of the same call on the program before passes.
 
     Args:
         program: in which passes may have made other weights of those that were given.
@@ -180,7 +180,7 @@ def locate_divergence(
 
 
 def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any]:
-    """All arguments of an entry: stored values, and `arrays` for the inputs."""
+    """Return all arguments of an entry: stored values, and `arrays` for the inputs."""
     inputs = iter(arrays)
     return [
         program.parameters[port.name] if port.kind != "input" else next(inputs)
@@ -303,7 +303,7 @@ class _InCode:
 
 
 def _probe_points(low: int, high: int) -> list[int]:
-    """Some numbers from `low` on, the last one before `high` among them."""
+    """Return some numbers from `low` on, the last one before `high` among them."""
     step = max(1, (high - low) // _AT_ONCE)
     return sorted({*range(low, high, step), high - 1})
 

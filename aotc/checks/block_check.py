@@ -268,7 +268,7 @@ class _EachBlock:
         return self.blocks[number].operations / whole
 
     def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
-        """Compare what a block gives, unless that takes too long."""
+        """Compare a block's results, unless that takes too long."""
         block, before = self.blocks[number], self.work.left
         try:
             verdicts = self._verdicts(block)

@@ -29,7 +29,7 @@ _MIDDLE = (
 
 @dataclass(frozen=True)
 class Block:
-    """Some ops of an entry that follow one another.
+    """A sequence of ops of an entry.
 
     Args:
         ops: themselves, in order.
@@ -181,7 +181,7 @@ def _needed(
 
 
 def _kind(ops: Sequence[Any], taken: Sequence[Any]) -> Any:
-    """Return what is equal for blocks of the same ops."""
+    """Return a key that blocks of the same ops share."""
     names = {value: ("taken", number) for number, value in enumerate(taken)}
     made = [value for op in ops for value in op.results]
     names |= {value: ("made", number) for number, value in enumerate(made)}

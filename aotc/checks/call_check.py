@@ -1,4 +1,4 @@
-"""One call of a loaded entry beside the reference evaluator, with its own arguments.
+"""Check of one call of a loaded entry against the reference, with its own arguments.
 
 For code that is made when it is called: a build compares entries on inputs that it
 draws (`self_check`), these are compared on what they are called with. Judged alike.
@@ -53,7 +53,7 @@ class Failed(NothingToCompare):
 
 
 class Undecided(NothingToCompare):
-    """Rounding alone decides what is finite."""
+    """An item for which rounding alone decides which results are finite."""
 
     kind = "rounding"
 

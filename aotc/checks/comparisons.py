@@ -78,5 +78,5 @@ def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) ->
 
 
 def _wide_floats(array: Any) -> Any:
-    """The same floats, in a dtype in which gaps of half floats are exact."""
+    """Convert floats to a dtype in which gaps of half floats are exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

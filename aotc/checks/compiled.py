@@ -35,7 +35,7 @@ class Loadable(Protocol):
         """The target of the code."""
 
     def load(self) -> Call:
-        """Load it.
+        """Load the code.
 
         Raises:
             AotcError: it does not run on this machine, or is no code.
@@ -55,7 +55,7 @@ class Bundle:
     target: str
 
     def load(self) -> Call:
-        """See `Loadable`."""
+        """Load the bundle; see `Loadable`."""
         model = load(
             self.path, allow_unsigned=True, target=self.target, weights="mapped"
         )
@@ -135,7 +135,7 @@ class Code:
         }
 
     def load(self) -> Call:
-        """See `Loadable`."""
+        """Load the code; see `Loadable`."""
         functions = self.functions()
 
         def call(

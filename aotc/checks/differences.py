@@ -80,7 +80,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class Difference(Distance):
-    """The same, held to one tolerance for all elements.
+    """A distance held to one tolerance for all elements.
 
     Args:
         tolerance: what `error` may be.
@@ -115,7 +115,7 @@ class Difference(Distance):
 
 
 def mixed_tolerance(compute: str | None) -> float | None:
-    """Return what floats may be off by where a build was asked for a cheaper dtype.
+    """Return the tolerance of floats in a build with a cheaper dtype.
 
     Args:
         compute: that dtype; None where each dtype has its own tolerance.

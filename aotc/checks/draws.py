@@ -46,7 +46,7 @@ _BLOCK = 32  # positions that kernels of attention see or skip as a whole
 
 @dataclass(frozen=True)
 class Draw:
-    """Draws arrays.
+    """A generator of random arrays.
 
     Args:
         rng: random numbers.
@@ -212,7 +212,7 @@ def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
 
 
 def _prefix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    """All up to a place, which is that of the row as often as not."""
+    """Draw a mask of positions up to one, which often is the row's own."""
     length = places.size
     if rows.size > 1 and rng.integers(0, 2):
         return places <= rows + length - rows.size

@@ -172,7 +172,7 @@ class Rounding:
         self._moved = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
-        """Evaluate once more."""
+        """Evaluate once more with other noise."""
         results = self._evaluate(next(self._noises))
         self.runs += 1
         found = spreads(self._expected, [results])
@@ -263,7 +263,7 @@ class ToleranceRule:
         expected: Sequence[Any],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """See `Rule`."""
+        """Compare within a tolerance; see `Rule`."""
         compared = (
             compare("", x, y, self.tolerance)
             for x, y in zip(found, expected, strict=True)
@@ -272,7 +272,7 @@ class ToleranceRule:
 
 
 class RoundingRule:
-    """Holds each element to what rounding does to it."""
+    """A rule that holds each element to the effect of rounding on it."""
 
     def errors(
         self,
@@ -280,7 +280,7 @@ class RoundingRule:
         expected: Sequence[Any],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """See `Rule`."""
+        """Compare within the effect of rounding; see `Rule`."""
         if noisy is None:
             return ToleranceRule().errors(found, expected, None)
         rounding = Rounding(expected, noisy)
@@ -329,7 +329,7 @@ class Verdict:
         return f"{self.distance}\n    {self.wrong or 'all elements right'}"
 
     def worse_of(self, other: Verdict) -> Verdict:
-        """The one with the larger error, with the figures of both."""
+        """Return the verdict with the larger error, with the figures of both."""
         worst = max(self, other, key=lambda each: each.error_ratio)
         far = max(self, other, key=lambda each: each.error_ulp)
         distance = self.distance.worst_of(other.distance)

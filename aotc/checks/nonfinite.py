@@ -171,7 +171,7 @@ class _Watch:
         self._ops_of_model = ops_of_model
 
     def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
-        """Take note of an op that is the first to make what it makes."""
+        """Note an op that is the first to make a NaN or an infinity."""
         if isinstance(op, func.CallOp):  # what it runs was here before
             return
         for result in filter(_is_float, results):

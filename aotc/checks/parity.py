@@ -1,4 +1,4 @@
-"""Parity: does the compiled model compute what the original framework does?
+"""Parity: comparison of the compiled model with the original framework.
 
 Both run on the same seeded inputs, for sizes that the contracts allow, and each output
 is compared. An entry that comes from no framework is compared with the reference
@@ -119,7 +119,9 @@ class Parity:
 
 
 class Mismatch(Finding):
-    """Some entries compute something else; `parities` has the figures of all."""
+    """An error for entries that compute something else; `parities` has the figures
+    of all.
+    """
 
     def __init__(self, parities: Sequence[Parity]) -> None:
         self.parities = tuple(parities)
@@ -206,7 +208,7 @@ class _Comparison:
     def differences(
         self, sample: Sample, found: Sequence[Any], expected: Sequence[Any]
     ) -> list[Difference]:
-        """One for each output."""
+        """Return the difference of each output."""
         names = [port.name for port in self.entry.ports("output")]
         rows = [
             compare(name, x, y, self.tolerance)

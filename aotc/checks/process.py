@@ -209,7 +209,9 @@ def _arch_of(target: str) -> str | None:
 
 
 def _run_by(target: str) -> str:
-    """Name what runs code for a target here, as `aotc.artifacts.checked` names it."""
+    """Name the runner of code for a target here, as `aotc.artifacts.checked` names
+    it.
+    """
     arch = _arch_of(target)
     if arch is not None and arch != processor.arch():
         return "emulator"

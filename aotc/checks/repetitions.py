@@ -63,7 +63,7 @@ class Origins:
         self._known = {id(each.array): each for each in known}
 
     def computed(self, array: StoredArray) -> ComputedArray | None:
-        """Return what computes an array; None for one of the sources."""
+        """Return the computation of an array; None for one of the sources."""
         if isinstance(array, ComputedArray):
             return array
         known = self._known.get(id(array))
@@ -86,7 +86,7 @@ class Origins:
 
 @dataclass(frozen=True)
 class Lowered:
-    """An entry where the passes end, which returns what goes from block to block.
+    """An entry after all passes, which returns the values that pass between blocks.
 
     Args:
         unit: that has gone through them.
@@ -182,7 +182,9 @@ class _Reader:
         return BlockCode((_form_in_graph(block, arguments, ports), code), weights)
 
     def _names_of_others(self, block: Block, given: Sequence[Value]) -> Names:
-        """Return names of what other blocks give: what a block takes by its number."""
+        """Return names of other blocks' results; those that a block takes are
+        numbered.
+        """
         others = {x for x in self._lowered_of.values() if x not in given}
         beside = {x: ("beside", self._place_of.get(x)) for x in others}
         taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
@@ -200,7 +202,7 @@ class _Reader:
         return found
 
     def _form_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
-        """Return what an argument is to a block whose own arguments are some."""
+        """Return an argument's form, relative to a block with the arguments `own`."""
         if port.kind == "weight":
             known = self._sources
             arrays = [(n, known[x]) for n, x in enumerate(own) if x in known]
@@ -231,7 +233,7 @@ def _arguments_read(block: Block) -> list[Value]:
 def _form_in_graph(
     block: Block, arguments: Sequence[Value], ports: Mapping[Value, Port]
 ) -> Hashable:
-    """Return what a block computes in the graph, of what it takes and its arguments.
+    """Return a block's computation in the graph as a form, of its inputs and arguments.
 
     Its kind does not say what it computes of weights alone.
     """
@@ -243,7 +245,7 @@ def _form_in_graph(
 
 
 def _form_of_op(op: Operation, names: Names) -> Hashable:
-    """Return what is equal for equal ops of equal values; its results get names."""
+    """Return a form that equal ops of equal values share, and name the results."""
     operands = tuple(names[value] for value in op.operands)
     regions = tuple(
         tuple(_form_of_block(block, names) for block in region) for region in op.regions
@@ -271,7 +273,7 @@ def _form_of_block(block: Any, names: Names) -> Hashable:
 
 @dataclass
 class StoredWeights:
-    """The weights of a bundle, beside what they are to be.
+    """The stored weights of a bundle, beside the expected ones.
 
     Args:
         packed: the weights of the bundle.

@@ -146,7 +146,7 @@ class SelfCheck:
     def skip(
         self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
     ) -> SelfCheck:
-        """The same with sizes that were not compared."""
+        """Return the findings with sizes that were not compared."""
         return replace(
             self,
             unchecked=(*self.unchecked, (sizes, why)),
@@ -154,26 +154,31 @@ class SelfCheck:
         )
 
     def without_reasons(self, sizes: Mapping[str, int]) -> SelfCheck:
-        """The same without what was said of sizes that were not compared."""
+        """Return the findings without the reasons against sizes that were not
+        compared.
+        """
         left = tuple(each for each in self.unchecked if each[0] != sizes)
         return replace(self, unchecked=left)
 
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
-        """The same with sizes that were compared, and the verdicts there."""
+        """Return the findings with sizes that were compared, and the verdicts there."""
         checked = self.checked if sizes in self.checked else (*self.checked, sizes)
         return replace(self._with_results(results), checked=checked)
 
     def extend_by_blocks(
         self, count: BlockCount, results: Sequence[Verdict]
     ) -> SelfCheck:
-        """The same with blocks that were compared, and the verdicts on what they give.
+        """Return the findings with blocks that were compared, and the verdicts on their
+        results.
 
         If blocks of all kinds were, `extend` says at which sizes.
         """
         return replace(self._with_results(results), blocks=count)
 
     def _with_results(self, results: Sequence[Verdict]) -> SelfCheck:
-        """The same with more verdicts: on the same results, or on some by name."""
+        """Return the findings with more verdicts: on the same results, or on some by
+        name.
+        """
         names = [each.distance.name for each in results]
         if names == [each.distance.name for each in self.results]:
             pairs = zip(self.results, results, strict=True)
@@ -252,7 +257,7 @@ def _next_power_of_ten(number: float) -> float:
 
 
 def _units_text(worst: Verdict | None) -> str:
-    """Return the largest error in units in the last place, and what allows it."""
+    """Return the largest error in units in the last place, and its bound, as text."""
     if worst is None or not worst.error_ulp:
         return ""
     found = f", {_count_text(worst.error_ulp)} ulp"

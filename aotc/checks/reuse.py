@@ -1,4 +1,4 @@
-"""Self-checks in the cache: what was found of the same code, on a machine like this.
+"""Cached self-checks: findings on the same code, on a machine like this.
 
 What is found depends on the compiled code, on the graph and the reference evaluator
 that say what it should compute, and on the arrays that it is called with. So a check

@@ -160,7 +160,7 @@ class Noise:
         return [self._disturb_beside(beside, y) for y in found]
 
     def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[Any]:
-        """Operands with random errors, which move what an op computes of them.
+        """Disturb operands by random errors as rounding makes them in the op's results.
 
         Of two that are multiplied and differ much in size, as activations and weights
         do, the smaller one has the errors of both: each product moves as far.
@@ -262,8 +262,8 @@ class Noise:
         return moved.astype(array.dtype, copy=False)
 
     def _walk(self, shape: tuple[int, ...], terms: float) -> Any:
-        """Errors of operands, in units, as sums in series have: those of neighbours
-        are alike, because what is added later rounds all that came before.
+        """Draw errors of operands, in units, as sums in series have: those of
+        neighbours are alike, because what is added later rounds all that came before.
 
         Backward error of recursive summation: Higham, "Accuracy and Stability of
         Numerical Algorithms", 2002, section 4.2.
@@ -376,7 +376,7 @@ def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
 
 
 def _flush(array: Any) -> Any:
-    """The same, with zeros for numbers below the normal ones; half floats have none.
+    """Replace subnormal numbers by zeros; half floats have none.
 
     They are computed in f32, in which all of them are normal.
     """

@@ -53,7 +53,7 @@ class Share(IntEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """One of the calls of an entry that are compared, or two in turn.
+    """A call of an entry to compare, or two in turn.
 
     Args:
         number: of the item; the first ones are the cheapest.
@@ -78,7 +78,7 @@ class Item:
         return Structure.ALL if self.share is Share.SPARE else Structure.SOME
 
     def with_first_shown(self) -> Item:
-        """The same with masks that hide no first position, be they integers."""
+        """Return the item with masks that hide no first position, be they integers."""
         is_small = self.integers is Integers.SMALL
         integers = Integers.BITS if is_small else self.integers
         return replace(self, shows_first=True, integers=integers)
@@ -223,7 +223,7 @@ def _example(program: Program, entry: Entry) -> Mapping[str, Any] | None:
 
 
 def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The same arrays, with floats that are all alike moved up by random numbers."""
+    """Return the arrays, with floats that are all alike moved up by random numbers."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
     for name, array in stored.items():

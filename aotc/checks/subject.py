@@ -77,7 +77,7 @@ class Subject:
         return any(isinstance(x, While) and x.max_steps is None for x in found)
 
     def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
-        """All arguments of a call."""
+        """Return all arguments of a call."""
         rest = iter(inputs)
         return [
             next(rest) if port.kind == "input" else stored[port.name]

@@ -31,7 +31,7 @@ class Trial:
 
 
 def trial_of(subject: Subject, item: Item, work: Work) -> Trial:
-    """The calls of an item, with what the reference evaluator makes of them.
+    """Evaluate the calls of an item with the reference evaluator.
 
     Where no result is finite, masks show the first position and are tried again: a row
     of a causal mask beside them may have seen nothing, and all that attends to it.

@@ -1,4 +1,4 @@
-"""Counts the work of the reference evaluator, and ends what would be too much."""
+"""Work of the reference evaluator: counts it, and ends what would be too much."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class NothingToCompare(Exception):
 
 
 class OverBudget(NothingToCompare):
-    """The same, because the reference evaluator may not work as much."""
+    """An item that is not compared because of the reference evaluator's budget."""
 
     kind = "budget"
 
 
 class TooLarge(OverBudget):
-    """The same, because one array would be too large."""
+    """An item that is not compared because one array would be too large."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,7 +42,9 @@ class TooLarge(OverBudget):
 
 
 class NoMemoryToCompare(NothingToCompare):
-    """The same, because the reference evaluator ran out of memory."""
+    """An item that is not compared because the reference evaluator ran out of
+    memory.
+    """
 
     is_lasting = False
     kind = "memory"
@@ -53,7 +55,7 @@ class NoMemoryToCompare(NothingToCompare):
 
 @dataclass
 class Work:
-    """Counts what the reference evaluator does, in elements: the same everywhere.
+    """The work of the reference evaluator in elements, the same on every machine.
 
     Args:
         left: how many elements may still be computed.
@@ -69,7 +71,7 @@ class Work:
 
     @classmethod
     def usual(cls) -> Work:
-        """Return what the reference may do in a whole build."""
+        """Return the budget of the reference in a whole build."""
         return cls(_USUAL, _ELEMENTS)
 
     def __call__(
@@ -105,7 +107,7 @@ class Work:
             raise OverBudget(TOO_LONG)
 
     def part(self, limit: float) -> Work:
-        """A part of what is left that is no more than a limit."""
+        """Return a part of the remaining budget that is no more than a limit."""
         return Work(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:

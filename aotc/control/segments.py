@@ -24,7 +24,7 @@ def in_segments(
     reverse: bool,
     size: int,
 ) -> tuple[Any, Any]:
-    """A scan of scans: reverse mode saves what is carried once for each of the inner.
+    """Scan in segments: reverse mode saves the carried values once for each segment.
 
     With segments of √n of n steps it holds 2 √n carried values and not n, for one more
     forward computation. (Griewank, "Achieving logarithmic growth of temporal and

@@ -31,7 +31,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to execute the entry.
+    """A way to execute the entry.
 
     Args:
         name: of the execution model or the peer, or the path of the bundle.

@@ -71,10 +71,10 @@ class _FunctionPlayer:
         )
 
     def prepare(self, threads: int | None) -> None:
-        """Make what `call` calls."""
+        """Make the function that `call` calls."""
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the function."""
         raise NotImplementedError
 
     def last_code(self) -> tuple[str, str]:
@@ -110,7 +110,7 @@ class _FunctionPlayer:
 
 
 class JitPlayer(_FunctionPlayer):
-    """Calls by `aotc.jit`, with its own choice of what is a symbol."""
+    """Calls by `aotc.jit`, with its own choice of symbols."""
 
     title = "jit"
     partitions = 1
@@ -127,7 +127,7 @@ class JitPlayer(_FunctionPlayer):
         )
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the compiled function."""
         return self._function(**inputs)
 
     @property
@@ -148,7 +148,7 @@ class EagerPlayer(_FunctionPlayer):
     title = "eager"
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the function itself."""
         return self._declared(**inputs)
 
     def last_code(self) -> tuple[str, str]:

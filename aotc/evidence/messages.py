@@ -106,7 +106,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay of all requests.
+    """A replay of all requests.
 
     Args:
         times: nanoseconds of each call, in their order; None if it was refused.

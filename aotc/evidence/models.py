@@ -62,7 +62,7 @@ class Case:
         return tuple(self.signature.symbols[name] for name in self.traffic.symbols)
 
     def policies(self, policy: str) -> dict[str, str]:
-        """One policy for all sizes of the traffic."""
+        """Return the same policy for all sizes of the traffic."""
         return dict.fromkeys(self.traffic.symbols, policy)
 
     def by_name(self, values: Iterable[T]) -> dict[str, T]:
@@ -78,7 +78,9 @@ def _dynamic(case: Case) -> Options:
 
 
 def _static(case: Case) -> Options:
-    """One code, of the max that the contract has, else of the traffic's largest."""
+    """Return options for one code, of the contract's max or else the traffic's
+    largest.
+    """
     largest = case.by_name(map(max, zip(*case.traffic.counts, strict=True)))
     bounds = case.by_name(case.contracts)
     free = {name: size for name, size in largest.items() if bounds[name].max is None}

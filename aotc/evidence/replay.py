@@ -58,7 +58,7 @@ class Measurement:
 
     @property
     def minima(self) -> Times:
-        """The same by its quickest round."""
+        """The time of each call in its quickest round."""
         found: Times = self._times.min(axis=0, initial=np.inf)
         return found
 
@@ -175,7 +175,7 @@ def _told_of(contender: Contender) -> Iterator[None]:
 
 
 def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]:
-    """The same, with the agreement of peers with the first contender of aotc.
+    """Add the agreement of each peer with the first contender of aotc.
 
     Their outputs are those of the first call that this one serves.
     """

@@ -1,4 +1,4 @@
-"""The evidence: all figures of all contenders, and what they were measured on."""
+"""The evidence: all figures of all contenders, and the conditions of measurement."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PLAYERS = {
 
 
 class Player(Protocol):
-    """Something that is loaded, and makes the calls of a replay."""
+    """A loaded contender that makes the calls of a replay."""
 
     loaded: Loaded
 

@@ -118,7 +118,7 @@ def _transform_reals(x: Array, axis: int) -> Complex:
 
 
 def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
-    """All elements of a spectrum of reals from the first count // 2 + 1."""
+    """Extend the first count // 2 + 1 elements of a spectrum of reals to all."""
     inner = (count - 1) // 2
     before = (slice(None),) * axis
     rest = conj(half.map(lambda x: x[(*before, slice(1, 1 + inner))]))

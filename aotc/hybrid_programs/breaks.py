@@ -42,7 +42,7 @@ class Break(BaseException):
 
 @dataclass(frozen=True)
 class Reading:
-    """Something outside that a traced function has read; code is made for its value.
+    """A value outside that a traced function has read; code is made for its value.
 
     Args:
         look: gives the value of now.
@@ -83,7 +83,7 @@ class Inside:
     readings: dict[Any, Reading] = field(default_factory=dict)
 
     def note_reading(self, what: Any, look: Callable[[], Any], value: Any) -> None:
-        """Take note of what a function has read.
+        """Note a value that a function has read.
 
         Args:
             what: that it is, for instance an object and the name of an attribute.

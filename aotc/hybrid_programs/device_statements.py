@@ -53,7 +53,7 @@ def prepared(
 
 
 def _executed(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements without what is only for a program."""
+    """Yield statements, without those that only a program runs."""
     for each in body:
         if isinstance(each, ast.If) and _is_main(each.test):
             yield from _executed(each.orelse)

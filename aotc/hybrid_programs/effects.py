@@ -96,7 +96,7 @@ class Effects:
     is_unknown: bool = False
 
     def add(self, other: Effects) -> None:
-        """Take over what a call of a function does to the module."""
+        """Merge the effects on the module of a call of a function."""
         self.stores |= other.stores
         self.changes |= other.changes
         self.given |= other.given
@@ -306,7 +306,9 @@ class _Finder(ast.NodeVisitor):
     # ---- effects
 
     def _change(self, node: ast.AST, holds: Iterable[ast.AST] = ()) -> None:
-        """Note that the object of an expression may change, and what it then holds."""
+        """Note that the object of an expression may change, and the values it then
+        holds.
+        """
         found = self.sources(node)
         self.effects.changes |= found
         self._note_objects(node, self.effects.objects)
@@ -335,7 +337,7 @@ class _Finder(ast.NodeVisitor):
             self.aliases.setdefault(name, set()).update(sources)
 
     def _store(self, target: ast.AST, value: ast.AST | None) -> None:
-        """Note what giving a target a value does."""
+        """Note the effects of assigning a value to a target."""
         match target:
             case ast.Name(name):
                 self._alias(name, self.sources(value) - {name})
@@ -490,7 +492,7 @@ class _Finder(ast.NodeVisitor):
             self._give(_given(node))
 
     def _call_unknown(self, node: ast.Call, function: Any) -> None:
-        """A function that may change what it is given, and what it is of."""
+        """Note a call of a function that may change its arguments, and its owner."""
         given = _given(node)
         if function is UNKNOWN:
             self._give([node.func])

@@ -45,7 +45,8 @@ def hybrid(
     threads: int | None = None,
     **sources: Any,
 ) -> Any:
-    """Compile what can be compiled of a function, and leave the rest to Python.
+    """Compile the parts of a function that can be compiled, and leave the rest to
+    Python.
 
     The function is split into regions, each compiled by `aotc.jit`, and islands, which
     Python computes between them: calls of functions that are not aotc's (retrieval,
@@ -314,7 +315,9 @@ def _looks_at_frame(node: ast.AST) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without what only functions inside it do."""
+    """Yield the nodes of a function, without those that only inner functions
+    execute.
+    """
     for each in ast.iter_child_nodes(node):
         yield each
         if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -330,7 +333,7 @@ def _as_numpy(tree: Any) -> Any:
 
 
 def _converted(tree: Any, known: dict[int, Any]) -> Any:
-    """A tree with NumPy's arrays; what has no other ones stays the object that it is.
+    """Convert arrays in a tree to NumPy's; a tree without any stays the same object.
 
     Args:
         tree: to convert.

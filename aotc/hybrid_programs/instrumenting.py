@@ -160,7 +160,7 @@ def _body_of(node: Definition) -> list[ast.stmt]:
 
 
 def _note_readings(found: Inside, function: types.FunctionType) -> None:
-    """Take note of what a function reads of its module and closure.
+    """Note the values that a function reads of its module and closure.
 
     Its default values are objects that were there before.
     """
@@ -239,7 +239,8 @@ def asking(node: ast.stmt) -> list[ast.stmt]:
 
 
 class _Asking(ast.NodeTransformer):
-    """Has functions of `TOOLS` do or allow what may have effects, or look at objects.
+    """A transformer that routes effects and looks at objects through functions of
+    `TOOLS`.
 
     Operands are looked at where they are used: an object may be passed on as it is.
     """

@@ -40,7 +40,7 @@ _LARGEST = 1 << 31  # bytes of a message of protobuf
 
 
 class HybridGraph:
-    """An ONNX graph of which what can be imported is compiled.
+    """An ONNX graph, compiled as far as it can be imported.
 
     Args:
         path: the file.
@@ -163,7 +163,7 @@ class _FileGraph(SplitGraph):
         )
 
     def results(self, given: Mapping[str, Any]) -> Any:
-        """One array, or a dict of several, for inputs by name."""
+        """Return one array, or a dict of several, for inputs by name."""
         inputs = self._inputs.arrays(given)
         env = self._constants | self.compute(inputs)
         found = {name: env[own] for name, own in self._results.items()}

@@ -60,7 +60,9 @@ def _require_makers(file: str, model: Model, graph: Any, nodes: list[Node]) -> N
 
 
 def _foreign_values(graph: Any) -> dict[str, str]:
-    """Values that the file says to be no arrays of numbers, and what they are."""
+    """Return the values that the file declares as no arrays of numbers, with their
+    kinds.
+    """
     found = {}
     for each in (*graph.input, *graph.value_info, *graph.output):
         kind = each.type.WhichOneof("value")

@@ -129,7 +129,7 @@ def _file_of(function: HybridFunction) -> str:
 
 
 def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
-    """The entries of all regions, and what the manifest says of each."""
+    """Return the entries of all regions, and the manifest's row of each."""
     found = []
     for region in function.workshop.regions:
         place = _place(function, region)

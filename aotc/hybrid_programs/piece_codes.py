@@ -139,7 +139,7 @@ class PieceCodes:
         return self._refused_all or self._refused.get(kind)
 
     def refuse(self, kind: Kind, faults: Faults) -> Faults:
-        """Take note of what kept a kind of inputs from being compiled."""
+        """Note the faults that kept a kind of inputs from being compiled."""
         if len(self._refused) >= _REMEMBERED:
             self._refused.clear()
         self._refused[kind] = faults

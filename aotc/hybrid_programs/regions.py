@@ -111,7 +111,7 @@ _LEAF = flatten(0)[1]
 def split_arrays(
     values: Mapping[str, Any], outside: Hashable = ()
 ) -> tuple[dict[str, list[Any]], Form]:
-    """The arrays in values, by name, and what else there is to them."""
+    """Separate the arrays in values, by name, from their form."""
     arrays, structures = dict[str, list[Any]](), []
     rest, in_place = list[StaticValue | None](), list[bool]()
     for name, value in values.items():
@@ -145,12 +145,14 @@ class Readings:
         self._lock = threading.Lock()
 
     def add(self, found: Mapping[Any, Reading]) -> None:
-        """Take note of what a trace has read."""
+        """Note the values that a trace has read."""
         with self._lock:
             self._known = {**self._known, **found}
 
     def epoch(self) -> int:
-        """The number of what there is to read now."""
+        """Return the number of the current epoch, which changes with the values
+        read.
+        """
         if any(each.has_changed() for each in self._known.values()):
             with self._lock:
                 self._known = {}  # the next trace reads anew
@@ -262,7 +264,7 @@ class Region:
         env.update(zip(self.outputs, self._python(*values), strict=True))
 
     def _require_few(self, form: Form) -> None:
-        """Refuse to compile for value after value of what is no array.
+        """Refuse to compile anew for each value that is no array.
 
         Raises:
             Broken: there were many already.

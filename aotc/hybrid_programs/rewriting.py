@@ -147,7 +147,8 @@ class Rewriter:
         return found
 
     def _apart(self, node: ast.stmt, has: set[str], place: Place) -> list[ast.stmt]:
-        """A statement, with what it decides on or returns as one of its own before.
+        """Split off the expression that a statement decides on or returns, as one
+        before it.
 
         Where a variable may have no value, that is found when Python gets to it.
         """

@@ -1,4 +1,4 @@
-"""Rules of what regions may do while they are traced; all else ends them.
+"""Rules of operations in regions while they are traced; all others end them.
 
 Tracing executes Python once, for calls to come. So it may only look into what is the
 same in these calls: traced arrays, values and containers that code is made for, and
@@ -64,7 +64,7 @@ _FUNCTIONS = (
 def refuse_call(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Let a region call only what has no effects and no result of its own.
+    """Refuse calls in a region of functions with effects or varying results.
 
     Raises:
         Break: the function might have.
@@ -126,7 +126,7 @@ def _refuse_argument(function: Any, value: Any) -> None:
 def _refuse_call_of_own(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Let a region call functions of aotc's, with what code is made for.
+    """Refuse calls of aotc's functions in a region on values that code is not made for.
 
     Raises:
         Break: the function has some of the user's in it, which do not ask; or a large
@@ -150,7 +150,7 @@ def _is_method_of_container(function: Any) -> bool:
 
 
 def _refuse_method(function: types.BuiltinFunctionType) -> None:
-    """Let a region call methods that change nothing, or what it has made."""
+    """Refuse methods in a region that change objects which it has not made."""
     owner = function.__self__
     if function.__name__ in ("count", "index", "__contains__"):
         refuse_comparison(owner)
@@ -164,7 +164,9 @@ def _refuse_uses(*values: Any) -> None:
 
 
 def _refuse_looking_through(value: Any) -> None:
-    """An argument of `sum` and its like: a container and what is in it, or a value."""
+    """Check an argument of `sum` and its like: a container and its elements, or a
+    value.
+    """
     if callable(value) and not isinstance(value, (type, Array)):
         return  # it is made to ask
     if type(value) in (list, tuple, dict):
@@ -223,7 +225,7 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def refuse_use(value: Any) -> Any:
-    """Let a region compute only with what code is made for; gives the value.
+    """Return a value, or refuse it in a region if code is not made for it.
 
     Raises:
         Break: it is an object that may be different in the next call.
@@ -241,7 +243,7 @@ def refuse_use(value: Any) -> Any:
 
 
 def refuse_comparison(value: Any) -> Any:
-    """Let a region compare, or write as text, only what it may look into as a whole.
+    """Refuse to compare values in a region that it may not look into as a whole.
 
     Raises:
         Break: there is an object in it.
@@ -260,7 +262,7 @@ def refuse_comparison(value: Any) -> Any:
 
 
 def refuse_text(value: Any) -> Any:
-    """Let a region write as text what has the same in Python; gives the value.
+    """Return a value, or refuse to write it as text if Python's text would differ.
 
     Raises:
         Break: it is an array, or has objects in it.
@@ -271,7 +273,7 @@ def refuse_text(value: Any) -> Any:
 
 
 def refuse_iteration(value: Any) -> Any:
-    """Let a region go only through what gives the same again; gives the value.
+    """Return a value, or refuse to iterate over it if a second time would differ.
 
     Raises:
         Break: going through it changes it, or has an order of its own.
@@ -287,7 +289,7 @@ def refuse_iteration(value: Any) -> Any:
 
 
 def refuse_identity(one: Any, other: Any) -> None:
-    """Let a region compare identities only of what it has as Python has it.
+    """Refuse to compare identities of values that differ from those in Python.
 
     Raises:
         Break: it may have copies.
@@ -376,7 +378,7 @@ def _has_known_attributes(owner: Any) -> bool:
 
 
 def _refuse_computed_attribute(owner: Any, name: str) -> None:
-    """Refuse what executes code of the user when it is read.
+    """Refuse attributes whose reading executes code of the user.
 
     Raises:
         Break: it does.

@@ -165,7 +165,9 @@ class Run:
         return sorted(inputs), sorted(outputs)
 
     def _regions(self, body: list[ast.stmt], live: set[str]) -> list[Region | Island]:
-        """Statements as one region; without outputs, what the last one is given."""
+        """Make statements one region; without outputs, those of the last one's
+        inputs.
+        """
         inputs, outputs = self._ends(body, live)
         owner = self._owner
         if not computes(body):
@@ -251,7 +253,7 @@ class Workshop:
 
     @property
     def tools(self) -> dict[str, Any]:
-        """The names that rewritten code has for runs and for what it only counts."""
+        """Return the names that rewritten code uses, for runs and for counting."""
         return {
             "_aotc_runs": self.runs,
             "_aotc_python": self.listed,
@@ -273,7 +275,7 @@ class Workshop:
 
     @property
     def regions(self) -> list[Region]:
-        """All that is compiled."""
+        """The compiled regions."""
         pieces = (piece for run in self.runs for piece in run.pieces)
         regions = [each for each in pieces if isinstance(each, Region)]
         return [each for each in regions if not each.is_python]

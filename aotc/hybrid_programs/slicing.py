@@ -220,7 +220,7 @@ class Slice:
 
 
 def global_reads(node: ast.stmt) -> set[str]:
-    """The names of the module that a statement reads, or what it defines when called.
+    """Return the module's names that a statement, or a function it defines, reads.
 
     By the compiler's own rules of scopes.
     """
@@ -268,7 +268,7 @@ def _parsed(text: str) -> Iterator[ast.AST]:
 
 
 def chains(nodes: Iterable[ast.stmt]) -> set[str]:
-    """The dotted names that statements read, or what they define."""
+    """Return the dotted names that statements, or functions they define, read."""
     return {
         ast.unparse(each)
         for node in nodes

@@ -45,7 +45,7 @@ class Plan:
 
 
 class SplitGraph(ABC):
-    """A graph of which what can be imported is compiled.
+    """A graph, compiled as far as it can be imported.
 
     A region that cannot be compiled for a call is split again, for calls of this kind:
     the nodes at fault are islands in these.
@@ -193,7 +193,7 @@ class SplitGraph(ABC):
         return None
 
     def _code(self, piece: Piece, kind: Kind, given: Values) -> PieceCode | Faults:
-        """The code for a kind of inputs, or what keeps it from being compiled."""
+        """Return the code for a kind of inputs, or the faults that prevent it."""
         with self._lock:
             codes = self._codes_of(piece)
             found = codes.find(kind) or codes.faults(kind)

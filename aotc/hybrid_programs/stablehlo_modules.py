@@ -44,7 +44,7 @@ from aotc.tracing.entry_calls import checked_inputs
 
 
 class HybridNetwork:
-    """A module, or a function of JAX, of which what can be imported is compiled.
+    """A module, or a function of JAX, compiled as far as it can be imported.
 
     Args:
         network: that calls the module.
@@ -91,7 +91,7 @@ class HybridNetwork:
 
 
 class SplitModule(Module):
-    """A module that is not held to what aotc imports: its graph computes it."""
+    """A module with ops that aotc may not import: its graph computes it."""
 
     graph: _ModuleGraph
 
@@ -129,7 +129,7 @@ class _ModuleGraph(SplitGraph):
         )
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """Dtypes and shapes, and what sizes are that are computed with."""
+        """Return the dtypes and shapes of inputs, and the values of sizes."""
         known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
         kind = super().kind_of(piece, given)
         return Kind((kind.form, *known), kind.shapes)
@@ -242,7 +242,7 @@ class _Region(Module):
         self.failed: Any = None
 
     def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
-        """One that notes where it ends."""
+        """Return an interpreter that notes where it ends."""
         return _Watching(self, weights)
 
 
@@ -372,7 +372,7 @@ def _hybrid(
 
 
 def _without_weights(function: Any, specs: Any) -> tuple[Any, Any]:
-    """A function of what calls give, with Weights in the place of their parameters."""
+    """Return a function of the calls' own arguments, with Weights bound to theirs."""
     jax = require_jax()
     arguments = named_arguments(function, specs)
     if any(isinstance(each, State) for each in arguments.values()):

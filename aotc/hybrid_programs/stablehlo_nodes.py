@@ -102,7 +102,9 @@ class MainFunction:
     def _find_sizes(
         self, operations: Iterable[Any], variables: Sequence[str]
     ) -> frozenset[int]:
-        """Short integers computed from sizes; code is made for what they are."""
+        """Find the short integers computed from sizes, for whose values code is
+        made.
+        """
         pairs = zip(self.all_arguments, variables, strict=True)
         found = {number for number, title in pairs if title}
         for each in operations:

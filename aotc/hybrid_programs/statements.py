@@ -132,7 +132,7 @@ def operations(
     variables: Container[str],
     is_module: Callable[[str], bool],
 ) -> tuple[list[ast.stmt], ast.stmt] | None:
-    """The operations inside a statement, each assigned to a name, and what is left.
+    """Split the operations inside a statement into assignments, and return the rest.
 
     They come in the order in which Python evaluates them, reads of what is no variable
     of the function included. What Python may not evaluate at all (after `and`, in a

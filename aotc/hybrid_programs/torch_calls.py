@@ -1,4 +1,4 @@
-"""Calls of PyTorch modules: what makes them alike, and their tensors as arrays."""
+"""Calls of PyTorch modules: their signatures, and their tensors as arrays."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _result(result: Any, leaf: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleTracer:
-    """Exports one module.
+    """A tracer that exports one module.
 
     Args:
         module: that is copied.
@@ -181,7 +181,7 @@ def _ignore(*_: Any, **__: Any) -> None:
 
 
 def _digest(program: Any) -> str:
-    """The sha256 of what is compiled: the exported graph, weights and constants."""
+    """Return the sha256 of the exported graph, weights and constants."""
     found = hashlib.sha256(program.graph_module.code.encode())
     for name, value in sorted({**program.state_dict, **program.constants}.items()):
         found.update(name.encode())
@@ -224,7 +224,7 @@ def copy_of(module: torch.nn.Module, shared: dict[int, Any]) -> torch.nn.Module:
 
 
 def _note_changes(module: torch.nn.Module) -> list[str]:
-    """Have `forward` tell what it changes.
+    """Make `forward` record the state that it changes.
 
     Returns:
         A list for what there is. It is written to during a trace, after which
@@ -284,7 +284,8 @@ def _dynamic_shapes(
 def _leaf_sizes(
     network: Imported, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[tuple[Any, ...] | None]:
-    """The sizes that code takes of each leaf of the arguments; None of what is fixed.
+    """Return the sizes that code takes of each leaf of the arguments; None for fixed
+    ones.
 
     Raises:
         InputError: the network has not the inputs that a call has.

@@ -31,7 +31,7 @@ _FIXED_HINT = "change the module that it was made of, and call aotc.from_torch a
 
 
 class HybridModule(torch.nn.Module):  # type: ignore[misc]
-    """A module of which what can be compiled is compiled; for inference.
+    """A module, compiled as far as it can be; for inference.
 
     Its weights and its mode are fixed. A copy of it has nothing compiled at first.
 
@@ -107,7 +107,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         )
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        """Refuse what `to`, `half`, `cuda` and their like would change."""
+        """Refuse the changes of `to`, `half`, `cuda` and their like."""
         _refuse(
             "fixed-weights",
             "expected a hybrid module to keep its dtypes and devices, which code is "
@@ -162,7 +162,7 @@ def hybrid_module(
     threads: int | None,
     limits: tuple[int, int],
 ) -> HybridModule:
-    """A module that compiles what it can, called once with example arguments.
+    """Return a module that compiles what it can, called once with example arguments.
 
     Args:
         module: a `torch.nn.Module`.

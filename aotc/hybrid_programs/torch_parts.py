@@ -1,4 +1,4 @@
-"""One module of a hybrid one: which code computes a call, or that PyTorch does."""
+"""A module inside a hybrid one: the code that computes a call, or PyTorch."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def _reason(error: AotcError) -> str:
 
 
 def refuse_pickling() -> NoReturn:
-    """Raise the error of what has code and memory of this process."""
+    """Refuse to pickle code and memory of this process."""
     raise InputError(
         "not-picklable",
         "a hybrid module cannot be sent to another process: it holds code and memory "

@@ -19,7 +19,7 @@ import torch
 
 
 class Unobserved:
-    """Base of what aotc puts into modules, which is no state of theirs."""
+    """Base of aotc's objects in modules, which are no state of theirs."""
 
 
 # of the registration of parameters, modules and hooks, which `_tables` looks into
@@ -199,7 +199,7 @@ class RandomNumbers:
         self._numpy = np.random.get_state(legacy=False)
 
     def restore(self) -> bool:
-        """Put the generators back; returns whether they had moved."""
+        """Put the generators back; return whether they had moved."""
         now = RandomNumbers()
         random.setstate(self._python)
         np.random.set_state(self._numpy)

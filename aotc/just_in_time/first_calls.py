@@ -122,7 +122,7 @@ class FirstCall:
         reason: str = "",
         error: CompileError | None = None,
     ) -> None:
-        """Count what was found of a call, and keep it beside the code."""
+        """Count the findings on a call, and keep them beside the code."""
         manifest = self._model.manifest
         labels = {
             "model": manifest.name,

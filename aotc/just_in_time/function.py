@@ -261,14 +261,14 @@ class JitFunction:
         return values
 
     def _made_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
-        """New code for a call."""
+        """Return new code for a call."""
         if not self._waits:
             return self._pending_for(call, values)
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
     def _add(self, found: Traced | KeptCode, pending: Pending | None = None) -> Variant:
-        """A variant of what was traced, or kept.
+        """Add a variant that was traced, or kept.
 
         Args:
             found: what it is made of.
@@ -329,7 +329,7 @@ class JitFunction:
         return replace(traced, recipe=recipe)
 
     def _note_unseen(self, captured: Snapshot | None) -> None:
-        """Name what code was made of that is too large for its changes to be seen."""
+        """Warn of captured values that are too large for their changes to be seen."""
         if captured is None:
             return
         texts = [describe_unseen(*each) for each in captured.unseen()]
@@ -438,7 +438,7 @@ class JitFunction:
         return tuple(self._variants.by_use)
 
     def report(self) -> dict[str, Any]:
-        """Variants, guards, compilations and what failed: schema `aotc.jit/1`."""
+        """Report variants, guards, compilations and failures: schema `aotc.jit/1`."""
         found = self._variants
         return {
             "schema": "aotc.jit/1",
@@ -471,7 +471,7 @@ class JitFunction:
         return found
 
     def export(self, path: str | Path, **asked: Any) -> Path:
-        """Write a signed bundle of what calls have used.
+        """Write a signed bundle of the code that calls have used.
 
         Args:
             path: of the bundle, `name.aotc`, or of a folder to write it into.

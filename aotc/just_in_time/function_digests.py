@@ -76,7 +76,7 @@ _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
 
 
 class _UnknownError(Exception):
-    """Something that cannot be compared with what another process has."""
+    """A signal that a value cannot be compared with another process's."""
 
 
 def function_digest(*values: Any) -> str | None:
@@ -347,7 +347,7 @@ class _Walk:
             module = value
 
     def _require_unchanged(self, value: Any) -> None:
-        """Refuse what somebody has put in the place of a name of aotc's."""
+        """Refuse values that somebody has put in the place of a name of aotc's."""
         if value is None:  # it is not imported yet
             return
         if type(value) in _PLAIN:

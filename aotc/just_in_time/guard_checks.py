@@ -51,7 +51,7 @@ class CallValues:
         self._known: dict[Any, Any] = {}
 
     def decide(self, condition: SizeCondition) -> bool:
-        """See `Specializer`."""
+        """Decide a condition by the sizes of the call; see `Specializer`."""
         left, right = (self._value(x) for x in (condition.left, condition.right))
         answer = COMPARISONS[condition.sign](left, right)
         held = condition if answer else condition.opposite
@@ -69,7 +69,7 @@ class CallValues:
         return answer
 
     def pin(self, size: Dim) -> int:
-        """See `Specializer`."""
+        """Fix a size to that of the call; see `Specializer`."""
         value, contracts = self._value(size), current_contracts()
         names = [contracts[symbol].name for symbol in symbols_of(size)]
         self.pinned |= {name: self._sizes[name] for name in names}
@@ -86,7 +86,7 @@ class CallValues:
         return evaluate_size(size, values)
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
-        """See `Specializer`."""
+        """Return the value of an array in the call; see `Specializer`."""
         trace = array._trace
         if not isinstance(trace, Trace) or trace.parent is not None:
             fail(

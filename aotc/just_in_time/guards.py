@@ -98,7 +98,7 @@ class Coverage:
             self._calls.setdefault(guard.where, Counter())[_text(guard.value)] += calls
 
     def copy(self) -> Coverage:
-        """The same counts, which do not change with these."""
+        """Return an independent copy of the counts."""
         same = Coverage()
         same._calls = {where: counts.copy() for where, counts in self._calls.items()}
         return same

@@ -1,4 +1,4 @@
-"""Code for calls, by what the function is: other processes need not trace it again.
+"""Kept code for calls, by digest of the function: other processes need not trace it.
 
 The cache has the bundle of a traced function by its graph (`kept_bundles`), and by the
 digest of the function and of a call which graph that is. Only functions whose trace
@@ -115,7 +115,9 @@ def _plain(structure: Structure) -> list[Any]:
 
 
 def _plain_stored(source: Any) -> list[Any]:
-    """Return what a trace sees of Weights or a State: kind, structure, first values."""
+    """Return the facts of Weights or a State that a trace sees: kind, structure,
+    values.
+    """
     stored = source if isinstance(source, Stored) else source.state
     structure = stored.structure
     return [

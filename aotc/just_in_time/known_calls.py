@@ -61,7 +61,7 @@ class KnownCode:
 
 
 def quick_key(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
-    """Return a key of what the arguments of a call are like, and their leaves.
+    """Return a key of the signature of a call, and its leaves.
 
     Returns:
         None as the key where there is anything but arrays, Python numbers, dicts, lists

@@ -53,7 +53,7 @@ def _static_key(value: Hashable) -> Hashable:
 
 
 class CallForm(NamedTuple):
-    """All of a call but its sizes: calls that differ in these alone may share symbols.
+    """The signature of a call without sizes: calls of equal forms may share symbols.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -121,12 +121,12 @@ class CallSignature:
 
     @cached_property
     def _hash(self) -> int:
-        """Asked several times of each call."""
+        """The hash, kept because each call asks for it several times."""
         return hash((self.structures, self.dtypes, self.shapes, self.static))
 
     @cached_property
     def form(self) -> CallForm:
-        """All but the sizes."""
+        """The signature without the sizes."""
         ranks = tuple(map(len, self.shapes))
         return CallForm(
             self.structures, self.dtypes, self.are_numbers, ranks, self.static

@@ -1,4 +1,4 @@
-"""A function and what a call of it is like → a program of one entry.
+"""Tracing: a function and the signature of a call → a program of one entry.
 
 The dialect is imported when something is traced: calls whose code is kept need it not.
 """
@@ -48,7 +48,7 @@ class Traced(Specialization):
 
 
 class Tracer:
-    """Traces one function.
+    """A tracer of one function.
 
     Args:
         function: of arrays.
@@ -137,7 +137,7 @@ class Tracer:
         )
 
     def captured(self) -> Snapshot | None:
-        """Take a snapshot of what the function reads besides its arguments.
+        """Take a snapshot of the values that the function reads besides its arguments.
 
         None if it reads nothing else.
         """

@@ -27,7 +27,7 @@ _STORM_HINT = (
 
 
 def require_limits(max_variants: int, max_compiles: int) -> tuple[int, int]:
-    """Both limits.
+    """Check both limits, and return them.
 
     Raises:
         InputError: `bad-option`: one of them is less than 1.
@@ -100,7 +100,7 @@ class Variant:
             self._call(leaves)
 
     def _end_checks(self) -> None:
-        """Call the code directly from now on, and let go what it was compared by."""
+        """Call the code directly from now on, and drop the means of comparison."""
         self._call = self.entry.call_flat
         self.made = replace(self.made, unchecked=None)
 
@@ -178,7 +178,7 @@ class Variants:
 
     @property
     def by_use(self) -> list[Variant]:
-        """All of them, the one that was called last at the end."""
+        """All variants, the one that was called last at the end."""
         return sorted(self.items, key=lambda each: each.used)
 
     def add(self, variant: Variant) -> list[Variant]:
@@ -210,7 +210,7 @@ class Variants:
         return total.to_json()
 
     def note_miss(self, call: CallSignature, pending: int = 0) -> None:
-        """Take note of what a call differs in from those that have code.
+        """Note how a call differs from those that have code.
 
         Args:
             call: that has none.

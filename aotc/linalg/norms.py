@@ -1,4 +1,4 @@
-"""Norms, and what singular values say of a matrix: functions of `aotc.linalg`."""
+"""Norms, and properties by singular values of a matrix: functions of `aotc.linalg`."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def glorot_uniform() -> Initializer:
 
 
 def glorot_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `glorot_uniform`, from a truncated normal distribution."""
     return variance_scaling(1.0, "fan_avg", "truncated_normal")
 
 
@@ -141,7 +141,7 @@ def he_uniform() -> Initializer:
 
 
 def he_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `he_uniform`, from a truncated normal distribution."""
     return variance_scaling(2.0, "fan_in", "truncated_normal")
 
 
@@ -151,7 +151,7 @@ def lecun_uniform() -> Initializer:
 
 
 def lecun_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `lecun_uniform`, from a truncated normal distribution."""
     return variance_scaling(1.0, "fan_in", "truncated_normal")
 
 

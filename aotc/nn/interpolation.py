@@ -134,7 +134,9 @@ def _weights(
     shrink: float,
     exclude_outside: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """The neighbours of each place, and what each counts; see `interpolate_along`."""
+    """Return the neighbours of each place, and their weights; see
+    `interpolate_along`.
+    """
     xp = module_of(places)
     reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
     span = math.ceil(reach / shrink)

@@ -67,7 +67,7 @@ def is_class(indices: ArrayLike, count: int) -> Array:
 
 
 def stop_gradient(x: ArrayLike) -> Array:
-    """The same values, as a constant to differentiation."""
+    """Return the same values, as a constant to differentiation."""
     return emit("stop_gradient", lift(x))
 
 

@@ -43,7 +43,7 @@ def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Ar
 
 
 def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
-    """Two float arrays of one shape: a loss broadcasts nothing by accident."""
+    """Return two float arrays of one shape: a loss broadcasts nothing by accident."""
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
         first, second = as_float(first), as_float(second)

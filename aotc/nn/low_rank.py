@@ -103,7 +103,7 @@ class Lora:
     def __call__(
         self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """The function's result, with what the adapters add."""
+        """Call the function with the adapters' additions."""
 
         def add(layers: LayerOps, layer: LayerOp) -> list[Array]:
             (y,) = layer.results()
@@ -381,7 +381,9 @@ def _add(
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     order: Sequence[int],
 ) -> Any:
-    """Return a weight plus what an adapter adds, which lies by summed and free axes."""
+    """Return a weight plus an adapter's addition, whose axes are ordered summed,
+    free.
+    """
     places = [order[axis] for part in axes for axis in part]
     moved = numpy.transpose(added, numpy.argsort(places))
     wide = numpy.asarray(weight).astype("f4") + moved

@@ -157,7 +157,7 @@ def _with_last_window(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """More padding at the end, for one more window that starts inside the image."""
+    """Extend the padding at the end by one more window that starts inside the image."""
     result = list(sides)
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
         if s == 1:

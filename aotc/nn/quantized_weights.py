@@ -163,7 +163,9 @@ class QuantizedWeights(Node):
         return astype(found, wanted)
 
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
-        """The arrays by the names of the fields, and what makes weights of others."""
+        """Return the arrays by the names of the fields, and a function that rebuilds
+        weights.
+        """
         names = ("data", "scale", "zero_point", "minimum", "order")
         form = _Form(self.axis, self.block, self.bits, self.dtype)
         return {name: getattr(self, name) for name in names}, form
@@ -179,7 +181,9 @@ class QuantizedWeights(Node):
 
 @dataclass(frozen=True)
 class _Form:
-    """Makes `QuantizedWeights` of arrays: what is no array of them."""
+    """The form of `QuantizedWeights` without their arrays, to rebuild them of
+    others.
+    """
 
     axis: int | None
     block: int | None

@@ -207,7 +207,7 @@ def broadcast_along(
 
 
 def _counts(x: Array, axis: int, block: int | None) -> Shape:
-    """The shape of what has a number for each element of an axis, or for each block."""
+    """Return the shape of numbers for each element of an axis, or for each block."""
     if block is None:
         return x.type.shape[axis : axis + 1]
     if block < 1:

@@ -85,7 +85,7 @@ def resize(
 
 
 def _place_dtype(x: Array, *sizes: Size) -> str:
-    """The dtype of places: f64 in NumPy, and what images of f64 are worth."""
+    """Return the dtype of places: f64 in NumPy and for images of f64."""
     known = all(isinstance(size, int) for size in sizes)
     return "f64" if known or x.dtype == "f64" else "f32"
 
@@ -116,7 +116,7 @@ def _scaled_size(size: Size, factor: float) -> Size:
 
 
 def _each(given: Any, spatial: int) -> list[Any]:
-    """One positive number per spatial axis."""
+    """Return one positive number per spatial axis."""
     many = isinstance(given, (list, tuple))
     values = list(given) if many else [given] * spatial
     numbers = [value for value in values if isinstance(value, (int, float))]

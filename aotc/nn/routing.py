@@ -36,7 +36,7 @@ def mixture_of_experts(
     k: int,
     capacity: int,
 ) -> tuple[Array, Routing]:
-    """Each token by the `k` experts with the largest logits, weighted by softmax.
+    """Apply the `k` experts with the largest logits to each token, weighted by softmax.
 
     Shazeer et al., "Outrageously large neural networks: the sparsely-gated
     mixture-of-experts layer", ICLR 2017; capacity and groups: Lepikhin et al.,

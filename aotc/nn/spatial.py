@@ -24,7 +24,7 @@ def spatial_rank(x: Array) -> int:
 
 
 def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
-    """One number of at least 1 per spatial axis."""
+    """Return one number of at least 1 per spatial axis."""
     numbers = (value,) * spatial if isinstance(value, int) else tuple(value)
     if len(numbers) != spatial:
         fail(
@@ -101,7 +101,7 @@ def _is_pair(sides: Any) -> bool:
 
 
 def fail_padding(padding: Padding) -> NoReturn:
-    """Refuse what is no padding."""
+    """Refuse an invalid padding."""
     fail(
         "bad-padding",
         "expected padding 'SAME', 'SAME_LOWER', 'VALID', an int, or an int or "

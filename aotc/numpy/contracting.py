@@ -100,7 +100,9 @@ def _labels(text: str, array: Array) -> Labels:
 
 
 def _split_dots(text: str, dots: Labels) -> Labels:
-    """One label per axis; those of `...` count from its end, as broadcasting does."""
+    """Return one label per axis; those of `...` count from its end, as broadcasting
+    does.
+    """
     before, ellipsis, after = text.partition("...")
     if not all(c.isalpha() and c.isascii() for c in before + after):
         fail("bad-subscripts", f"expected letters and one '...'; got '{text}'")
@@ -210,7 +212,7 @@ def _typical(size: Size) -> float:
 
 
 def _product(left: _Term, right: _Term, kept: set[str], output: Labels) -> _Term:
-    """The product of two operands, summed over what is not kept.
+    """Multiply two operands, and sum over labels that are not kept.
 
     The operand whose axes come first in the output is the left one, which saves
     transposing the result.

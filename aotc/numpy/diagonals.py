@@ -130,7 +130,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 
 def _in_steps(x: Array, columns: int, offset: int, count: Size) -> Array:
-    """Every element that is one row and one column on, in rows of fixed length."""
+    """Return the diagonal elements of rows of fixed length."""
     *rest, rows, _ = x.shape
     if count == 0:
         return broadcast_to(astype(0, x.dtype), (*rest, 0))

@@ -255,7 +255,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 
 def sqrt(x: ArrayLike, /) -> Array:
-    """The square root."""
+    """Return the square root."""
     return emit("sqrt", as_float(x))
 
 

@@ -38,7 +38,7 @@ def exp2(x: ArrayLike, /) -> Array:
 
 
 def log(x: ArrayLike, /) -> Array:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return emit("log", as_float(x))
 
 

@@ -230,7 +230,7 @@ def unique(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The distinct elements in rising order, and what else is asked for of:
+    """Return the distinct elements in rising order, and for each, if asked for:
 
     Args:
         ar: at least one element.

@@ -161,7 +161,7 @@ def _shape_with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
 
 
 def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -> Array:
-    """Each element from the choice that `a` has the number of; all broadcast."""
+    """Select each element from the choice that `a` has the number of; all broadcast."""
     if not len(choices):
         fail("shape-mismatch", "expected at least one choice; got none")
     numbers, arrays = integers(a), common(*choices)
@@ -180,7 +180,9 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
 def select(
     condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: Any = 0
 ) -> Array:
-    """Each element from the choice of the first condition that holds, or `default`."""
+    """Select each element from the choice of the first condition that holds, or
+    `default`.
+    """
     if len(condlist) != len(choicelist) or not len(condlist):
         fail(
             "shape-mismatch",

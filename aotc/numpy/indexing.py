@@ -135,7 +135,7 @@ def _axis_count(part: Any) -> int:
 
 
 def _expand_ellipsis(x: Array, keys: list[Any]) -> list[Any]:
-    """One key per axis and new axis; `...` filled in."""
+    """Return one key per axis and new axis, with `...` filled in."""
     dots = [number for number, part in enumerate(keys) if part is Ellipsis]
     used = len([part for part in keys if part is not None and part is not Ellipsis])
     if used > x.ndim or len(dots) > 1:

@@ -88,7 +88,7 @@ def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
 
 
 def _wrap_period(x: Array, points: Array, values: Array, period: float) -> list[Array]:
-    """All within one period, and the points sorted, with one more at both ends."""
+    """Wrap points into one period, sort them, and add one more at both ends."""
     if not period:
         fail("bad-period", f"expected a period other than 0; got {period}")
     span = abs(period)

@@ -1,4 +1,4 @@
-"""Functions of `aotc.numpy` on dtypes: the limits of what they hold."""
+"""Functions of `aotc.numpy` on dtypes: the limits of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of `aotc.numpy` that sort, and those that search what is sorted."""
+"""Functions of `aotc.numpy` that sort, and those that search sorted arrays."""
 
 from __future__ import annotations
 

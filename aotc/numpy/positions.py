@@ -1,4 +1,4 @@
-"""Arrays of positions: what they may be, how they meet, and what they pick.
+"""Arrays of positions: validation, broadcasting and reads.
 
 A mode says what becomes of positions out of bounds: "raise" refuses those that are
 known and takes the nearest element for those that the model computes, "clip" always

@@ -159,7 +159,9 @@ def _on_one_device() -> Iterator[None]:
 def _certificates(
     program: Program, points: Sequence[Point], seed: int
 ) -> Iterator[Certificate]:
-    """The certificates of what is reached, by code that is compiled at once."""
+    """Return the certificates of the points reached, by code that is compiled at
+    once.
+    """
     if not points:
         return
     module = copy_module(program.module)

@@ -85,7 +85,7 @@ class Check:
         return check
 
     def _derivatives(self, values: list[Any]) -> list[Any]:
-        """Call what is checked, at the insertion point."""
+        """Call the checked derivatives, at the insertion point."""
         x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
         moves = rest[len(self.symbols) :]
         v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
@@ -99,7 +99,7 @@ class Check:
 
     @property
     def argument_types(self) -> list[Tensor]:
-        """The types of what the function takes."""
+        """Return the types of the function's arguments."""
         rulers = [
             Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
         ]
@@ -107,7 +107,7 @@ class Check:
 
     @property
     def result_types(self) -> list[Tensor]:
-        """The types of what it returns."""
+        """Return the types of the function's results."""
         gradients = self._moved_types if self.modes.reverse else []
         slopes = floats(self.outputs) if self.modes.forward else []
         return [*self.outputs, *gradients, *slopes]

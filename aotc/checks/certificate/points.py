@@ -52,7 +52,9 @@ class Point:
 
 
 def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
-    """The derivatives that an entry takes, itself or in what it calls and runs."""
+    """Yield the derivatives that an entry takes, itself or in functions that it
+    calls.
+    """
     known = functions_of(program.module)
     asked = _reached_derivatives(known, entry.name)
     if not asked:

@@ -45,7 +45,7 @@ def visit(
 
 
 class _Enough(Exception):
-    """All that was wanted is reached."""
+    """A signal that all wanted points are reached."""
 
 
 class _Visit(Evaluation):

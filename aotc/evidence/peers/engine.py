@@ -61,7 +61,7 @@ class Engine(Protocol):
 
 @contextmanager
 def peer_errors(peer: str, file: str) -> Iterator[None]:
-    """Tell what a peer raises as an error of the peer.
+    """Report exceptions of a peer as errors of the peer.
 
     Args:
         peer: its name.

@@ -57,7 +57,7 @@ class Torch:
 
 
 class Compiled(Torch):
-    """The same by torch.compile, for all sizes; it needs a C++ compiler."""
+    """A peer that runs torch.compile for all sizes; it needs a C++ compiler."""
 
     path = ANY
 
